@@ -1,0 +1,1 @@
+"""Values: types, fields, column paths and the schema JSON."""

@@ -1,0 +1,1 @@
+"""What a batch holds: kinds, observations and how they merge."""

@@ -1,0 +1,148 @@
+"""The history of type changes in a schema: recorded, read, validated, stripped.
+
+Source: PROTOCOL.md#type-change-metadata
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from widen.errors import CorruptLog, InvalidType, UnsupportedTypeChange
+from widen.model.path import Path, children, fields, format_path, map_fields
+from widen.model.text import parse_type
+from widen.model.type import DataType, Field, StructType, is_atomic
+from widen.protocol.widening import is_widening
+
+TYPE_CHANGES = "delta.typeChanges"
+FROM_TYPE, TO_TYPE, FIELD_PATH, TABLE_VERSION = "fromType", "toType", "fieldPath", "tableVersion"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChange:
+    """One entry of the history of a field.
+
+    Args:
+        path: From the field that holds the entry to the changed leaf, in steps of element, key and value;
+            empty for the field itself.
+        old: The type before the change.
+        new: The type after it.
+        table_version: Only in tables of the preview feature; kept for ever.
+    """
+
+    path: Path
+    old: DataType
+    new: DataType
+    table_version: int | None = None
+
+
+def type_changes(field: Field) -> tuple[TypeChange, ...]:
+    """Return the recorded changes of one field, oldest first; none of the fields nested in it.
+
+    Raises:
+        CorruptLog: an entry lacks a type, or names none.
+    """
+    return tuple(_from_value(field, entry) for entry in field.metadata.get(TYPE_CHANGES, ()))
+
+
+def record(field: Field, change: TypeChange) -> Field:
+    """Return the field with one more entry at the end of its history.
+
+    Earlier entries and unknown metadata are kept as they are.
+
+    Source: PROTOCOL.md#type-change-metadata
+    """
+    earlier = field.metadata.get(TYPE_CHANGES, [])
+    return field.with_metadata(**{TYPE_CHANGES: [*earlier, _to_value(change)]})
+
+
+def record_all(old: StructType, new: StructType, table_version: int | None = None) -> StructType:
+    """Return the new schema with every difference of leaf types to the old one recorded on its nearest field.
+
+    Structs are compared by the exact names of their fields, arrays and maps by position. A field without a
+    counterpart is new and records nothing; neither do changes from void, which are no widening.
+
+    Source: PROTOCOL.md#type-change-metadata
+    """
+    before = dict(fields(old))
+
+    def recorded(path: Path, field: Field) -> Field:
+        known = before.get(path)
+        for change in _differences(known.type, field.type) if known else ():
+            field = record(field, TypeChange(change.path, change.old, change.new, table_version))
+        return field
+
+    result = map_fields(new, recorded)
+    assert isinstance(result, StructType)
+    return result
+
+
+def strip(schema: StructType) -> StructType:
+    """Return the schema without any history, as it is shown to users and given to other writers."""
+    result = map_fields(schema, lambda _, field: field.without_metadata(TYPE_CHANGES))
+    assert isinstance(result, StructType)
+    return result
+
+
+def has_type_changes(schema: StructType) -> bool:
+    """Tell whether any field carries the key, even with an empty list."""
+    return any(TYPE_CHANGES in field.metadata for _, field in fields(schema))
+
+
+def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
+    """Yield every recorded change with the full path of the leaf it changed, in the order of the schema."""
+    for path, field in fields(schema):
+        for change in type_changes(field):
+            yield (*path, *change.path), change
+
+
+def ensure_readable(schema: StructType) -> None:
+    """Check that every recorded change is one that readers can follow.
+
+    Raises:
+        UnsupportedTypeChange: an entry is not in the matrix; the error has the column and both types.
+
+    Source: PROTOCOL.md#reader-requirements-for-type-widening
+    """
+    for path, change in all_type_changes(schema):
+        if change.old != change.new and not is_widening(change.old, change.new) and not _is_text(change):
+            raise UnsupportedTypeChange(
+                column=format_path(path), old=change.old.sql.upper(), new=change.new.sql.upper()
+            )
+
+
+def _is_text(change: TypeChange) -> bool:
+    return str(change.old) == str(change.new) == "string"
+
+
+def _differences(old: DataType, new: DataType, at: Path = ()) -> Iterator[TypeChange]:
+    if isinstance(old, StructType) or isinstance(new, StructType):
+        return
+    if is_atomic(old) and is_atomic(new):
+        if is_widening(old, new):
+            yield TypeChange(at, old, new)
+        return
+    for (step, before), (_, after) in zip(children(old), children(new), strict=False):
+        yield from _differences(before, after, (*at, step))
+
+
+def _from_value(field: Field, entry: dict[str, Any]) -> TypeChange:
+    try:
+        path = tuple(entry[FIELD_PATH].split(".")) if entry.get(FIELD_PATH) else ()
+        return TypeChange(path, parse_type(entry[FROM_TYPE]), parse_type(entry[TO_TYPE]), entry.get(TABLE_VERSION))
+    except (KeyError, TypeError, AttributeError, InvalidType) as error:
+        raise CorruptLog(
+            path="_delta_log",
+            reason=f"the type history of column {field.name} cannot be read ({error})",
+            fix="Repair the schema with the client that wrote it.",
+        ) from error
+
+
+def _to_value(change: TypeChange) -> dict[str, Any]:
+    value: dict[str, Any] = {FROM_TYPE: str(change.old), TO_TYPE: str(change.new)}
+    if change.path:
+        value[FIELD_PATH] = ".".join(change.path)
+    if change.table_version is not None:
+        value[TABLE_VERSION] = change.table_version
+    return value

@@ -18,8 +18,8 @@ SQL_NAMES: Mapping[str, str] = MappingProxyType(
 """Atomic types that Spark SQL calls otherwise; every other name is the same in both."""
 
 ATOMIC_NAMES = frozenset(
-    ("string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary")
-    + ("date", "timestamp", "timestamp_ntz", "void", "variant")
+    ["string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary"]
+    + ["date", "timestamp", "timestamp_ntz", "void", "variant"]
 )
 """Every atomic type name of the schema JSON, decimals apart."""
 

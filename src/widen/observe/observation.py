@@ -1,0 +1,238 @@
+"""Observations: what a batch holds, counted by kind, as one value that merges in any order.
+
+Source: spec of evolution, section 3, "observe".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from widen.observe.kind import Kind, parse_kind
+from widen.observe.number import Facts
+
+Position: TypeAlias = tuple[str, int]
+"""Where a record stands: the file, and its number there, from 1."""
+
+SAMPLE_CHARS = 80
+"""How much of a value is kept to show."""
+
+_Key = TypeVar("_Key")
+
+
+class KindSeen(msgspec.Struct, omit_defaults=True):
+    """The values of one kind: how many, and what holds for all of them.
+
+    Args:
+        count: The values.
+        integer_digits: The most digits that a value has before the point.
+        scale: The most digits that a value has after the point.
+        fits_int32: Every value is a whole number of 32 bits.
+        exact_double: Every value survives the way to a double and back.
+        decimal_exact: Every value survives the way to a decimal of up to 38 digits and back.
+        epoch_ms_exact: Every value is a whole number of milliseconds.
+        first: Where the first value stands, by file name and position.
+        sample: The first value as text, cut to `SAMPLE_CHARS`.
+    """
+
+    count: int = 0
+    integer_digits: int = 0
+    scale: int = 0
+    fits_int32: bool = True
+    exact_double: bool = True
+    decimal_exact: bool = True
+    epoch_ms_exact: bool = True
+    first: Position | None = None
+    sample: str = ""
+
+    def add(self, facts: Facts, at: Position, sample: str, count: int = 1) -> None:
+        """Count a value, or several that share facts, place and sample, in place.
+
+        Args:
+            facts: The facts of the value.
+            at: Where it stands.
+            sample: Its text; only the beginning is kept.
+            count: How many values they are.
+        """
+        self.count += count
+        self.integer_digits = max(self.integer_digits, facts.integer_digits)
+        self.scale = max(self.scale, facts.scale)
+        self.fits_int32 &= facts.fits_int32
+        self.exact_double &= facts.exact_double
+        self.decimal_exact &= facts.decimal_exact
+        self.epoch_ms_exact &= facts.epoch_ms_exact
+        if self.first is None or at < self.first:
+            self.first, self.sample = at, sample[:SAMPLE_CHARS]
+
+    def merged(self, other: KindSeen) -> KindSeen:
+        """Return what both have seen."""
+        first, sample = _earlier(self, other)
+        return KindSeen(
+            count=self.count + other.count,
+            integer_digits=max(self.integer_digits, other.integer_digits),
+            scale=max(self.scale, other.scale),
+            fits_int32=self.fits_int32 and other.fits_int32,
+            exact_double=self.exact_double and other.exact_double,
+            decimal_exact=self.decimal_exact and other.decimal_exact,
+            epoch_ms_exact=self.epoch_ms_exact and other.epoch_ms_exact,
+            first=first,
+            sample=sample,
+        )
+
+
+class FieldSeen(msgspec.Struct, omit_defaults=True):
+    """What stood at one key: values by kind, and what has no kind.
+
+    Args:
+        nulls: The nulls, by the number of arrays around them: 0 is the field itself.
+        empty: The empty arrays by dim: ``[]`` is 1, ``[[]]`` is 2.
+        empty_records: The ``{}`` by the number of arrays around them.
+        kinds: The values by kind; a record with at least one key counts as a record.
+        records: The sub-fields of the records, by the number of arrays around them.
+    """
+
+    nulls: dict[int, int] = {}
+    empty: dict[int, int] = {}
+    empty_records: dict[int, int] = {}
+    kinds: dict[Kind, KindSeen] = {}
+    records: dict[int, dict[str, FieldSeen]] = {}
+
+    def kind(self, kind: Kind) -> KindSeen:
+        """Return what is known of a kind here, made on first use, to count on."""
+        return self.kinds.setdefault(kind, KindSeen())
+
+    def record(self, dim: int) -> RecordSeen:
+        """Return the sub-fields of the records of a dim, made on first use, to count on."""
+        return self.records.setdefault(dim, {})
+
+    def merged(self, other: FieldSeen) -> FieldSeen:
+        """Return what both have seen."""
+        return FieldSeen(
+            nulls=_sums(self.nulls, other.nulls),
+            empty=_sums(self.empty, other.empty),
+            empty_records=_sums(self.empty_records, other.empty_records),
+            kinds={
+                kind: self.kinds.get(kind, _NO_VALUES).merged(other.kinds.get(kind, _NO_VALUES))
+                for kind in _keys(self.kinds, other.kinds)
+            },
+            records={
+                dim: merge_records(self.records.get(dim, {}), other.records.get(dim, {}))
+                for dim in _keys(self.records, other.records)
+            },
+        )
+
+
+RecordSeen: TypeAlias = dict[str, FieldSeen]
+"""What stood at each key of the records of one place."""
+
+_NO_VALUES, _NO_FIELD = KindSeen(), FieldSeen()
+
+
+class Observation(msgspec.Struct, omit_defaults=True):
+    """What a batch holds. ``Observation()`` is the empty batch; merging is commutative and associative.
+
+    One walker fills it in place through `field`, `FieldSeen.kind` and `FieldSeen.record`; once it has left the
+    walker nobody changes it any more.
+
+    Args:
+        records: The good records.
+        corrupt: The lines that are no record.
+        root: What stood at each key of the records.
+    """
+
+    records: int = 0
+    corrupt: int = 0
+    root: dict[str, FieldSeen] = {}
+
+    def merged(self, other: Observation) -> Observation:
+        """Return what both have seen."""
+        return Observation(
+            self.records + other.records, self.corrupt + other.corrupt, merge_records(self.root, other.root)
+        )
+
+    def to_json(self) -> bytes:
+        """Return the observation as JSON, to send it somewhere else."""
+        return _encoder.encode(self)
+
+
+def merge_observations(parts: Iterable[Observation]) -> Observation:
+    """Return what all the parts have seen together; their order does not matter."""
+    total = Observation()
+    for part in parts:
+        total = total.merged(part)
+    return total
+
+
+def merge_records(left: RecordSeen, right: RecordSeen) -> RecordSeen:
+    """Return what both have seen at each key; the keys come out sorted."""
+    return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD)) for key in _keys(left, right)}
+
+
+def field_of(record: RecordSeen, key: str) -> FieldSeen:
+    """Return what is known of a key, made on first use, to count on."""
+    found = record.get(key)
+    if found is None:
+        found = record[key] = FieldSeen()
+    return found
+
+
+def observation_from_json(data: bytes) -> Observation:
+    """Return the observation that `Observation.to_json` gave as JSON."""
+    wire = _decoder.decode(data)
+    return Observation(wire.records, wire.corrupt, _from_wire(wire.root))
+
+
+def _earlier(left: KindSeen, right: KindSeen) -> tuple[Position | None, str]:
+    if left.first is None or right.first is None:
+        known = right if left.first is None else left
+        return known.first, known.sample
+    return min((left.first, left.sample), (right.first, right.sample))
+
+
+def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:
+    return sorted(left.keys() | right.keys())  # type: ignore[type-var]
+
+
+def _sums(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
+    return {dim: left.get(dim, 0) + right.get(dim, 0) for dim in _keys(left, right)}
+
+
+class _FieldWire(msgspec.Struct):
+    """A `FieldSeen` as it travels: a kind is its text, since JSON has no other keys."""
+
+    nulls: dict[int, int] = {}
+    empty: dict[int, int] = {}
+    empty_records: dict[int, int] = {}
+    kinds: dict[str, KindSeen] = {}
+    records: dict[int, dict[str, _FieldWire]] = {}
+
+
+class _ObservationWire(msgspec.Struct):
+    """An `Observation` as it travels."""
+
+    records: int = 0
+    corrupt: int = 0
+    root: dict[str, _FieldWire] = {}
+
+
+def _from_wire(record: dict[str, _FieldWire]) -> RecordSeen:
+    return {
+        key: FieldSeen(
+            field.nulls,
+            field.empty,
+            field.empty_records,
+            {parse_kind(text): seen for text, seen in field.kinds.items()},
+            {dim: _from_wire(inner) for dim, inner in field.records.items()},
+        )
+        for key, field in record.items()
+    }
+
+
+def _to_wire(value: Any) -> str:
+    return str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_wire)
+_decoder = msgspec.json.Decoder(_ObservationWire)

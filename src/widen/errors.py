@@ -17,6 +17,7 @@ WidenError
 │   ├── UnsupportedFeature
 │   ├── UnsupportedTypeChange
 │   └── StorageError        the store refused: permission, space, network
+│       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
 │   ├── MetadataChanged
 │   ├── ProtocolChanged
@@ -251,6 +252,12 @@ class StorageError(TableError):
     code = "WIDEN_STORAGE"
     template = "{location}: {reason}."
     hint = "{fix}"
+
+
+class FileMissing(StorageError):
+    """A file that should be there is not."""
+
+    code = "WIDEN_FILE_MISSING"
 
 
 # ---- contention ------------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+"""Files on a local disk: whole or not there, never half.
+
+A file is written under a hidden name beside its place, flushed to the disk, and then linked or renamed to its name;
+both steps are atomic on POSIX file systems and on NTFS.
+
+Source: PROTOCOL.md#delta-log-entries (a version must be written by one writer only); house rule for crash safety.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from widen.errors import FileMissing, StorageError
+from widen.log.entry import Entry
+
+_REASONS: dict[int, tuple[str, str]] = {
+    errno.EACCES: ("permission denied", "Run as a user who may read and write there, or change the permissions."),
+    errno.EPERM: ("operation not permitted", "Run as a user who may write there, on a file system with hard links."),
+    errno.EROFS: ("the file system is read-only", "Choose a location that can be written."),
+    errno.ENOSPC: ("no space left on the disk", "Free some space and repeat the call; nothing became visible."),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space and repeat the call; nothing became visible."),
+    errno.ENOTDIR: ("a part of the path is a file", "Choose another location."),
+    errno.EISDIR: ("it is a folder", "Choose another location."),
+    errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
+}
+
+
+class LocalFiles:
+    """The files below one folder.
+
+    Args:
+        root: The absolute path of the folder; it need not exist yet.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._root, path) if path else self._root
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the system refused.
+        """
+        at = self._at(path)
+        try:
+            with open(at, "rb", buffering=0) as file:
+                return file.read()
+        except OSError as error:
+            raise _translated(at, error) from error
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Yield the contents in order; a local disk is quickest one by one.
+
+        Raises:
+            FileMissing: there is no such file.
+            StorageError: the system refused.
+        """
+        return map(self.read, paths)
+
+    def open(self, path: str) -> BinaryIO:
+        """Return the file, opened for reading at any position.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the system refused.
+        """
+        at = self._at(path)
+        try:
+            return open(at, "rb", buffering=0)
+        except OSError as error:
+            raise _translated(at, error) from error
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file, over what may be there.
+
+        Raises:
+            StorageError: the system refused; what was there is untouched.
+        """
+        at = self._at(path)
+        with _written(at, data) as staged:
+            os.replace(staged, at)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file unless there is one; return whether it was written.
+
+        Raises:
+            StorageError: the system refused; nothing is visible.
+        """
+        at = self._at(path)
+        if os.path.lexists(at):
+            return False
+        with _written(at, data) as staged:
+            try:
+                os.link(staged, at)
+            except FileExistsError:
+                return False
+        return True
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file of that path."""
+        return os.path.isfile(self._at(path))
+
+    def list(self, folder: str, *, deep: bool) -> list[Entry]:
+        """Return the files in a folder in name order; none if there is no such folder.
+
+        Raises:
+            StorageError: the system refused.
+        """
+        try:
+            return sorted(self._entries(folder.rstrip("/"), deep=deep), key=lambda entry: entry.path)
+        except OSError as error:
+            raise _translated(self._at(folder), error) from error
+
+    def _entries(self, folder: str, *, deep: bool) -> Iterator[Entry]:
+        try:
+            scan = os.scandir(self._at(folder))
+        except FileNotFoundError:
+            return
+        with scan:
+            for item in scan:
+                path = f"{folder}/{item.name}" if folder else item.name
+                if item.is_dir():
+                    if deep:
+                        yield from self._entries(path, deep=True)
+                elif not item.name.endswith(_STAGED):
+                    with contextlib.suppress(FileNotFoundError):  # deleted since the scan
+                        status = item.stat()
+                        yield Entry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; one that is gone already is no error.
+
+        Raises:
+            StorageError: the system refused.
+        """
+        for path in paths:
+            at = self._at(path)
+            try:
+                os.unlink(at)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _translated(at, error) from error
+
+
+_STAGED = ".widen-staged"
+
+
+@contextlib.contextmanager
+def _written(at: str, data: bytes) -> Iterator[str]:
+    """Write beside the place, let the caller move it there, and leave nothing behind."""
+    folder, name = os.path.split(at)
+    staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_STAGED}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        try:
+            with open(staged, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield staged
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(staged)
+        _flush_folder(folder)
+    except OSError as error:
+        raise _translated(at, error) from error
+
+
+def _flush_folder(folder: str) -> None:
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _translated(at: str, error: OSError) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return FileMissing(location=at, reason="there is no such file", fix="Check the path.")
+    usual = (str(error.strerror or error), "Check the disk and repeat the call.")
+    reason, fix = _REASONS.get(error.errno or 0, usual)
+    return StorageError(location=at, reason=reason, fix=fix)

@@ -1,0 +1,217 @@
+"""Files in an object store: S3 and its likes, Google Cloud Storage, Azure.
+
+Source: house rule: all outside stores go through one library, whose errors end here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, cast
+
+import obstore
+from obstore import exceptions
+from obstore import store as stores
+
+from widen.errors import FileMissing, InvalidOption, StorageError
+from widen.log.entry import Entry
+
+_AT_ONCE = 32
+_CLIENT_KEYS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+_FAMILIES = ("aws_", "google_", "azure_")
+_REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
+    (
+        (exceptions.PermissionDeniedError, PermissionError),
+        "permission denied",
+        "Give credentials that may read and write there (storage_options or environment).",
+    ),
+    (
+        exceptions.UnauthenticatedError,
+        "the credentials were not accepted",
+        "Give valid credentials (storage_options or environment).",
+    ),
+)
+FOREIGN = (exceptions.BaseError, OSError, ValueError)
+"""What obstore raises: its own tree, and some built-in errors."""
+
+
+class RemoteFiles:
+    """The files below one URL.
+
+    Args:
+        url: ``s3://bucket/prefix`` or the like of another store.
+        options: Settings and credentials, keys as in object_store, in any case, e.g. ``AWS_ENDPOINT_URL``.
+
+    Raises:
+        InvalidOption: the URL or an option cannot be used.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self._url = url
+        config, client = _divided(options)
+        try:
+            made = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
+        except FOREIGN as error:
+            expected = f"Check the location and the storage options: {_first_line(error)}"
+            raise InvalidOption(option="location", value=url, expected=expected) from error
+        self._store = made
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            return obstore.get(self._store, path).bytes().to_bytes()
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Yield the contents in order, some files ahead.
+
+        Raises:
+            FileMissing: there is no such file.
+            StorageError: the store refused.
+        """
+        waiting: deque[Future[bytes]] = deque()
+        with ThreadPoolExecutor(_AT_ONCE, "widen-read") as pool:
+            try:
+                for path in paths:
+                    waiting.append(pool.submit(self.read, path))
+                    if len(waiting) >= _AT_ONCE:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def open(self, path: str) -> BinaryIO:
+        """Return the file, opened for reading at any position.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            return cast(BinaryIO, obstore.open_reader(self._store, path))
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file, over what may be there.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        try:
+            obstore.put(self._store, path, data)
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file unless there is one; return whether it was written.
+
+        Raises:
+            StorageError: the store refused, or did not answer: then it may have been written.
+        """
+        try:
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
+            return False
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+        return True
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file of that path.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        try:
+            obstore.head(self._store, path)
+        except FileNotFoundError:
+            return False
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+        return True
+
+    def list(self, folder: str, *, deep: bool, start: str = "") -> list[Entry]:
+        """Return the files in a folder in name order, from a path on; none if there is no such folder.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        folder = folder.rstrip("/")
+        try:
+            pages = obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000)
+            found = [
+                Entry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
+                for page in pages
+                for item in page
+            ]
+        except FOREIGN as error:
+            raise self._translated(folder, error) from error
+        depth = folder.count("/") + 1 if folder else 0
+        return sorted((e for e in found if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; one that is gone already is no error.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        for path in paths:
+            try:
+                obstore.delete(self._store, path)
+            except FileNotFoundError:
+                continue
+            except FOREIGN as error:
+                raise self._translated(path, error) from error
+
+    def _translated(self, path: str, error: Exception) -> StorageError:
+        location = f"{self._url}/{path}" if path else self._url
+        if isinstance(error, FileNotFoundError):
+            return FileMissing(location=location, reason="there is no such file", fix="Check the path.")
+        for kinds, reason, fix in _REASONS:
+            if isinstance(error, kinds):
+                return StorageError(location=location, reason=reason, fix=fix)
+        fix = "Check the network, the endpoint and the storage options, and repeat the call."
+        return StorageError(location=location, reason=_first_line(error), fix=fix)
+
+
+def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
+    """Return the settings of the store and those of its HTTP client: object_store takes both in one list."""
+    config: dict[str, str] = {}
+    client: dict[str, str | bool] = {}
+    for key, value in options.items():
+        name = key.lower()
+        for family in _FAMILIES:
+            name = name.removeprefix(family)
+        if name in _CLIENT_KEYS:
+            client[name] = value.lower() == "true" if value.lower() in ("true", "false") else value
+        else:
+            config[key.lower()] = value
+    return config, client
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -7,7 +7,7 @@ Source: house rule: a change is a value with many readers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -119,4 +119,8 @@ def _widen_type(value: Mapping[str, Any]) -> WidenType:
     return WidenType(tuple(value["path"]), type_from_value(value["old"]), type_from_value(value["new"]))
 
 
-_READERS = {"CreateTable": _create_table, "AddColumn": _add_column, "WidenType": _widen_type}
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Operation]] = {
+    "CreateTable": _create_table,
+    "AddColumn": _add_column,
+    "WidenType": _widen_type,
+}

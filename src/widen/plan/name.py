@@ -1,0 +1,144 @@
+"""The names of columns that ingestion makes, and the metadata that says which source field each one holds.
+
+Routing never goes by a name that ingestion has chosen: the source path stands in the metadata of the column. Only a
+column without it holds the key that it is called.
+
+Source: spec of evolution, U12, U13, U18, D9, D14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from widen.model.path import Path, format_path
+from widen.model.type import STRING, DataType, Field, StructType
+
+SOURCE = "widen.source"
+"""Metadata key: the path of the source field, from the root, as a list of keys without array steps."""
+
+EVOLVED_FROM = "widen.evolvedFrom"
+"""Metadata key: the same path as text, on columns that stand beside the one with the plain name."""
+
+ROLE = "widen.role"
+"""Metadata key: that the column holds no source field but what is named `RESCUED` or `CORRUPT`."""
+
+COMMENT = "comment"
+"""Metadata key: what people read about a column."""
+
+RESCUED, CORRUPT = "_rescued", "_corrupt_record"
+ROLES = (RESCUED, CORRUPT)
+"""The columns for what found no other column, and for lines that are no record. Their names are kept for them."""
+
+FORBIDDEN = " ,;{}()\n\t="
+"""Characters that Delta allows in no name unless columns are mapped."""
+
+_TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN, "_"))
+
+
+def suffix(word: str, dim: int) -> str:
+    """Return what is put behind the name of a field for one of its types.
+
+    Source: spec of evolution, U12.
+
+    Example:
+        >>> suffix("long", 0), suffix("string", 1), suffix("long", 3)
+        ('_long', '_array_string', '_array3_long')
+    """
+    array = "" if dim == 0 else "_array" if dim == 1 else f"_array{dim}"
+    return f"{array}_{word}"
+
+
+def allowed_name(key: str) -> str:
+    """Return the key as a column may be called: forbidden characters and the empty name become underscores.
+
+    Example:
+        >>> allowed_name("unit price"), allowed_name("")
+        ('unit_price', '_')
+    """
+    return key.translate(_TO_UNDERSCORE) or "_"
+
+
+def source_key(field: Field) -> str:
+    """Return the key of the source field that a column holds."""
+    source = field.metadata.get(SOURCE)
+    return str(source[-1]) if source else field.name
+
+
+def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bool) -> Field:
+    """Return the field for a new column, with what says where its values come from.
+
+    Args:
+        name: The name it got.
+        data_type: Its type.
+        source: The path of the source field, from the root.
+        is_evolved: Whether it stands beside the column with the plain name.
+
+    Source: spec of evolution, U13, D9, D14.
+    """
+    if not is_evolved and name == source[-1]:
+        return Field(name, data_type)
+    text = format_path(source)
+    metadata: dict[str, Any] = {SOURCE: list(source)}
+    if is_evolved:
+        metadata[EVOLVED_FROM] = text
+    return Field(name, data_type, metadata={COMMENT: f"{_PREFIX[is_evolved]}:{text}", **metadata})
+
+
+_PREFIX = {True: "evolved_from", False: "source_path"}
+
+
+def role_field(schema: StructType, role: str) -> Field | None:
+    """Return the column of the table that has a role, if it has one."""
+    return next((field for field in schema if role_of(field) == role), None)
+
+
+def role_of(field: Field) -> str | None:
+    """Return the role of a top-level column; None for those that hold source fields."""
+    if ROLE in field.metadata:
+        return str(field.metadata[ROLE])
+    is_plain = field.name in ROLES and field.type == STRING and SOURCE not in field.metadata
+    return field.name if is_plain else None
+
+
+def new_role_field(schema: StructType, role: str) -> Field:
+    """Return the column to add for a role."""
+    name = Names(schema.names).take(role)
+    return Field(name, STRING, metadata={COMMENT: _ABOUT[role], ROLE: role})
+
+
+_ABOUT = {
+    RESCUED: "What no other column of this row holds, as JSON.",
+    CORRUPT: "The source line, where it is no record.",
+}
+
+
+class Names:
+    """The names in use in one struct; two that differ only in case are one.
+
+    Args:
+        taken: The names that are there already, or that nobody may have.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = {name.casefold() for name in taken}
+
+    def is_free(self, name: str) -> bool:
+        """Tell whether nobody has the name."""
+        return name.casefold() not in self._taken
+
+    def take(self, wanted: str) -> str:
+        """Return the name, with the first number from 2 behind it that is free if the name is not, and keep it.
+
+        Source: spec of evolution, D9.
+        """
+        name, number = wanted, 2
+        while not self.is_free(name):
+            name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name.casefold())
+        return name
+
+
+def naming_order(key: str) -> tuple[str, str]:
+    """Return what to sort keys by before they get names: without case first, then lower case before upper."""
+    return key.casefold(), key.swapcase()

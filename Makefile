@@ -1,0 +1,82 @@
+# Widen. Needs make, Python 3.10 or later and pip; everything else is fetched into .work/ at the first call.
+
+PYTHON ?= python3
+WORK   := .work
+VENV   := $(WORK)/venv
+RUN    := $(VENV)/bin/python
+TESTS  ?= tests
+ARGS   ?=
+
+# Spark looks its own host name up otherwise, which many containers cannot resolve.
+export SPARK_LOCAL_IP ?= 127.0.0.1
+export PYTHONDONTWRITEBYTECODE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
+PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
+
+.PHONY: help demo test lint interop bench matrix real real-data setup lock clean
+.DELETE_ON_ERROR:
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: setup ## three days of drifting orders into one table, and the report
+	@$(WITH_JAVA) sh examples/orders/demo.sh
+
+test: setup ## unit, property, golden, architecture and Spark engine tests
+	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real $(ARGS)
+
+lint: setup ## ruff and mypy
+	@$(RUN) -m ruff check .
+	@$(RUN) -m mypy
+
+interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp ## Delta Lake on Spark, deltalake and PyIceberg against our tables
+	@$(PYTEST) tests/interop $(ARGS)
+
+real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real` reads
+
+real: setup $(WORK)/data/real.stamp ## ingest public documents and prove that no value is lost
+	@$(PYTEST) tests/real $(ARGS)
+
+bench: setup $(WORK)/bench.stamp ## side by side with Spark and deltalake; prints ratios
+	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
+
+matrix: setup $(WORK)/venv-4.0.stamp $(WORK)/venv-4.3.stamp ## the engine tests on the oldest and the newest Spark
+	@for spark in 4.0 4.3; do $(WITH_JAVA) \
+	  PATH="$(CURDIR)/$(WORK)/venv-$$spark/bin:$$PATH" $(WORK)/venv-$$spark/bin/python -m pytest -p no:cacheprovider tests/engine $(ARGS) || exit 1; \
+	done
+
+setup: $(WORK)/venv.stamp ## the virtual environment, and Java
+	@$(PYTHON) tools/java.py >/dev/null
+
+lock: ## resolve the requirement files again (needs uv)
+	@sh tools/lock.sh
+
+clean: ## remove everything that was fetched or made
+	rm -rf $(WORK) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(WORK)/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Widen needs Python 3.10 or later; say which: make PYTHON=python3.12"; exit 1; }
+	@mkdir -p $(WORK) && touch $@
+
+$(WORK)/venv.stamp: requirements/dev.txt requirements/spark-4.2.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
+	@echo "Setting up $(VENV) (the first time takes some minutes)"
+	@$(PYTHON) tools/venv.py $(VENV) requirements/dev.txt requirements/spark-4.2.txt && touch $@
+
+$(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
+	@echo "Setting up $(WORK)/venv-$*"
+	@$(PYTHON) tools/venv.py $(WORK)/venv-$* requirements/dev.txt requirements/spark-$*.txt && touch $@
+
+$(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
+	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
+
+$(WORK)/interop.stamp: requirements/interop.txt $(WORK)/venv.stamp
+	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
+
+$(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/jars.py && touch $@
+
+$(WORK)/data/real.stamp: tools/real.py tools/real.json
+	@$(PYTHON) tools/real.py && touch $@

@@ -1,0 +1,150 @@
+"""Who may import whom: the core knows no engine, and equal layers never see each other."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+from architecture.source import PACKAGE, Function, imports, modules
+
+LAYERS = {
+    "errors": 0,
+    "model": 1,
+    "protocol": 2,
+    "observe": 3,
+    "plan": 3,
+    "log": 3,
+    "spark": 4,
+    "iceberg": 4,
+    "table": 5,
+    "ingest": 5,
+    "sql": 6,
+    "cli": 6,
+    "report": 6,
+    "__init__": 7,
+    "__main__": 7,
+}
+
+FOREIGN = {
+    "errors": set(),
+    "model": {"msgspec"},
+    "protocol": {"msgspec"},
+    "observe": {"msgspec"},
+    "plan": {"msgspec"},
+    "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
+    "spark": {"msgspec", "pyarrow", "pyroaring", "pyspark"},
+    "iceberg": {"msgspec", "pyarrow", "pyiceberg"},
+    "table": {"msgspec", "pyarrow"},
+    "ingest": {"msgspec", "pyarrow"},
+    "sql": {"sqlglot"},
+    "cli": {"jinja2", "msgspec", "rich", "typer"},
+    "report": {"jinja2", "msgspec", "rich"},
+    "__init__": set(),
+    "__main__": set(),
+}
+
+PURE = ["model", "protocol", "observe", "plan"]
+WITHOUT_SPARK = [*PURE, "log"]
+
+
+def test_every_room_has_a_layer() -> None:
+    assert {module.room for module in modules()} <= LAYERS.keys()
+    assert LAYERS.keys() == FOREIGN.keys()
+
+
+def test_imports_point_downwards() -> None:
+    upwards = [
+        f"{module.where(each.node)} imports {each.target}"
+        for module in modules()
+        for each in imports(module)
+        if each.target.split(".")[0] == "widen"
+        and _room(each.target) != module.room
+        and LAYERS[_room(each.target)] >= LAYERS[module.room]
+    ]
+    assert upwards == []
+
+
+def test_modules_form_no_cycle() -> None:
+    names = {module.name for module in modules()}
+    graph = {module.name: {each.target for each in imports(module)} & names - {module.name} for module in modules()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_foreign_packages_stay_in_their_rooms() -> None:
+    strangers = [
+        f"{module.where(each.node)} imports {each.target}"
+        for module in modules()
+        for each in imports(module)
+        if (top := each.target.split(".")[0]) != "widen"
+        and top not in sys.stdlib_module_names
+        and top not in FOREIGN[module.room]
+    ]
+    assert strangers == []
+
+
+def test_no_import_hides_inside_a_function() -> None:
+    hidden = [
+        module.where(node)
+        for module in modules()
+        for function in module.functions()
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert hidden == []
+
+
+@pytest.mark.parametrize("room", WITHOUT_SPARK)
+def test_imports_where_other_packages_are_not_installed(room: str) -> None:
+    names = [module.name for module in modules() if module.room == room]
+    allowed = sorted({"msgspec"} if room in PURE else FOREIGN[room])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", BLOCKED.format(paths=_paths(), allowed=allowed, names=names)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == names
+
+
+BLOCKED = """
+import importlib, sys
+from importlib.abc import MetaPathFinder
+
+sys.path[:0] = {paths}
+
+class OnlyAllowed(MetaPathFinder):
+    refused = {{"pyspark", "py4j", "pyarrow", "pandas", "numpy", "obstore", "pyroaring", "pyiceberg", "deltalake",
+                "sqlglot", "typer", "rich", "jinja2", "msgspec"}} - set({allowed})
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.refused:
+            raise ModuleNotFoundError("not installed here: " + name)
+
+sys.meta_path.insert(0, OnlyAllowed())
+for name in {names}:
+    importlib.import_module(name)
+    print(name)
+"""
+
+
+def _paths() -> list[str]:
+    return [str(PACKAGE.parent), *(path for path in sys.path if path.endswith("-packages"))]
+
+
+def _room(target: str) -> str:
+    parts = target.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def test_the_tools_see_what_they_should() -> None:
+    """The checks above are worth nothing if the reader of the source is blind."""
+    seen = {module.room for module in modules()}
+    assert {"errors", "model", "protocol"} <= seen
+    assert any(isinstance(node, Function) for module in modules() for node in ast.walk(module.tree))
+    assert any(each.target == "widen.errors" for module in modules() for each in imports(module))

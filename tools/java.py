@@ -67,8 +67,10 @@ def from_pypi() -> Path | None:
         return None
     code = f"import jdk; jdk.install('{OLDEST}', jre=True, path={str(OWN)!r})"
     OWN.mkdir(parents=True, exist_ok=True)
-    if not _ok([sys.executable, "-c", code], PYTHONPATH=str(tool)):
-        _say("install-jdk could not download a Java (the lines above say why).")
+    everything = {**os.environ, "PYTHONPATH": str(tool)}
+    done = subprocess.run([sys.executable, "-c", code], env=everything, capture_output=True, text=True)
+    if done.returncode:
+        _say(f"install-jdk could not download a Java: {done.stderr.strip().splitlines()[-1]}")
         return None
     return next((home for home in _own_homes() if _version(home) >= OLDEST), None)
 

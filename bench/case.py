@@ -1,0 +1,95 @@
+"""One measured case in a process of its own; prints one JSON line with seconds and peak memory.
+
+    python bench/case.py infer SOURCE TARGET
+
+Cases: ``infer`` (Spark infers, then writes Parquet), ``known`` (Spark reads with the schema it is given, writes
+Parquet), ``first`` (Widen, a new table), ``quiet`` (Widen, a table that has seen it all).
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+Case = Callable[[SparkSession, str, str], None]
+
+
+def main(case: str, source: str, target: str) -> None:
+    """Measure one case and print what it took."""
+    spark = _session()
+    _warm_up(spark, Path(source), Path(target))
+    started = time.perf_counter()
+    CASES[case](spark, source, target)
+    seconds = time.perf_counter() - started
+    python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    jvm_mb = _peak_mb(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    print(json.dumps({"case": case, "seconds": seconds, "python_mb": python_mb, "jvm_mb": jvm_mb}))
+    spark.stop()
+
+
+def infer(spark: SparkSession, source: str, target: str) -> None:
+    """What users do today: infer in one pass, write in a second."""
+    spark.read.json(source).write.parquet(target)
+
+
+def known(spark: SparkSession, source: str, target: str) -> None:
+    """The floor: the schema is known and nobody looks whether the data still fit it."""
+    schema = StructType.fromJson(json.loads(schema_path(Path(source)).read_text()))
+    spark.read.schema(schema).json(source).write.parquet(target)
+
+
+def ingest(spark: SparkSession, source: str, target: str) -> None:
+    """One interval of Widen into the table at the target, new or not."""
+    import widen
+
+    widen.ingest(source, into=target)
+
+
+def infer_schema(spark: SparkSession, source: str, target: str) -> None:
+    """Not measured: keep Spark's inferred schema for the case ``known``."""
+    schema_path(Path(source)).write_text(spark.read.json(source).schema.json())
+
+
+CASES: dict[str, Case] = {"infer": infer, "known": known, "first": ingest, "quiet": ingest, "schema": infer_schema}
+
+
+def schema_path(source: Path) -> Path:
+    """Where the schema of a source is kept."""
+    return source.with_name(source.name + ".schema.json")
+
+
+def _session() -> SparkSession:
+    quiet = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "3g"}
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in quiet.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _warm_up(spark: SparkSession, source: Path, target: Path) -> None:
+    """Load the classes that every case needs, on a few lines, so that none pays for them alone."""
+    few = target.with_name("warm-up.json")
+    with next(source.glob("*.json")).open(encoding="utf-8") as lines:
+        few.write_text("".join(line for line, _ in zip(lines, range(2_000), strict=False)), encoding="utf-8")
+    spark.read.json(str(few)).write.mode("overwrite").parquet(str(target.with_name("warm-up")))
+
+
+def _peak_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0.0
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,343 @@
+"""The choice for one field: which columns it gets, and which are widened, for the kinds that an interval brings.
+
+Source: spec of evolution, "Algorithm" and D1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TypeAlias
+
+from widen.model.type import FLOAT, STRING, DataType, DecimalType
+from widen.observe.kind import (
+    DECIMAL_WORD,
+    DOUBLE_WORD,
+    INT_WORD,
+    LONG_WORD,
+    NUMBER_WORDS,
+    TIMESTAMP_WORD,
+    TYPE_OF_WORD,
+    Kind,
+    word_of,
+)
+from widen.observe.observation import KindSeen
+from widen.plan.capability import TableFormat, can_widen
+from widen.plan.lattice import (
+    RECORD,
+    WIDER,
+    Span,
+    common_leaf,
+    decimal_for,
+    does_cover,
+    does_hold,
+    number_types,
+    specificity,
+)
+from widen.plan.policy import Mode
+
+Kinds: TypeAlias = Mapping[Kind, KindSeen]
+"""What an interval brings for one field."""
+
+_TOGETHER: tuple[frozenset[str], ...] = (
+    frozenset({LONG_WORD, DECIMAL_WORD, DOUBLE_WORD}),
+    frozenset({LONG_WORD, DOUBLE_WORD}),
+    frozenset({LONG_WORD, DECIMAL_WORD}),
+    frozenset({DECIMAL_WORD, DOUBLE_WORD}),
+    frozenset({LONG_WORD}),
+    frozenset({DECIMAL_WORD}),
+    frozenset({DOUBLE_WORD}),
+)
+"""Which kinds of numbers to widen one column for, in the order to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a field has already, by its name, its leaf type and its dim."""
+
+    name: str
+    leaf: DataType
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A column that a field is to get.
+
+    Args:
+        leaf: What its arrays hold in the end; `RECORD` for records.
+        dim: How many arrays it has.
+        rule: The rule that asks for it.
+        kinds: The kinds that it is for.
+        is_plain: Whether it takes the name of the field.
+    """
+
+    leaf: DataType
+    dim: int
+    rule: str
+    kinds: tuple[Kind, ...]
+    is_plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A column that is widened in place for some kinds."""
+
+    column: Column
+    leaf: DataType
+    kinds: tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one field needs: columns to widen, then columns to add, the one with the plain name first."""
+
+    growths: tuple[Growth, ...] = ()
+    wants: tuple[Want, ...] = ()
+
+
+def uncovered(columns: Iterable[Column], kinds: Kinds) -> tuple[Kind, ...]:
+    """Return the kinds that no single column holds exactly, in the order of kinds.
+
+    Source: spec of evolution, U7, D2.
+    """
+    known = tuple(columns)
+    return tuple(
+        kind
+        for kind, seen in sorted(kinds.items())
+        if not any(does_cover(column.leaf, column.dim, kind, seen) for column in known)
+    )
+
+
+def choose(columns: tuple[Column, ...], kinds: Kinds, mode: Mode, table_format: TableFormat) -> Choice:
+    """Return what a field needs so that every kind has a column that holds it exactly.
+
+    Args:
+        columns: The columns it has; none if this is its first sight.
+        kinds: What the interval brings; not empty.
+        mode: Widen or split.
+        table_format: What can be widened in place.
+
+    Source: spec of evolution, U4 to U9, U15 to U17, D1, D2, D15.
+    """
+    if not columns:
+        return _first_sight(kinds, mode)
+    growths = _growths(columns, kinds, table_format) if mode is Mode.WIDEN else ()
+    columns = _grown(columns, growths)
+    missing = {kind: kinds[kind] for kind in uncovered(columns, kinds)}
+    has_timestamp = any(_is_timestamp(word_of(column.leaf)) for column in columns)
+    wants = _once(_with_room(_numbers(missing, mode, has_timestamp), columns) + _others(missing))
+    choice = Choice(growths, tuple(sorted(wants, key=_order)))
+    return _with_common(choice, columns, kinds, table_format if mode is Mode.WIDEN else None)
+
+
+def _first_sight(kinds: Kinds, mode: Mode) -> Choice:
+    numbers = _numbers(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
+    wants = _once(replace(want, rule="U6") for want in numbers + _others(kinds))
+    records = [want for want in wants if want.leaf == RECORD]
+    if not records:
+        main = replace(_common(wants, kinds), rule="U4", is_plain=True)
+        rest = [want for want in wants if (word_of(want.leaf), want.dim) != (word_of(main.leaf), main.dim)]
+        return Choice(wants=(main, *sorted(rest, key=_order)))
+    largest = max(records, key=lambda want: want.dim)
+    smaller = [replace(want, rule="U17") for want in records if want is not largest]
+    primitive = sorted((want for want in wants if want.leaf != RECORD), key=_order)
+    rest_of_choice = _with_common(Choice(wants=tuple(primitive)), (), kinds, None)
+    return Choice(wants=(replace(largest, rule="U4", is_plain=True), *smaller, *rest_of_choice.wants))
+
+
+def _without_long_twins(kinds: Kinds) -> Kinds:
+    """Return the kinds without the longs that a double of the same dim holds exactly.
+
+    Source: spec of evolution, U15, D2.
+    """
+    return {
+        kind: seen
+        for kind, seen in kinds.items()
+        if not (kind.word == LONG_WORD and Kind(DOUBLE_WORD, kind.dim) in kinds and seen.exact_double)
+    }
+
+
+def _numbers(kinds: Kinds, mode: Mode, has_timestamp: bool = False) -> list[Want]:
+    """Return one column for each kind of number; in mode widen one for all of a dim where one type holds them."""
+    has_timestamp = has_timestamp or any(_is_timestamp(kind.word) for kind in kinds)
+    numbers = {kind: seen for kind, seen in sorted(kinds.items()) if kind.word in NUMBER_WORDS}
+    if mode is not Mode.WIDEN:
+        return [_own(kind, seen) for kind, seen in numbers.items()]
+    wants: list[Want] = []
+    for dim in sorted({kind.dim for kind in numbers}):
+        same_dim = {kind: seen for kind, seen in numbers.items() if kind.dim == dim}
+        leaf = _narrowest(same_dim, has_timestamp)
+        together = [Want(leaf, dim, "U8", tuple(same_dim))] if leaf else []
+        wants += together or [_own(kind, seen) for kind, seen in same_dim.items()]
+    return wants
+
+
+def _others(kinds: Kinds) -> list[Want]:
+    rest = (kind for kind in sorted(kinds) if kind.word not in NUMBER_WORDS)
+    return [Want(TYPE_OF_WORD.get(kind.word, RECORD), kind.dim, "U8", (kind,)) for kind in rest]
+
+
+def _once(wants: Iterable[Want]) -> list[Want]:
+    """Return the columns, those of one type and dim as one: a decimal past 38 digits is a string too."""
+    found: dict[tuple[DataType, int], Want] = {}
+    for want in wants:
+        same = found.get((want.leaf, want.dim))
+        found[want.leaf, want.dim] = replace(same, kinds=(*same.kinds, *want.kinds)) if same else want
+    return list(found.values())
+
+
+def _own(kind: Kind, seen: KindSeen) -> Want:
+    return Want(_leaf(kind.word, seen), kind.dim, "U8", (kind,))
+
+
+def _leaf(word: str, seen: KindSeen) -> DataType:
+    if word != DECIMAL_WORD:
+        return TYPE_OF_WORD[word]
+    return decimal_for([_decimal_span(seen)]) or STRING
+
+
+def _decimal_span(seen: KindSeen) -> Span:
+    return Span(_SOME_DECIMAL, seen)
+
+
+_SOME_DECIMAL = DecimalType(1, 0)
+
+
+def _narrowest(kinds: Kinds, has_timestamp: bool) -> DataType | None:
+    """Return the narrowest type that holds all these numbers.
+
+    Beside timestamps whole numbers are longs, since a timestamp is one too (U16).
+
+    Source: spec of evolution, U15, D1.
+    """
+    types = number_types((kind.word for kind in kinds), (_decimal_span(seen) for seen in kinds.values()))
+    for leaf in types[1:] if has_timestamp else types:
+        if all(does_hold(leaf, kind.word, seen) for kind, seen in kinds.items()):
+            return leaf
+    return None
+
+
+def _with_room(wants: list[Want], columns: tuple[Column, ...]) -> list[Want]:
+    """Return the columns with every decimal wide enough for the numbers that stand in the columns of the field.
+
+    Beside a decimal that is too small no second one is put: what follows is the string that holds all (U9).
+    """
+    decimals = {column.dim for column in columns if isinstance(column.leaf, DecimalType)}
+    numbers = [Span(column.leaf) for column in columns if word_of(column.leaf) in _WHOLE_OR_DECIMAL]
+    result = []
+    for want in wants:
+        if isinstance(want.leaf, DecimalType):
+            wide = STRING if want.dim in decimals else decimal_for([Span(want.leaf), *numbers])
+            want = replace(want, leaf=wide or want.leaf)
+        result.append(want)
+    return result
+
+
+_WHOLE_OR_DECIMAL = frozenset({INT_WORD, LONG_WORD, DECIMAL_WORD})
+
+
+def _common(wants: Iterable[Want], kinds: Kinds, columns: Iterable[Column] = ()) -> Want:
+    """Return the column that every value of these columns goes into: the widest type, the largest dim."""
+    wanted, known = list(wants), [column for column in columns if word_of(column.leaf) in WIDER]
+    leaf = common_leaf([*(Span(column.leaf) for column in known), *(_span(want, kinds) for want in wanted)])
+    dim = max([*(column.dim for column in known), *(want.dim for want in wanted)])
+    return Want(leaf, dim, "U9", tuple(kind for want in wanted for kind in want.kinds))
+
+
+def _span(want: Want, kinds: Kinds) -> Span:
+    return Span(want.leaf, reduce(KindSeen.merged, (kinds[kind] for kind in want.kinds)))
+
+
+def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, widens: TableFormat | None) -> Choice:
+    """Return the choice so that, where it adds a primitive, one column takes all primitives of the field.
+
+    Args:
+        choice: What the field gets otherwise.
+        columns: What it has, already widened.
+        kinds: What the interval brings.
+        widens: The format, if a column may be widened to be that one.
+
+    Source: spec of evolution, U9, D15.
+    """
+    added = [want for want in choice.wants if want.leaf != RECORD]
+    if not added:
+        return choice
+    common = _common(added, kinds, columns)
+    have = [*((column.leaf, column.dim) for column in columns), *((want.leaf, want.dim) for want in added)]
+    if any(dim == common.dim and _is_as_wide(leaf, common.leaf) for leaf, dim in have):
+        return choice
+    for column in columns:
+        if widens and column.dim == common.dim and can_widen(widens, column.leaf, common.leaf):
+            growth = Growth(column, common.leaf, common.kinds)
+            return replace(choice, growths=_merged(choice.growths, growth))
+    kept = [want for want in choice.wants if not (_are_decimal(want, common) and want.dim == common.dim)]
+    return replace(choice, wants=(*kept, common))
+
+
+def _is_as_wide(leaf: DataType, other: DataType) -> bool:
+    if isinstance(leaf, DecimalType) and isinstance(other, DecimalType):
+        return decimal_for([Span(leaf), Span(other)]) == leaf
+    return leaf == other
+
+
+def _are_decimal(*wants: Want) -> bool:
+    return all(isinstance(want.leaf, DecimalType) for want in wants)
+
+
+def _growths(columns: tuple[Column, ...], kinds: Kinds, table_format: TableFormat) -> tuple[Growth, ...]:
+    """Return the columns to widen in place, each as far as the format lets it, for numbers no column holds yet.
+
+    Source: spec of evolution, D1.
+    """
+    growths: tuple[Growth, ...] = ()
+    while True:
+        now = _grown(columns, growths)
+        missing = {kind: kinds[kind] for kind in uncovered(now, kinds) if kind.word in NUMBER_WORDS}
+        growth = next(_steps(now, missing, table_format), None)
+        if growth is None:
+            return growths
+        growths = _merged(growths, growth)
+
+
+def _steps(columns: tuple[Column, ...], missing: Kinds, table_format: TableFormat) -> Iterator[Growth]:
+    words = {kind.word for kind in missing}
+    for together in _TOGETHER:
+        for column in sorted(columns, key=lambda column: column.dim) if together <= words else ():
+            fitting = {k: seen for k, seen in missing.items() if k.word in together and k.dim <= column.dim}
+            leaf = _wider(column.leaf, fitting, table_format) if fitting else None
+            if leaf is not None:
+                yield Growth(column, leaf, tuple(fitting))
+
+
+def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType | None:
+    """Return the narrowest type that holds all these numbers and that the format can widen the leaf to."""
+    words = [kind.word for kind in kinds] + [DOUBLE_WORD] * (leaf == FLOAT)
+    for new in number_types(words, [Span(leaf), *(_decimal_span(seen) for seen in kinds.values())]):
+        holds = all(does_hold(new, kind.word, seen) for kind, seen in kinds.items())
+        if holds and can_widen(table_format, leaf, new):
+            return new
+    return None
+
+
+def _grown(columns: tuple[Column, ...], growths: tuple[Growth, ...]) -> tuple[Column, ...]:
+    new = {growth.column.name: growth.leaf for growth in growths}
+    return tuple(replace(column, leaf=new.get(column.name, column.leaf)) for column in columns)
+
+
+def _merged(growths: tuple[Growth, ...], later: Growth) -> tuple[Growth, ...]:
+    """Return the growths with a later one; of a column that grows twice, one step from its first type to its last."""
+    first = next((growth for growth in growths if growth.column.name == later.column.name), None)
+    if first is None:
+        return (*growths, later)
+    both = Growth(first.column, later.leaf, tuple(sorted({*first.kinds, *later.kinds})))
+    return tuple(both if growth is first else growth for growth in growths)
+
+
+def _is_timestamp(word: str | None) -> bool:
+    return word == TIMESTAMP_WORD
+
+
+def _order(want: Want) -> tuple[bool, int, int]:
+    return specificity(want.leaf, want.dim)

@@ -1,0 +1,143 @@
+"""The plan: what a batch needs, as one value that is decided, explained, checked and executed.
+
+Source: spec of evolution, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from widen.model.path import Path
+from widen.model.schema import type_to_value
+from widen.model.type import StructType
+from widen.observe.observation import Position
+from widen.plan.operation import Operation
+
+
+class Grade(str, Enum):
+    """How much a change means for those who read the table."""
+
+    ADDITIVE = "additive"
+    """A field that was not there before."""
+    WIDENING = "widening"
+    """A column holds more than before; what it held it holds as before."""
+    CONFLICT = "conflict"
+    """A field has values of types that one column does not hold."""
+    STRUCTURAL = "structural"
+    """A field changes between single values, arrays and records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that the plan does, and what in the batch made it necessary.
+
+    Args:
+        rules: The rules that ask for it, e.g. ``("U8",)``.
+        source: The path of the source field; empty for lines that are no record.
+        kinds: The kinds that it is for, e.g. ``("long[]",)``.
+        column: Where the column stands, with steps into arrays.
+        count: How many values the batch has of these kinds.
+        first: The file and the position of the first of them.
+        sample: The beginning of that value.
+        grade: How much it means.
+    """
+
+    rules: tuple[str, ...]
+    source: Path
+    kinds: tuple[str, ...]
+    column: Path
+    count: int
+    first: Position | None
+    sample: str
+    grade: Grade
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """Values that go to the rescue column, since no other may be made for them.
+
+    Args:
+        source: The path of the source field.
+        kinds: Their kinds.
+        count: How many they are.
+        first: The file and the position of the first of them.
+        sample: The beginning of that value.
+        reason: Why: the mode, or the bound on columns.
+    """
+
+    source: Path
+    kinds: tuple[str, ...]
+    count: int
+    first: Position | None
+    sample: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A field of which the batch has only what no column can be made for.
+
+    Args:
+        source: The path of the source field.
+        nulls: How many nulls, those in arrays too.
+        empty: How many ``[]`` that no column of the field holds.
+        empty_records: How many ``{}`` that no column of the field holds.
+    """
+
+    source: Path
+    nulls: int
+    empty: int
+    empty_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch needs.
+
+    Args:
+        operations: The changes to the schema, in the order to apply them.
+        schema: The schema after them.
+        events: What they are for.
+        pending: The fields that wait for their first value.
+        rescued: The values for the rescue column.
+        refused: The changes that the batch needs and the policy forbids; if there are any, nothing may be written.
+    """
+
+    operations: tuple[Operation, ...]
+    schema: StructType
+    events: tuple[Event, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    rescued: tuple[Rescued, ...] = ()
+    refused: tuple[Operation, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the schema stays as it is and nothing is refused."""
+        return not self.operations and not self.refused
+
+    @property
+    def hash(self) -> str:
+        """The same text for the same plan, on every machine."""
+        return sha256(msgspec.json.encode(self.to_value(), order="deterministic")).hexdigest()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return {
+            "operations": [operation.to_value() for operation in self.operations],
+            "refused": [operation.to_value() for operation in self.refused],
+            "schema": type_to_value(self.schema),
+            "events": [_value(event) for event in self.events],
+            "pending": [_value(pending) for pending in self.pending],
+            "rescued": [_value(rescued) for rescued in self.rescued],
+        }
+
+
+def _value(item: object) -> Mapping[str, Any]:
+    value: Mapping[str, Any] = msgspec.to_builtins(item)
+    return value

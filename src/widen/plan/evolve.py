@@ -8,20 +8,28 @@ Source: spec of evolution, sections 1 and 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from widen.model.path import ELEMENT, Path
-from widen.model.type import DataType, StructType
-from widen.observe.kind import leaf_and_dim, nested
-from widen.observe.observation import FieldSeen, Observation, RecordSeen
+from widen.model.path import ELEMENT, Path, leaves
+from widen.model.type import DataType, Field, StructType
+from widen.observe.kind import RECORD_WORD, Kind, leaf_and_dim, nested, word_of
+from widen.observe.observation import FieldSeen, KindSeen, Observation, RecordSeen, merge_records
 from widen.plan.choice import Choice, Column, Growth, Kinds, Want, choose, uncovered
 from widen.plan.name import (
     CORRUPT,
     RESCUED,
+    ROLES,
+    Names,
+    allowed_name,
     naming_order,
     new_role_field,
     role_field,
     role_of,
+    source_field,
+    source_key,
+    suffix,
 )
 from widen.plan.operation import AddColumn, CreateTable, Operation, WidenType
 from widen.plan.plan import Event, Grade, Pending, Plan, Rescued

@@ -1,0 +1,81 @@
+"""JSON text to documents, exactly: numbers stay the tokens they are, and what cannot be kept exactly is refused whole.
+
+Source: RFC 8259; spec of evolution, D3 and D11.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Number(str):
+    """A JSON number, as the source spells it. Telling it from a text is all that the class is for."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotJson:
+    """Why a text is no document that can be kept exactly."""
+
+    reason: str
+
+
+Document: TypeAlias = Any
+"""A dict, a list, a str, a Number, a bool or None; of dicts and lists, what is in them likewise."""
+
+
+class _RefusedError(Exception):
+    """Carries a reason out of the JSON scanner."""
+
+
+def parse(data: bytes) -> Document | NotJson:
+    """Return the document that a text holds, or why it holds none.
+
+    Refused are: what is no JSON (NaN and Infinity too), duplicate keys, half surrogate pairs and what is not UTF-8,
+    for no column could hold them as they are, and nesting deeper than the interpreter's stack.
+
+    Args:
+        data: One JSON value as UTF-8; a byte order mark in front is passed over.
+
+    Source: RFC 8259; spec of evolution, D11.
+
+    Example:
+        >>> parse(b'{"a": 1.10}'), parse(b'{"a":1,"a":2}')
+        ({'a': '1.10'}, NotJson(reason="the key 'a' stands twice in one object"))
+    """
+    try:
+        text = data.removeprefix(BOM).decode()
+        document = _decoder.decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        return NotJson("it is not UTF-8")
+    except UnicodeEncodeError:
+        return NotJson("half of a surrogate pair stands alone")
+    except RecursionError:
+        return NotJson("it is nested too deeply")
+    except (json.JSONDecodeError, _RefusedError) as error:
+        return NotJson(str(error))
+    return document
+
+
+def _unique(pairs: list[tuple[str, Document]]) -> dict[str, Document]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _RefusedError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in one object")
+    return record
+
+
+def _no_constant(token: str) -> NoReturn:
+    raise _RefusedError(f"{token} is no JSON")
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=Number, parse_int=Number, parse_constant=_no_constant
+)

@@ -1,0 +1,71 @@
+"""What no column of a row holds, as JSON text: the content of the rescue column.
+
+Source: spec of evolution, U1, D1 (freeze), D10.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from widen.observe.document import Document, Number
+from widen.plan.convert import MISSING, convert, word_of_value
+from widen.plan.route import RecordRoute, Slot
+
+_HELD: Final = object()
+
+
+def rescue(route: RecordRoute, record: dict[str, Document]) -> str | None:
+    """Return the part of a record that no column holds, as JSON text, or None where the columns hold all of it.
+
+    An array that is not held in full is kept in full, so that the places of its elements are not lost.
+
+    Args:
+        route: Which columns each key goes to.
+        record: The record, numbers as tokens.
+
+    Source: spec of evolution, D10.
+    """
+    rest = _rest_of_record(route, record)
+    return None if rest is _HELD else to_text(rest)
+
+
+def to_text(document: Document) -> str:
+    """Return the JSON text of a document, its numbers as the tokens they were."""
+    match document:
+        case dict():
+            return "{" + ",".join(f"{to_text(key)}:{to_text(value)}" for key, value in document.items()) + "}"
+        case list():
+            return "[" + ",".join(map(to_text, document)) + "]"
+        case Number():
+            return str(document)
+    return json.dumps(document, ensure_ascii=False)
+
+
+def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
+    rest = {key: _rest(route.get(key, ()), value) for key, value in record.items() if value is not None}
+    rest = {key: value for key, value in rest.items() if value is not _HELD}
+    return rest or _HELD
+
+
+def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
+    if isinstance(value, dict) and value:
+        rests = [_rest_of_record(slot.record, value) for slot in slots if slot.record is not None]
+        return min(rests, key=_size, default=value)
+    return _HELD if _is_held(slots, value, 0) else value
+
+
+def _size(rest: Any) -> int:
+    return 0 if rest is _HELD else len(rest)
+
+
+def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:
+    if isinstance(value, list):
+        return all(_is_held(slots, item, dim + 1) for item in value)
+    if value is None or value == {}:
+        return True
+    deep = [slot for slot in slots if slot.dim >= dim]
+    if isinstance(value, dict):
+        return any(_rest_of_record(slot.record, value) is _HELD for slot in deep if slot.record is not None)
+    word = word_of_value(value)
+    return any(convert(value, word, slot.word, slot.type) is not MISSING for slot in deep)

@@ -1,0 +1,67 @@
+"""One record to one row: every value to every column of its field that can hold it.
+
+Source: spec of evolution, U14, U16, U17, D7, D8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from widen.observe.document import Document
+from widen.observe.kind import RECORD_WORD
+from widen.plan.convert import MISSING, convert, word_of_value
+from widen.plan.route import RecordRoute, Slot
+
+Row = dict[str, Any]
+
+
+def to_row(route: RecordRoute, record: dict[str, Document]) -> Row:
+    """Return the row of a record: column names with the values that pyarrow takes.
+
+    A key without a column, and a value that no column of its field holds, is left out; the plan sees to it that
+    there is none. A null and a missing key are the same in a table.
+
+    Args:
+        route: Which columns each key goes to.
+        record: The record, numbers as tokens.
+
+    Source: spec of evolution, U14.
+    """
+    row: Row = {}
+    for key, value in record.items():
+        if value is not None:
+            route_value(row, route.get(key, ()), value)
+    return row
+
+
+def route_value(row: Row, slots: tuple[Slot, ...], value: Document) -> None:
+    """Set every column of one field that can hold the value, in place.
+
+    Source: spec of evolution, U14.
+    """
+    for slot in slots:
+        held = _held(value, slot, slot.dim)
+        if held is not MISSING:
+            row[slot.name] = held
+
+
+def _held(value: Document, slot: Slot, dim: int) -> Any:
+    """Return what a column of ``dim`` arrays holds for a value: itself, wrapped, or `MISSING`."""
+    if isinstance(value, list):
+        return _held_array(value, slot, dim - 1) if dim else MISSING
+    if dim:
+        inner = _held(value, slot, dim - 1)
+        return inner if inner is MISSING else [inner]
+    if isinstance(value, dict):
+        return to_row(slot.record, value) if slot.record is not None else MISSING
+    if slot.word == RECORD_WORD:
+        return MISSING
+    return convert(value, word_of_value(value), slot.word, slot.type)
+
+
+def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:
+    """Return the array with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
+    held = [MISSING if item is None else _held(item, slot, dim) for item in items]
+    if held and all(item is MISSING for item in held) and any(item is not None for item in items):
+        return MISSING
+    return [None if item is MISSING else item for item in held]

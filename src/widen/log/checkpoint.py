@@ -1,0 +1,215 @@
+"""Reading checkpoints: classic, in parts, and V2 with sidecars, from Parquet or JSON.
+
+Only the columns that are asked for are read, in small batches; what a file does not have is null.
+
+Source: PROTOCOL.md#checkpoints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from widen.log.block import BlockReader, Piece, pieces, vector_column
+from widen.log.line import SmallLine, corrupt, small_lines, strict_lines
+from widen.log.listing import FILES, TEXT_MAP, batch, key_of
+from widen.log.segment import SIDECARS, Checkpoint
+from widen.log.stats import to_json_text
+from widen.log.store import Entry, LogStore
+from widen.protocol.action import Remove, Sidecar
+
+_ROWS_AT_ONCE = 4096
+_BUFFER_BYTES = 1 << 16
+_T = TypeVar("_T")
+
+
+def live_batches(store: LogStore, checkpoint: Checkpoint, partitions: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the live files of a checkpoint as rows of `widen.log.listing.FILES`.
+
+    Args:
+        store: Of the table.
+        checkpoint: One that is complete.
+        partitions: The physical names of the partition columns.
+
+    Raises:
+        CorruptLog: a file of it is missing or damaged.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#checkpoint-schema
+    """
+    for path in _file_action_paths(store, checkpoint):
+        if path.endswith(".json"):
+            for block in pieces([Piece(path, store.read(path))]):
+                yield BlockReader(partitions).read(block).adds
+        else:
+            with _opened(store, path) as file:
+                yield from _add_batches(file)
+
+
+def removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
+    """Yield the removed files that a checkpoint remembers.
+
+    Raises:
+        CorruptLog: a file of it is missing or damaged.
+        StorageError: the store refused.
+    """
+    for path in _file_action_paths(store, checkpoint):
+        if path.endswith(".json"):
+            yield from (line.remove for line in strict_lines(path, store.read(path)) if line.remove is not None)
+        else:
+            with _opened(store, path) as file:
+                yield from (_converted(path, row["remove"], Remove) for row in _rows(file, "remove"))
+
+
+def small_actions(store: LogStore, checkpoint: Checkpoint, *keys: str) -> Iterator[SmallLine]:
+    """Yield the actions of these kinds, e.g. ``metaData``, in no particular order; no file action is read.
+
+    Raises:
+        CorruptLog: a file of it is missing or damaged.
+        StorageError: the store refused.
+    """
+    for entry in checkpoint.files:
+        if entry.path.endswith(".json"):
+            yield from small_lines(entry.path, store.read(entry.path), *keys)
+            continue
+        with _opened(store, entry.path) as file:
+            for row in _rows(file, *keys):
+                yield _converted(entry.path, row, SmallLine)
+
+
+def sidecars(store: LogStore, entry: Entry) -> list[Sidecar]:
+    """Return the sidecars that a checkpoint file names; none for most.
+
+    Raises:
+        CorruptLog: the file is missing or damaged.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#sidecar-files
+    """
+    if entry.path.endswith(".json"):
+        lines = strict_lines(entry.path, store.read(entry.path))
+        return [line.sidecar for line in lines if line.sidecar is not None]
+    with _opened(store, entry.path) as file:
+        return [_converted(entry.path, row["sidecar"], Sidecar) for row in _rows(file, "sidecar")]
+
+
+def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]:
+    for entry in checkpoint.files:
+        yield entry.path
+        for sidecar in sidecars(store, entry):
+            is_name = "/" not in sidecar.path
+            yield f"{SIDECARS}/{sidecar.path}" if is_name else store.plain(sidecar.path)
+
+
+@contextmanager
+def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file, and blame it for whatever is wrong while it is read."""
+    with store.open(path) as source:
+        try:
+            yield pq.ParquetFile(pa.PythonFile(source, mode="r"), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        except (pa.ArrowException, KeyError) as error:
+            raise corrupt(path, f"it is no readable checkpoint ({error})") from error
+
+
+def _leaves(file: pq.ParquetFile, column: str) -> list[str]:
+    """Return the physical columns below a column, as far as any row group has a value in them."""
+    schema, metadata = file.metadata.schema, file.metadata
+    found = [at for at in range(metadata.num_columns) if _is_below(schema.column(at).path, column)]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    used = {schema.column(at).path for at in found for group in groups if _has_values(group.column(at))}
+    return [schema.column(at).path for at in found if used]
+
+
+def _all_leaves(file: pq.ParquetFile, column: str) -> list[str]:
+    schema = file.metadata.schema
+    paths = [schema.column(at).path for at in range(file.metadata.num_columns)]
+    return [path for path in paths if _is_below(path, column)]
+
+
+def _is_below(path: str, column: str) -> bool:
+    return path == column or path.startswith(column + ".")
+
+
+def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    known = statistics is not None and statistics.has_null_count
+    return not known or statistics.null_count < chunk.num_values
+
+
+def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows in which one of these columns has a value, with only these columns."""
+    leaves = [leaf for column in columns for leaf in _leaves(file, column)]
+    if not leaves:
+        return
+    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=leaves):
+        for name in rows.schema.names:
+            there = rows.filter(rows.column(name).is_valid())
+            yield from there.select([name]).to_pylist(maps_as_pydicts="strict")
+
+
+def _converted(path: str, row: dict[str, Any], kind: type[_T]) -> _T:
+    try:
+        return msgspec.convert(_without_nulls(row), kind)
+    except msgspec.ValidationError as error:
+        raise corrupt(path, f"a row is damaged ({error})") from error
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop the nulls of Parquet structs, which stand for what JSON would leave out; maps keep theirs."""
+    return {key: _nested(key, item) for key, item in value.items() if item is not None}
+
+
+_STRUCTS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "format", "deletionVector"})
+
+
+def _nested(key: str, value: Any) -> Any:
+    return _without_nulls(value) if key in _STRUCTS and isinstance(value, dict) else value
+
+
+def _add_batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{key_of(name)}")]
+    leaves += _all_leaves(file, "add.partitionValues")  # an empty map looks like none in the statistics
+    parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
+    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=sorted({*leaves, *parsed})) if leaves else ():
+        add = rows.column("add")
+        add = add.filter(add.is_valid()) if add.null_count else add
+        if len(add):
+            yield _from_struct(add)
+
+
+def _lacks_stats(file: pq.ParquetFile) -> bool:
+    """Tell whether there may be a file without statistics as text."""
+    metadata, schema = file.metadata, file.metadata.schema
+    at = {schema.column(number).path: number for number in range(metadata.num_columns)}
+    if "add.stats" not in at or "add.path" not in at:
+        return True
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        paths, stats = (group.column(at[name]).statistics for name in ("add.path", "add.stats"))
+        if paths is None or stats is None or stats.null_count != paths.null_count:
+            return True
+    return False
+
+
+def _from_struct(add: pa.StructArray) -> pa.RecordBatch:
+    given = {field.name: add.field(at) for at, field in enumerate(add.type)}
+    columns: dict[str, pa.Array] = {}
+    for name in FILES.names:
+        array = given.get(key_of(name))
+        if array is not None:
+            columns[name] = _column(name, array)
+    if "stats_parsed" in given:
+        columns["stats"] = to_json_text(given["stats_parsed"], columns.get("stats"))
+    return batch(columns, len(add))
+
+
+def _column(name: str, array: pa.Array) -> pa.Array:
+    data_type = FILES.field(name).type
+    if data_type == TEXT_MAP:
+        return array if array.type == TEXT_MAP else array.cast(TEXT_MAP)
+    return vector_column(array) if name == "deletion_vector" and array.null_count < len(array) else array

@@ -1,0 +1,194 @@
+"""The list of files as an Arrow table: its columns, and how they are made from actions and from struct columns.
+
+Source: PROTOCOL.md#add-file-and-remove-file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widen.protocol.action import Add, DeletionVector
+
+TEXT_MAP = pa.map_(pa.string(), pa.string())
+DELETION_VECTOR = pa.struct(
+    [
+        ("storage_type", pa.string()),
+        ("path_or_inline_dv", pa.string()),
+        ("offset", pa.int32()),
+        ("size_in_bytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+FILES = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partition_values", TEXT_MAP),
+        ("size_bytes", pa.int64()),
+        ("modification_time_ms", pa.int64()),
+        ("stats", pa.string()),
+        ("deletion_vector", DELETION_VECTOR),
+        ("base_row_id", pa.int64()),
+        ("default_row_commit_version", pa.int64()),
+        ("tags", TEXT_MAP),
+        ("clustering_provider", pa.string()),
+    ]
+)
+"""The columns of a file list. ``path`` is percent-encoded as in the action; ``stats`` is JSON text."""
+
+_KEYS = {
+    "path": "path",
+    "partition_values": "partitionValues",
+    "size_bytes": "size",
+    "modification_time_ms": "modificationTime",
+    "stats": "stats",
+    "deletion_vector": "deletionVector",
+    "base_row_id": "baseRowId",
+    "default_row_commit_version": "defaultRowCommitVersion",
+    "tags": "tags",
+    "clustering_provider": "clusteringProvider",
+}
+DELETION_VECTOR_KEYS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+NULLS_AT_ONCE = 8192
+
+
+def key_of(column: str) -> str:
+    """Return the key that an add action has for a column of the list."""
+    return _KEYS[column]
+
+
+@cache
+def _null_block(data_type: pa.DataType) -> pa.Array:
+    return pa.nulls(NULLS_AT_ONCE, data_type)
+
+
+def nulls(data_type: pa.DataType, count: int) -> pa.Array:
+    """Return a column without values; all of them share one piece of memory."""
+    if count <= NULLS_AT_ONCE:
+        return _null_block(data_type).slice(0, count)
+    return pa.nulls(count, data_type)
+
+
+def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa.Array:
+    """Return a column of maps that all have the same keys.
+
+    Args:
+        names: The keys.
+        values: For every key its column of strings.
+        count: How many maps there are.
+    """
+    width = len(names)
+    offsets = pa.array(range(0, count * width + 1, width) if width else [0] * (count + 1), pa.int32())
+    if width == 1:
+        return pa.MapArray.from_arrays(offsets, pa.repeat(names[0], count), values[0])
+    keys = pa.array([*names] * count, pa.string())
+    joined = pa.concat_arrays(values) if width else pa.array([], pa.string())
+    order = pa.array([at + column * count for at in range(count) for column in range(width)], pa.int64())
+    return pa.MapArray.from_arrays(offsets, keys, joined.take(order))
+
+
+def batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Return rows of the list; a column that is not given, or has nulls only, takes no memory."""
+    arrays = []
+    for field in FILES:
+        given = columns.get(field.name)
+        if given is None or given.null_count == count:
+            given = nulls(field.type, count)
+        elif given.type != field.type:
+            given = given.cast(field.type)
+        arrays.append(given)
+    return pa.RecordBatch.from_arrays(arrays, schema=FILES)
+
+
+def from_adds(adds: Sequence[Add]) -> pa.RecordBatch:
+    """Return the rows of add actions, in their order."""
+    return batch(
+        {
+            "path": pa.array([a.path for a in adds], pa.string()),
+            "partition_values": pa.array([list(a.partition_values.items()) for a in adds], TEXT_MAP),
+            "size_bytes": pa.array([a.size for a in adds], pa.int64()),
+            "modification_time_ms": pa.array([a.modification_time for a in adds], pa.int64()),
+            "stats": pa.array([a.stats for a in adds], pa.string()),
+            "deletion_vector": pa.array([_vector(a.deletion_vector) for a in adds], DELETION_VECTOR),
+            "base_row_id": pa.array([a.base_row_id for a in adds], pa.int64()),
+            "default_row_commit_version": pa.array([a.default_row_commit_version for a in adds], pa.int64()),
+            "tags": pa.array([None if a.tags is None else list(a.tags.items()) for a in adds], TEXT_MAP),
+            "clustering_provider": pa.array([a.clustering_provider for a in adds], pa.string()),
+        },
+        len(adds),
+    )
+
+
+def _vector(vector: DeletionVector | None) -> dict[str, object] | None:
+    if vector is None:
+        return None
+    return {
+        "storage_type": vector.storage_type,
+        "path_or_inline_dv": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "size_in_bytes": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+    }
+
+
+def to_adds(files: pa.Table, *, data_change: bool) -> Iterator[Add]:
+    """Yield the add actions of rows of the list, in their order."""
+    for row in files.to_pylist(maps_as_pydicts="strict"):
+        vector = row["deletion_vector"]
+        yield Add(
+            path=row["path"],
+            partition_values=row["partition_values"],
+            size=row["size_bytes"],
+            modification_time=row["modification_time_ms"],
+            data_change=data_change,
+            stats=row["stats"],
+            tags=row["tags"],
+            deletion_vector=None if vector is None else DeletionVector(**vector),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+            clustering_provider=row["clustering_provider"],
+        )
+
+
+def file_key(path: str, vector: DeletionVector | None) -> str:
+    """Return what tells a logical file from every other one.
+
+    Source: PROTOCOL.md#action-reconciliation: its path and the id of its deletion vector.
+    """
+    return path if vector is None else f"{path}\n{vector.unique_id}"
+
+
+def file_keys(paths: pa.Array, vectors: pa.Array) -> list[str]:
+    """Return `file_key` for every row.
+
+    Args:
+        paths: A column of strings without nulls.
+        vectors: A column of structs that begins with storage type, text and offset, in any naming.
+    """
+    keys: list[str] = paths.to_pylist()
+    if vectors.null_count < len(vectors):
+        kinds, texts, offsets = (vectors.field(i).to_pylist() for i in range(3))
+        for at, is_there in enumerate(vectors.is_valid().to_pylist()):
+            if is_there:
+                keys[at] += "\n" + _unique_id(kinds[at], texts[at], offsets[at])
+    return keys
+
+
+def _unique_id(kind: str, text: str, offset: int | None) -> str:
+    return kind + text if offset is None else f"{kind}{text}@{offset}"
+
+
+def concat(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return the list that these rows make up."""
+    return pa.Table.from_batches(list(batches), FILES)
+
+
+def filtered(rows: pa.RecordBatch, keep: Sequence[bool]) -> pa.RecordBatch:
+    """Return the rows that are to be kept."""
+    if all(keep):
+        return rows
+    kept = pc.filter(rows, pa.array(keep, pa.bool_()))
+    return batch({name: kept.column(name) for name in FILES.names}, kept.num_rows)

@@ -1,0 +1,64 @@
+"""Plans as plain text, for people.
+
+Source: spec of evolution, section 3, "dry run".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from widen.model.path import format_path
+from widen.observe.observation import Position
+from widen.plan.operation import Operation
+from widen.plan.plan import Event, Pending, Plan, Rescued
+
+NOTHING = "Nothing to change."
+
+
+def explain(plan: Plan) -> tuple[str, ...]:
+    """Return the lines that say what a plan does, and why.
+
+    The operations come first, then what made them necessary, then what waits, what is rescued and what is refused.
+    """
+    return tuple(_lines(plan)) or (NOTHING,)
+
+
+def explain_operations(operations: tuple[Operation, ...]) -> str:
+    """Return one line for each operation, as one text."""
+    return "\n".join(str(operation) for operation in operations)
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    for title, items in (
+        ("Changes:", plan.operations),
+        ("Refused by the policy:", plan.refused),
+        ("Because:", tuple(map(_event, plan.events))),
+        ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
+        ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
+    ):
+        if items:
+            yield title
+            yield from (f"  {item}" for item in items)
+
+
+def _event(event: Event) -> str:
+    rules, what = ", ".join(event.rules), f"{event.count} {_noun(event.kinds)}"
+    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {what}{_sight(event.first, event.sample)}"
+
+
+def _noun(kinds: tuple[str, ...]) -> str:
+    return " and ".join(kinds) or "records"
+
+
+def _rescued(rescued: Rescued) -> str:
+    what = f"{rescued.count} {_noun(rescued.kinds)}"
+    return f"{format_path(rescued.source)}: {what} ({rescued.reason}){_sight(rescued.first, rescued.sample)}"
+
+
+def _pending(pending: Pending) -> str:
+    counts = ((pending.nulls, "null"), (pending.empty, "[]"), (pending.empty_records, "{}"))
+    return f"{format_path(pending.source)}: {', '.join(f'{count} {what}' for count, what in counts if count)}"
+
+
+def _sight(first: Position | None, sample: str) -> str:
+    return f"; first {sample!r} at {first[0]}:{first[1]}" if first else ""

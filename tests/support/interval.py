@@ -1,0 +1,104 @@
+"""Intervals for tests: observations written as literals, and schemas shown as the vectors of the specification write them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from widen.model.type import StructType
+from widen.observe.kind import Kind, leaf_and_dim, parse_kind, word_of
+from widen.observe.number import NO_FACTS, number_kind
+from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
+from widen.plan.evolve import evolve
+from widen.plan.plan import Plan
+from widen.plan.policy import Mode, Policy
+
+SAMPLES = {
+    "boolean": "true",
+    "long": "4",
+    "double": "2.5",
+    "date": "2024-05-01",
+    "timestamp": "2024-05-01T10:00:00Z",
+    "string": "x",
+}
+"""A value of each kind, for rows that name kinds only."""
+
+Values: TypeAlias = "str | list[str | tuple[str, dict[str, Values]]]"
+"""What stood at a key: ``"long[] string"``, or a list of such words, number tokens and ``(dim, sub-fields)`` pairs."""
+
+
+def interval(fields: dict[str, object], file: str = "f.json", position: int = 1, corrupt: int = 0) -> Observation:
+    """Return the observation of an interval with one record of these fields.
+
+    Args:
+        fields: For each key the kinds, separated by spaces (``long[]``, ``string``); a number token with its brackets
+            (``9007199254740993[]``) is classified; ``null``, ``[]``, ``{}`` with brackets around for what has no kind;
+            a list holds such texts and, for records, dicts of sub-fields, each as ``(dim, {...})``.
+    """
+    return Observation(1, corrupt, _record(fields, (file, position)))
+
+
+def _record(fields: dict[str, object], at: tuple[str, int]) -> RecordSeen:
+    record: RecordSeen = {}
+    for key, values in fields.items():
+        for value in values if isinstance(values, list) else [values]:
+            _see(field_of(record, key), value, at)
+    return record
+
+
+def _see(field: FieldSeen, value: object, at: tuple[str, int]) -> None:
+    if isinstance(value, tuple):
+        dim, fields = value
+        field.kind(Kind("record", dim)).add(NO_FACTS, at, "{...}")
+        for key, seen in _record(fields, at).items():
+            known = field.record(dim).get(key, FieldSeen())
+            field.record(dim)[key] = known.merged(seen)
+        return
+    for text in str(value).split():
+        _see_text(field, text, at)
+
+
+def _see_text(field: FieldSeen, text: str, at: tuple[str, int]) -> None:
+    dim = text.count("[]")
+    word = text.replace("[]", "")
+    if word in ("null", "{}", "empty"):
+        counts = {"null": field.nulls, "{}": field.empty_records, "empty": field.empty}[word]
+        counts[dim] = counts.get(dim, 0) + 1
+    elif word in SAMPLES:
+        facts = number_kind(SAMPLES[word])[1] if word in ("long", "double") else NO_FACTS
+        field.kind(parse_kind(text)).add(facts, at, SAMPLES[word])
+    else:
+        kind, facts = number_kind(word)
+        field.kind(Kind(kind, dim)).add(facts, at, word)
+
+
+def columns(schema: StructType) -> list[str]:
+    """Return the columns as texts like ``a_array2_long:long[][]``, sub-fields of records in braces behind."""
+    return [f"{field.name}:{shown(field.type)}" for field in schema]
+
+
+def shown(data_type: object) -> str:
+    leaf, dim = leaf_and_dim(data_type)  # type: ignore[arg-type]
+    if isinstance(leaf, StructType):
+        return "record" + "[]" * dim + "{" + ", ".join(columns(leaf)) + "}"
+    word = word_of(leaf)
+    return (
+        str(leaf) if word in (None, "decimal") or str(leaf) in ("byte", "short", "float") else str(word)
+    ) + "[]" * dim
+
+
+def run(*intervals: dict[str, object], mode: Mode = Mode.SPLIT, schema: StructType | None = None) -> list[list[str]]:
+    """Return for each interval the columns that it adds, run one after the other."""
+    added = []
+    for number, fields in enumerate(intervals):
+        plan = evolve(schema, interval(fields, position=number + 1), Policy(mode))
+        before = schema.names if schema else ()
+        added.append([text for text in columns(plan.schema) if text.split(":")[0] not in before])
+        schema = plan.schema
+    return added
+
+
+def plan_of(
+    fields: dict[str, object], schema: StructType | None = None, policy: Policy | None = None, corrupt: int = 0
+) -> Plan:
+    """Return the plan for an interval with one record of these fields."""
+    return evolve(schema, interval(fields, corrupt=corrupt), policy or Policy())

@@ -1,0 +1,75 @@
+"""Fetch Delta Lake for Spark from Maven Central into ``.work/jars`` and check it against ``jars.json``.
+
+With the Maven client where it is installed, else with the resolver that is built into Spark. There is no third
+way: without these jars `make interop` fails, because tests that did not run have not passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JARS = ROOT / ".work" / "jars"
+IVY = ROOT / ".work" / "ivy"
+
+
+def main() -> int:
+    """Leave every pinned jar in place, checked, or return 1 with one line of why."""
+    pins: dict[str, str] = json.loads((ROOT / "tools" / "jars.json").read_text())
+    JARS.mkdir(parents=True, exist_ok=True)
+    missing = [coordinate for coordinate in pins if not jar(coordinate).exists()]
+    if missing and not (_by_maven(missing) or _by_spark(missing)):
+        print(f"INTEROP CANNOT RUN: Maven Central did not give {', '.join(missing)}.", file=sys.stderr)
+        return 1
+    wrong = [coordinate for coordinate, digest in pins.items() if _digest(jar(coordinate)) != digest]
+    for coordinate in wrong:
+        print(f"INTEROP CANNOT RUN: {jar(coordinate)} is not the {coordinate} that was pinned.", file=sys.stderr)
+    return int(bool(wrong))
+
+
+def jar(coordinate: str) -> Path:
+    """Where the jar of ``group:artifact:version`` is kept."""
+    _, artifact, version = coordinate.split(":")
+    return JARS / f"{artifact}-{version}.jar"
+
+
+def _by_maven(coordinates: list[str]) -> bool:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return False
+    for coordinate in coordinates:
+        where = [f"-Dartifact={coordinate}", f"-DoutputDirectory={JARS}", "-Dmdep.useBaseVersion=true"]
+        if not _ok([maven, "-q", "-B", "dependency:copy", *where]):
+            return False
+    return all(jar(coordinate).exists() for coordinate in coordinates)
+
+
+def _by_spark(coordinates: list[str]) -> bool:
+    start = (
+        "import sys; from pyspark.sql import SparkSession as S;"
+        "S.builder.master('local[1]').config('spark.ui.enabled', 'false')"
+        ".config('spark.jars.packages', sys.argv[1]).config('spark.jars.ivy', sys.argv[2]).getOrCreate().stop()"
+    )
+    if not _ok([sys.executable, "-c", start, ",".join(coordinates), str(IVY)]):
+        return False
+    for coordinate in coordinates:
+        group, artifact, version = coordinate.split(":")
+        shutil.copyfile(IVY / "jars" / f"{group}_{artifact}-{version}.jar", jar(coordinate))
+    return True
+
+
+def _ok(command: list[str]) -> bool:
+    return subprocess.run(command, stdout=sys.stderr).returncode == 0
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

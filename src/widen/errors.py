@@ -6,6 +6,7 @@ WidenError
 │   ├── TypeChangeRefused
 │   ├── SchemaMismatch
 │   ├── InvalidOption
+│   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── SourceError         the input of an ingestion cannot be used
 │   └── EvolutionRefused    the policy forbids the changes that a batch needs
 ├── TableError              what is on disk breaks the protocol, or needs a feature we lack
@@ -146,6 +147,14 @@ class FeatureRequired(RequestError):
     code = "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"
     template = "The change needs the table feature {feature}, which the table does not have (it has: {supported})."
     hint = "Enable it with add_feature({feature!r}) first; older clients may then no longer open the table."
+
+
+class AppendOnlyTable(RequestError):
+    """The change would remove rows from a table that only takes new ones."""
+
+    code = "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    template = "The table at {location} is append-only, and {operation} would remove rows."
+    hint = "Unset the property delta.appendOnly first, if that is really meant."
 
 
 class SourceError(RequestError):

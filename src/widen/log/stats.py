@@ -6,11 +6,16 @@ Source: PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from widen.model.type import AtomicType, DataType, DecimalType, Field, StructType
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -49,3 +54,121 @@ _FORMS: Mapping[type, Callable[[Any], Any]] = {
     dt.datetime: _time,
     bytes: lambda value: value.decode("utf-8", "replace"),
 }
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A column of a checkpoint that repeats another one in typed form.
+
+    Args:
+        field: Its name and type.
+        made: Makes it from rows of the list of files.
+    """
+
+    field: pa.Field
+    made: Callable[[pa.RecordBatch], pa.Array]
+
+
+_ARROW: Mapping[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""The types that have a smallest and a largest value in statistics."""
+
+
+def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed:
+    """Return the column ``stats_parsed``: statistics in the types that the table has now.
+
+    Statistics that do not fit these types are left out, as they are optional.
+
+    Source: PROTOCOL.md#checkpoint-schema (physical names, current types)
+    """
+    columns = [field for field in schema if field.name not in partition_columns]
+    bounds, counts = _bounds(columns), _counts(columns)
+    fields = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
+    fields += [("minValues", bounds), ("maxValues", bounds)] if bounds.num_fields else []
+    fields += [("nullCount", counts)] if counts.num_fields else []
+    data_type = pa.struct(fields)
+    options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+
+    def made(rows: pa.RecordBatch) -> pa.Array:
+        texts = rows.column("stats")
+        data = "\n".join((text or "{}").replace("\n", " ") for text in texts.to_pylist()).encode()
+        try:
+            table = pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
+        except pa.ArrowInvalid:
+            return pa.nulls(len(texts), data_type)
+        arrays = [table.column(name).combine_chunks() for name, _ in fields]
+        return pa.StructArray.from_arrays(arrays, fields=list(data_type), mask=texts.is_null())
+
+    return Parsed(pa.field("stats_parsed", data_type), made)
+
+
+def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Sequence[str]) -> Parsed:
+    """Return the column ``partitionValues_parsed``: partition values in the types that the table has now.
+
+    Args:
+        schema: Of the table.
+        columns: The logical names of the partition columns.
+        keys: Their physical names, in the same order.
+
+    Source: PROTOCOL.md#checkpoint-schema; PROTOCOL.md#partition-value-serialization (the empty text is null)
+    """
+    types = [
+        _arrow_type(found.type) or pa.string() if (found := schema.find(name)) else pa.string() for name in columns
+    ]
+    data_type = pa.struct(list(zip(keys, types, strict=True)))
+
+    def made(rows: pa.RecordBatch) -> pa.Array:
+        values = rows.column("partition_values")
+        arrays = [_cast(pc.map_lookup(values, key, "first"), kind) for key, kind in zip(keys, types, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=list(data_type))
+
+    return Parsed(pa.field("partitionValues_parsed", data_type), made)
+
+
+def _cast(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    given = pc.if_else(pc.equal(texts, ""), None, texts)
+    if data_type == _ARROW["timestamp"]:
+        given = pc.if_else(pc.ends_with(given, "Z"), given, pc.binary_join_element_wise(given, "Z", ""))
+    try:
+        return given.cast(data_type)
+    except pa.ArrowInvalid:
+        return pa.nulls(len(texts), data_type)
+
+
+def _arrow_type(data_type: DataType) -> pa.DataType | None:
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    return _ARROW.get(str(data_type)) if isinstance(data_type, AtomicType) else None
+
+
+def _bounds(columns: Iterable[Field]) -> pa.StructType:
+    found = []
+    for column in columns:
+        below = _bounds(column.type) if isinstance(column.type, StructType) else _arrow_type(column.type)
+        if below is not None and not (pa.types.is_struct(below) and below.num_fields == 0):
+            found.append((_physical(column), below))
+    return pa.struct(found)
+
+
+def _counts(columns: Iterable[Field]) -> pa.StructType:
+    found = []
+    for column in columns:
+        below = _counts(column.type) if isinstance(column.type, StructType) else pa.int64()
+        if not (pa.types.is_struct(below) and below.num_fields == 0):
+            found.append((_physical(column), below))
+    return pa.struct(found)
+
+
+def _physical(column: Field) -> str:
+    name: str = column.metadata.get("delta.columnMapping.physicalName", column.name)
+    return name

@@ -1,0 +1,62 @@
+"""What follows a commit: the checksum of its version, and a checkpoint where one is due. Neither can undo it.
+
+Source: PROTOCOL.md#version-checksum-file, #checkpoints
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from widen.errors import WidenError
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.checksum import next_checksum, read_checksum, write_checksum
+from widen.log.clock import IN_COMMIT_TIMESTAMP
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.protocol.action import Action, CommitInfo
+
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+_DEFAULT_INTERVAL = 10
+_log = logging.getLogger(__name__)
+
+
+def write_aftermath(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
+    """Write the checksum of a version, and a checkpoint if its number asks for one.
+
+    What goes wrong here is logged and not raised: the commit stands, and readers do without either.
+
+    Args:
+        store: Of the table.
+        version: That was just committed.
+        info: Its provenance.
+        actions: Its actions, as written.
+    """
+    try:
+        _write_checksum(store, version, info, actions)
+        if version:
+            snapshot = open_snapshot(store, version)
+            if version % checkpoint_interval(snapshot) == 0:
+                write_checkpoint(snapshot)
+    except WidenError as error:
+        _log.warning("Version %d is committed; its checksum or checkpoint could not be written: %s", version, error)
+
+
+def checkpoint_interval(snapshot: Snapshot) -> int:
+    """Return after how many versions a checkpoint is due.
+
+    Source: PROTOCOL.md#checkpoints; Delta Spark for the default.
+    """
+    text = snapshot.properties.get(CHECKPOINT_INTERVAL, "")
+    return max(1, int(text)) if text.isdecimal() else _DEFAULT_INTERVAL
+
+
+def _write_checksum(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
+    previous = read_checksum(store, version - 1) if version else None
+    if version and previous is None:
+        return
+    checksum = next_checksum(
+        previous, actions, txn_id=str(info["txnId"]), in_commit_timestamp=info.get(IN_COMMIT_TIMESTAMP)
+    )
+    if checksum is not None:
+        write_checksum(store, version, checksum)

@@ -1,0 +1,330 @@
+"""Commits: actions become a version, or somebody else's version becomes the reason why not.
+
+Source: PROTOCOL.md#delta-log-entries, #commit-provenance-information
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import metadata as packages
+from typing import NoReturn, TypeAlias
+
+import msgspec
+
+from widen.errors import (
+    AppendOnlyTable,
+    CommitUnknown,
+    ContentionError,
+    FileMissing,
+    InternalError,
+    StorageError,
+    TableAlreadyExists,
+    UnsupportedFeatureForWrite,
+    WidenError,
+)
+from widen.log.aftermath import write_aftermath
+from widen.log.clock import ENABLED_AT_MS, ENABLED_IN_VERSION, IN_COMMIT_TIMESTAMP, has_in_commit_timestamps
+from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
+from widen.log.line import strict_lines
+from widen.log.row_id import high_water_mark, with_row_ids
+from widen.log.segment import commit_path
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.model.schema import from_json
+from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
+from widen.protocol.feature import ensure_data_writable, ensure_writable, is_enabled, is_supported
+
+__all__ = ["Committed", "Conflicted", "Outcome", "Reads", "Unknown", "commit"]
+
+MAX_ATTEMPTS = 10_000
+_ORDER: Mapping[type, int] = {Metadata: 0, Protocol: 1}
+_REST = 2
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The actions are a version of the table."""
+
+    version: int
+    store: LogStore
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """That version, opened when it is first asked for."""
+        return open_snapshot(self.store, self.version)
+
+    def or_raise(self) -> Committed:
+        """Return the outcome itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class Conflicted:
+    """Somebody else committed first what contradicts the actions; nothing of them is visible."""
+
+    error: ContentionError | TableAlreadyExists
+
+    def or_raise(self) -> NoReturn:
+        """Raise the reason.
+
+        Raises:
+            ContentionError: one of its kinds: who has changed what meanwhile.
+            TableAlreadyExists: version 0 was wanted, and there is one.
+        """
+        raise self.error
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The store did not say whether the commit was written, nor whether it can be read."""
+
+    error: CommitUnknown
+
+    def or_raise(self) -> NoReturn:
+        """Raise the reason.
+
+        Raises:
+            CommitUnknown: always.
+        """
+        raise self.error
+
+
+Outcome: TypeAlias = Committed | Conflicted | Unknown
+
+
+def commit(
+    store: LogStore,
+    base: Snapshot | None,
+    actions: Sequence[Action],
+    operation: str,
+    parameters: Mapping[str, object],
+    *,
+    reads: Reads = Reads.NOTHING,
+    metrics: Mapping[str, int] | None = None,
+    max_attempts: int = MAX_ATTEMPTS,
+) -> Outcome:
+    """Commit actions on top of a version, or on top of later ones that do not contradict them.
+
+    After the commit a checksum is written, and a checkpoint where one is due; if that fails, the commit stands.
+
+    Args:
+        store: Of the table.
+        base: The version that the actions were made for; None to make version 0.
+        actions: At most one metadata, one protocol, and any others.
+        operation: As the history shows it, e.g. ``WRITE``.
+        parameters: As the history shows them; lists and objects become JSON text.
+        reads: What the actions rely on.
+        metrics: Numbers for the history.
+        max_attempts: After so many lost races the last winner is reported.
+
+    Returns:
+        `Committed`, `Conflicted` or `Unknown`: losing a race is an outcome.
+
+    Raises:
+        UnsupportedFeature: the table has, or would have, a feature that this version cannot obey.
+        AppendOnlyTable: rows would be removed from an append-only table.
+        StorageError: the store refused; nothing is visible.
+        CorruptLog: the commit of a winner is damaged.
+
+    Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
+    """
+    attempt = _first_attempt(store, base, actions, reads)
+    _ensure_allowed(attempt.ours, operation, store.location)
+    said = _Said(operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex)
+    for _ in range(max_attempts):
+        info, final = attempt.finished(said)
+        try:
+            is_ours = store.put_if_absent(commit_path(attempt.version), encode_lines(info, final))
+        except StorageError as error:
+            resolved = _resolved(store, attempt.version, said.txn_id, error)
+            if isinstance(resolved, Unknown):
+                return resolved
+            is_ours = resolved
+        if is_ours:
+            return _concluded(store, attempt.version, info, final)
+        if base is None:
+            return Conflicted(TableAlreadyExists(location=store.location))
+        for winner in _winners(store, attempt.version):
+            if _txn_id(winner) == said.txn_id:
+                return _concluded(store, winner.version, info, final)
+            ensure_writable(winner.protocol or attempt.ours.protocol, store.location)
+            conflict = find_conflict(attempt.ours, winner, store.location)
+            if conflict is not None:
+                return Conflicted(conflict)
+            attempt = attempt.after(winner)
+    reason = f"{max_attempts} attempts lost the race"
+    return Conflicted(ContentionError(version=attempt.version - 1, location=store.location, reason=reason))
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What the provenance says whatever the version becomes."""
+
+    operation: str
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, int]
+    read_version: int | None
+    txn_id: str
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One try for one version.
+
+    Args:
+        version: The version to be written.
+        ours: The transaction; its protocol and metadata are those of the version before.
+        row_ids: The highest row id that is given away, if the table tracks rows.
+        earlier_ms: The time of the version before, if it says one.
+    """
+
+    version: int
+    ours: Transaction
+    row_ids: int
+    earlier_ms: int | None
+
+    def after(self, winner: Winner) -> _Attempt:
+        """Return the try for the version after that of a winner."""
+        ours = replace(
+            self.ours,
+            protocol=winner.protocol or self.ours.protocol,
+            metadata=winner.metadata or self.ours.metadata,
+        )
+        said = winner.lines[0].commit_info or {} if winner.lines else {}
+        earlier_ms = said.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
+        row_ids = high_water_mark(winner.domains.get(ROW_TRACKING_DOMAIN), self.row_ids)
+        return _Attempt(winner.version + 1, ours, row_ids, earlier_ms)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol that the version will have."""
+        found: list[Protocol] = self.ours.of(Protocol)
+        return found[-1] if found else self.ours.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata that the version will have."""
+        found: list[Metadata] = self.ours.of(Metadata)
+        return found[-1] if found else self.ours.metadata
+
+    def finished(self, said: _Said) -> tuple[CommitInfo, list[Action]]:
+        """Return provenance and actions as they are to be written for this version."""
+        actions = sorted(self.ours.actions, key=lambda action: _ORDER.get(type(action), _REST))
+        now_ms = time.time_ns() // 1_000_000
+        if has_in_commit_timestamps(self.metadata.configuration):
+            now_ms = max(now_ms, (self.earlier_ms or 0) + 1)
+            actions = [self._with_enablement(action, now_ms) for action in actions]
+        if is_supported(self.protocol, "rowTracking"):
+            actions = with_row_ids(actions, self.metadata.configuration, self.row_ids, self.version)
+        return self._info(said, now_ms), actions
+
+    def _with_enablement(self, action: Action, now_ms: int) -> Action:
+        """Record the version from which commits say their time, where an existing table begins to have that."""
+        already = self.version == 0 or has_in_commit_timestamps(self.ours.metadata.configuration)
+        if already or not isinstance(action, Metadata):
+            return action
+        marks = {ENABLED_IN_VERSION: str(self.version), ENABLED_AT_MS: str(now_ms)}
+        return msgspec.structs.replace(action, configuration={**action.configuration, **marks})
+
+    def _info(self, said: _Said, now_ms: int) -> CommitInfo:
+        info: CommitInfo = {}
+        if has_in_commit_timestamps(self.metadata.configuration):
+            info[IN_COMMIT_TIMESTAMP] = now_ms
+        info["timestamp"] = now_ms
+        info["operation"] = said.operation
+        info["operationParameters"] = {key: _parameter(value) for key, value in said.parameters.items()}
+        if said.read_version is not None:
+            info["readVersion"] = said.read_version
+        info["isolationLevel"] = "SnapshotIsolation" if self.ours.is_rearrangement else "Serializable"
+        info["isBlindAppend"] = not self.ours.reads.files and not self.ours.of(Remove)
+        info["operationMetrics"] = {key: str(value) for key, value in said.metrics.items()}
+        info["engineInfo"] = _ENGINE
+        info["txnId"] = said.txn_id
+        return info
+
+
+def _parameter(value: object) -> object:
+    """Return a parameter as Delta writes it: what has parts becomes JSON text."""
+    return value if value is None or isinstance(value, (str, bool, int, float)) else msgspec.json.encode(value).decode()
+
+
+def _engine() -> str:
+    try:
+        return f"Widen/{packages.version('widen')}"
+    except packages.PackageNotFoundError:
+        return "Widen/source"
+
+
+_ENGINE = _engine()
+
+
+def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Action], reads: Reads) -> _Attempt:
+    if base is not None:
+        ours = Transaction(base.protocol, base.metadata, tuple(actions), reads)
+        earlier_ms = base.timestamp_ms if has_in_commit_timestamps(base.properties) else None
+        tracks = is_supported(base.protocol, "rowTracking")
+        row_ids = high_water_mark(base.domains.get(ROW_TRACKING_DOMAIN), -1) if tracks else -1
+        return _Attempt(base.version + 1, ours, row_ids, earlier_ms)
+    protocol = next((action for action in actions if isinstance(action, Protocol)), None)
+    metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+    if protocol is None or metadata is None:
+        raise InternalError(reason=f"Version 0 of {store.location} was to be written without protocol or metadata")
+    return _Attempt(0, Transaction(protocol, metadata, tuple(actions), reads), -1, None)
+
+
+def _ensure_allowed(ours: Transaction, operation: str, location: str) -> None:
+    protocol = next(iter(ours.of(Protocol)), ours.protocol)
+    metadata: Metadata = next(iter(ours.of(Metadata)), ours.metadata)
+    ensure_writable(ours.protocol, location)
+    ensure_writable(protocol, location)
+    if any(add.data_change for add in ours.of(Add)):
+        ensure_data_writable(protocol, metadata.configuration, from_json(metadata.schema_string), location)
+    if any(remove.data_change for remove in ours.of(Remove)):
+        if is_enabled(protocol, metadata.configuration, "appendOnly"):
+            raise AppendOnlyTable(location=location, operation=operation)
+        if is_enabled(protocol, metadata.configuration, "changeDataFeed"):
+            raise UnsupportedFeatureForWrite(location=location, features="changeDataFeed", verb="write")
+
+
+def _resolved(store: LogStore, version: int, txn_id: str, error: StorageError) -> bool | Unknown:
+    """Tell whether a commit that the store would not confirm is ours.
+
+    Raises:
+        StorageError: it was not written.
+    """
+    try:
+        winner = _read(store, version)
+    except FileMissing:
+        raise error from None
+    except WidenError as second:
+        unknown = CommitUnknown(version=version, location=store.location, reason=f"{error.message} {second.message}")
+        return Unknown(unknown)
+    return _txn_id(winner) == txn_id
+
+
+def _read(store: LogStore, version: int) -> Winner:
+    path = commit_path(version)
+    return Winner(version, tuple(strict_lines(path, store.read(path))))
+
+
+def _winners(store: LogStore, first: int) -> Sequence[Winner]:
+    found: list[Winner] = []
+    while True:
+        try:
+            found.append(_read(store, first + len(found)))
+        except FileMissing:
+            return found
+
+
+def _txn_id(winner: Winner) -> object:
+    infos = [line.commit_info for line in winner.lines if line.commit_info is not None]
+    return infos[0].get("txnId") if infos else None
+
+
+def _concluded(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> Committed:
+    write_aftermath(store, version, info, actions)
+    return Committed(version, store)

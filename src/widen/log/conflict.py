@@ -1,0 +1,236 @@
+"""What a commit that somebody else made first means for ours: a table of rules, walked in order.
+
+Source: PROTOCOL.md#delta-log-entries (one writer wins a version); Delta Spark's conflict checker for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from widen.errors import (
+    ConcurrentAppend,
+    ConcurrentDelete,
+    ConcurrentTransaction,
+    ContentionError,
+    MetadataChanged,
+    ProtocolChanged,
+)
+from widen.protocol.action import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
+from widen.protocol.feature import features
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a transaction has read and therefore relies on.
+
+    Args:
+        files: Whether its result depends on the files that were in the table.
+        app_ids: The applications whose progress it has looked at.
+    """
+
+    NOTHING: ClassVar[Reads]
+    EVERYTHING: ClassVar[Reads]
+
+    files: bool = False
+    app_ids: frozenset[str] = frozenset()
+
+    def with_app(self, app_id: str) -> Reads:
+        """Return the same with one more application."""
+        return replace(self, app_ids=self.app_ids | {app_id})
+
+
+Reads.NOTHING = Reads()
+Reads.EVERYTHING = Reads(files=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What our side has read and wants to write."""
+
+    protocol: Protocol
+    metadata: Metadata
+    actions: tuple[Action, ...]
+    reads: Reads
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """Return our actions of one kind."""
+        return [action for action in self.actions if isinstance(action, kind)]
+
+    @property
+    def is_rearrangement(self) -> bool:
+        """Whether it only rewrites what is there: such a transaction needs no more than its own snapshot."""
+        files = [*self.of(Add), *self.of(Remove)]
+        return bool(files) and not any(action.data_change for action in files) and not self.of(Metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """A commit that somebody else made first."""
+
+    version: int
+    lines: tuple[Line, ...]
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """Its protocol action."""
+        return next((line.protocol for line in self.lines if line.protocol is not None), None)
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """Its metadata action."""
+        return next((line.meta_data for line in self.lines if line.meta_data is not None), None)
+
+    @property
+    def domains(self) -> dict[str, DomainMetadata]:
+        """Its metadata domains by name."""
+        return {d.domain: d for line in self.lines if (d := line.domain_metadata) is not None}
+
+    @property
+    def app_ids(self) -> set[str]:
+        """The applications whose progress it records."""
+        return {line.txn.app_id for line in self.lines if line.txn is not None}
+
+    @property
+    def adds(self) -> list[Add]:
+        """The files it adds with new rows."""
+        return [line.add for line in self.lines if line.add is not None and line.add.data_change]
+
+    @property
+    def removes(self) -> list[Remove]:
+        """The files it removes."""
+        return [line.remove for line in self.lines if line.remove is not None]
+
+
+def _both_change_protocol(ours: Transaction, theirs: Winner) -> str | None:
+    return "both change the protocol" if theirs.protocol is not None and ours.of(Protocol) else None
+
+
+def _feature_dropped(ours: Transaction, theirs: Winner) -> str | None:
+    if theirs.protocol is None:
+        return None
+    dropped = sorted(features(ours.protocol) - features(theirs.protocol))
+    return f"it dropped the table features {', '.join(dropped)}" if dropped else None
+
+
+def _both_change_metadata(ours: Transaction, theirs: Winner) -> str | None:
+    return "both change schema or properties" if theirs.metadata is not None and ours.of(Metadata) else None
+
+
+def _metadata_differs(ours: Transaction, theirs: Winner) -> str | None:
+    if theirs.metadata is None:
+        return None
+    changed = sorted(_changes(ours.metadata, theirs.metadata))
+    return f"it changed {', '.join(changed)}" if changed else None
+
+
+def _same_domain(ours: Transaction, theirs: Winner) -> str | None:
+    own = {action.domain for action in ours.of(DomainMetadata)} - {ROW_TRACKING_DOMAIN}
+    both = sorted(own & theirs.domains.keys())
+    return f"both change the metadata domains {', '.join(both)}" if both else None
+
+
+def _same_application(ours: Transaction, theirs: Winner) -> str | None:
+    own = ours.reads.app_ids | {action.app_id for action in ours.of(Txn)}
+    both = sorted(own & theirs.app_ids)
+    return f"it records progress of the applications {', '.join(both)} too" if both else None
+
+
+def _append_to_what_was_read(ours: Transaction, theirs: Winner) -> str | None:
+    relies = ours.reads.files and not ours.is_rearrangement
+    return f"it added {len(theirs.adds)} files that would have had to be read" if relies and theirs.adds else None
+
+
+def _delete_of_what_was_read(ours: Transaction, theirs: Winner) -> str | None:
+    relies = ours.reads.files and not ours.is_rearrangement
+    gone = [remove for remove in theirs.removes if remove.data_change]
+    return f"it removed {len(gone)} files that have been read" if relies and gone else None
+
+
+def _delete_of_what_is_removed(ours: Transaction, theirs: Winner) -> str | None:
+    both = {remove.path for remove in ours.of(Remove)} & {remove.path for remove in theirs.removes}
+    return f"both remove {min(both)}" if both else None
+
+
+Rule: TypeAlias = tuple[Callable[[Transaction, Winner], str | None], type[ContentionError]]
+
+RULES: tuple[Rule, ...] = (
+    (_both_change_protocol, ProtocolChanged),
+    (_feature_dropped, ProtocolChanged),
+    (_both_change_metadata, MetadataChanged),
+    (_metadata_differs, MetadataChanged),
+    (_same_domain, MetadataChanged),
+    (_same_application, ConcurrentTransaction),
+    (_append_to_what_was_read, ConcurrentAppend),
+    (_delete_of_what_was_read, ConcurrentDelete),
+    (_delete_of_what_is_removed, ConcurrentDelete),
+)
+"""What makes two commits contradict each other, in the order of the checks; what no row names goes together."""
+
+HARMLESS_PROPERTIES: frozenset[str] = frozenset(
+    {
+        "delta.checkpointPolicy",
+        "delta.columnMapping.maxColumnId",
+        "delta.columnMapping.mode",
+        "delta.enableDeletionVectors",
+        "delta.enableInCommitTimestamps",
+        "delta.enableRowTracking",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        "delta.rowTracking.materializedRowIdColumnName",
+    }
+)
+"""Properties that somebody may set meanwhile without any harm to files that are about to be added."""
+
+_HARMLESS_COLUMN_KEYS = ("delta.columnMapping.id", "delta.columnMapping.physicalName")
+
+
+def find_conflict(ours: Transaction, theirs: Winner, location: str) -> ContentionError | None:
+    """Return why our transaction may not be committed after theirs, or None if it may.
+
+    Source: Delta Spark's conflict checker, in its order.
+    """
+    for rule, error in RULES:
+        reason = rule(ours, theirs)
+        if reason is not None:
+            return error(version=theirs.version, location=location, reason=reason)
+    return None
+
+
+def _changes(old: Metadata, new: Metadata) -> Iterable[str]:
+    """Name what of the metadata is no longer the same, apart from what is harmless."""
+    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    for key in ("id", "name", "description", "format", "partitionColumns"):
+        if before.get(key) != after.get(key):
+            yield key
+    if _plain_schema(old.schema_string) != _plain_schema(new.schema_string):
+        yield "the schema"
+    yield from _changed_properties(old.configuration, new.configuration)
+
+
+def _changed_properties(old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
+    for key in old.keys() | new.keys():
+        if old.get(key) != new.get(key) and (key not in HARMLESS_PROPERTIES or _is_disabled(new.get(key))):
+            yield key
+
+
+def _is_disabled(value: str | None) -> bool:
+    return value is None or value.lower() in ("false", "none")
+
+
+def _plain_schema(text: str) -> Any:
+    return _without_mapping(msgspec.json.decode(text))
+
+
+def _without_mapping(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_mapping(item) for key, item in value.items() if key not in _HARMLESS_COLUMN_KEYS}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_mapping(item) for item in value]
+    return value

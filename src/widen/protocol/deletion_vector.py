@@ -1,0 +1,167 @@
+"""Deletion vectors: where the positions of deleted rows stand, and the frame around them.
+
+The bitmaps themselves are decoded by whoever has a Roaring library.
+
+Source: PROTOCOL.md#deletion-vectors
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from widen.errors import CorruptFile
+from widen.protocol.action import DeletionVector
+
+PORTABLE_MAGIC, NATIVE_MAGIC = 1681511377, 1681511376
+FILE_VERSION = 1
+_UUID_CHARS = 20
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGIT = {char: value for value, char in enumerate(_ALPHABET)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of a file that holds one vector.
+
+    Args:
+        path: Relative to the table, or an absolute URI.
+        offset: Where the size that precedes the vector stands, in bytes.
+        size_bytes: The length of the vector, without that size and the checksum.
+    """
+
+    path: str
+    offset: int
+    size_bytes: int
+
+    @property
+    def end(self) -> int:
+        """Where the checksum ends, in bytes."""
+        return self.offset + 4 + self.size_bytes + 4
+
+
+def decode_z85(text: str) -> bytes:
+    """Return the bytes that a Z85 text stands for.
+
+    Raises:
+        CorruptFile: the length is not divisible by five, or a character is none of Z85.
+
+    Source: PROTOCOL.md#deletion-vector-descriptor-schema; ZeroMQ RFC 32.
+    """
+    if len(text) % 5:
+        raise _corrupt(text, "its text is no Z85: the length is not divisible by five")
+    try:
+        words = [_word(text[at : at + 5]) for at in range(0, len(text), 5)]
+        return struct.pack(f">{len(words)}I", *words)
+    except (KeyError, struct.error) as error:
+        raise _corrupt(text, "its text is no Z85") from error
+
+
+def encode_z85(data: bytes) -> str:
+    """Return bytes, four by four, as Z85 text."""
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(_ALPHABET[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+
+
+def _word(part: str) -> int:
+    value = 0
+    for char in part:
+        value = value * 85 + _DIGIT[char]
+    return value
+
+
+def place(vector: DeletionVector) -> Place | None:
+    """Return where the vector stands, or None if it stands in the log itself.
+
+    Raises:
+        CorruptFile: the descriptor breaks the protocol.
+
+    Source: PROTOCOL.md#deletion-vector-descriptor-schema
+
+    Example:
+        >>> text = "ab^-aqEH.-t@S}K{vb[*k^"
+        >>> place(DeletionVector(storage_type="u", path_or_inline_dv=text, size_in_bytes=40, cardinality=6)).path
+        'ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin'
+    """
+    text = vector.path_or_inline_dv
+    match vector.storage_type:
+        case "i":
+            return None
+        case "p":
+            return Place(text, vector.offset or 0, vector.size_in_bytes)
+        case "u" if len(text) >= _UUID_CHARS:
+            name = uuid.UUID(bytes=decode_z85(text[-_UUID_CHARS:]))
+            folder = text[:-_UUID_CHARS]
+            path = f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+            return Place(path, vector.offset or 0, vector.size_in_bytes)
+    raise _corrupt(text, f"its storage type {vector.storage_type!r} or its text is not known")
+
+
+def inline_data(vector: DeletionVector) -> bytes:
+    """Return the bytes of a vector that stands in the log.
+
+    Raises:
+        CorruptFile: the text is no Z85.
+    """
+    return decode_z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
+
+
+def checked_data(framed: bytes, at: Place) -> bytes:
+    """Return the bytes of a vector from the stretch of file between its size and its checksum, both included.
+
+    Raises:
+        CorruptFile: the size is not the one of the descriptor, or the checksum does not fit.
+
+    Source: PROTOCOL.md#deletion-vector-file-storage-format
+    """
+    if len(framed) != at.end - at.offset:
+        raise _corrupt(at.path, "the file ends too early")
+    size, data = struct.unpack_from(">i", framed)[0], framed[4:-4]
+    if size != at.size_bytes:
+        raise _corrupt(at.path, f"it says {size} bytes where the log says {at.size_bytes}")
+    if struct.unpack(">I", framed[-4:])[0] != zlib.crc32(data):
+        raise _corrupt(at.path, "its checksum does not fit")
+    return data
+
+
+class Layout(Enum):
+    """How the 32-bit bitmaps of a vector follow each other."""
+
+    PORTABLE = "little-endian: u64 count, then u32 high half and bitmap for each"
+    NATIVE = "little-endian: i32 count, then i32 size and bitmap for every high half in turn"
+    NATIVE_BIG_ENDIAN = "the native one with big-endian numbers, as in the example of the protocol"
+
+
+_MAGIC: Mapping[bytes, Layout] = {
+    struct.pack("<i", PORTABLE_MAGIC): Layout.PORTABLE,
+    struct.pack("<i", NATIVE_MAGIC): Layout.NATIVE,
+    struct.pack(">i", NATIVE_MAGIC): Layout.NATIVE_BIG_ENDIAN,
+}
+
+
+def bitmaps(data: bytes, path: str) -> tuple[Layout, bytes]:
+    """Return the layout of a vector, and what follows the magic number.
+
+    Args:
+        data: The bytes of one vector.
+        path: What to name in an error.
+
+    Raises:
+        CorruptFile: the magic number is not known.
+
+    Source: PROTOCOL.md#deletion-vector-format; Delta Spark for the native layout.
+    """
+    layout = _MAGIC.get(data[:4])
+    if layout is None:
+        raise _corrupt(path, f"its magic number is {data[:4].hex()}")
+    return layout, data[4:]
+
+
+def _corrupt(path: str, reason: str) -> CorruptFile:
+    return CorruptFile(
+        path=path, reason=f"it is no deletion vector: {reason}", fix="Restore it from a backup; rows would reappear."
+    )

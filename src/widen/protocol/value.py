@@ -1,0 +1,188 @@
+"""Partition values: the texts that the log holds, and the values they stand for.
+
+Source: PROTOCOL.md#partition-value-serialization
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from widen.model.type import DataType, DecimalType
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The directory name that Hive and Spark use for null."""
+
+
+class Unknown(Enum):
+    """What cannot be said: a text that is no value of its type, or one that depends on a time zone."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?)?")
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
+Scalar: TypeAlias = int | float | Decimal | str | bool | date | datetime
+"""A value that can be compared. A timestamp is an aware datetime, a timestamp_ntz a naive one."""
+
+
+def from_text(text: str | None, data_type: DataType) -> Scalar | Unknown | None:
+    """Return the value that a partition text stands for in a type, which may be wider than the one it was written in.
+
+    Args:
+        text: As in the log; None and the empty text are null for every type.
+        data_type: The current type of the column.
+
+    Returns:
+        The value, None for null, or `UNKNOWN`. A timestamp without a zone is unknown: its zone was the writer's.
+
+    Source: PROTOCOL.md#partition-value-serialization
+
+    Example:
+        >>> from_text("1", DecimalType(12, 2))
+        Decimal('1')
+    """
+    if text is None or text == "":
+        return None
+    reader = _READERS.get("decimal" if isinstance(data_type, DecimalType) else str(data_type))
+    if reader is None:
+        return UNKNOWN
+    try:
+        return reader(text.strip() if reader is not str else text)
+    except (ValueError, InvalidOperation, OverflowError, KeyError):
+        return UNKNOWN
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Return the time that an ISO text names, aware if it has a zone, naive if not; a date is its midnight.
+
+    Raises:
+        ValueError: the text names no time of the years 1 to 9999, or is written in another form.
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if not found:
+        raise ValueError(text)
+    day, clock, fraction, zone = found.groups()
+    moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}")
+    return moment + timedelta(microseconds=int((fraction or "")[:6].ljust(6, "0")))
+
+
+def to_float32(value: float) -> float:
+    """Return the nearest number that a float column can hold.
+
+    Raises:
+        OverflowError: it is beyond the range of float.
+    """
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def _whole(text: str) -> int | Decimal:
+    number = Decimal(text)
+    return int(number) if number == number.to_integral_value() else number
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):
+        raise ValueError(text)
+    return number
+
+
+def _single(text: str) -> float:
+    return to_float32(_real(text))
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _day(text: str) -> date:
+    moment = parse_timestamp(text)
+    if len(text) != len("2024-01-01"):
+        raise ValueError(text)
+    return moment.date()
+
+
+def _instant(text: str) -> datetime:
+    moment = parse_timestamp(text)
+    if moment.tzinfo is None:
+        raise ValueError(text)
+    return moment.astimezone(timezone.utc)
+
+
+def _local(text: str) -> datetime:
+    moment = parse_timestamp(text)
+    if moment.tzinfo is not None:
+        raise ValueError(text)
+    return moment
+
+
+_READERS: Mapping[str, Callable[[str], Scalar]] = {
+    "byte": _whole,
+    "short": _whole,
+    "integer": _whole,
+    "long": _whole,
+    "decimal": Decimal,
+    "float": _single,
+    "double": _real,
+    "string": str,
+    "boolean": _truth,
+    "date": _day,
+    "timestamp": _instant,
+    "timestamp_ntz": _local,
+}
+
+
+def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns and texts that the directories of a path name, outermost first, as Spark finds them.
+
+    Spark goes upwards from the file, over directories that name no column, then over those that do, and stops.
+
+    Args:
+        path: A percent-encoded path; its last part, the file, is not looked at.
+
+    Source: Spark's partition discovery.
+
+    Example:
+        >>> directory_values("job/p=1/q=x%2520y/f.parquet")
+        (('p', '1'), ('q', 'x y'))
+    """
+    found: list[tuple[str, str | None]] = []
+    for directory in reversed(unquote(path).split("/")[:-1]):
+        name, equals, text = directory.partition("=")
+        if equals:
+            found.append((unescape(name), None if text == HIVE_NULL else unescape(text)))
+        elif found:
+            break
+    return tuple(reversed(found))
+
+
+def unescape(text: str) -> str:
+    """Return what an escaped directory name says: every ``%`` with two hex digits is one character.
+
+    Source: Hive's and Spark's escaping of partition directories.
+    """
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:
+    """Tell whether the directories of a path say exactly what the log says of its partition.
+
+    Args:
+        path: The percent-encoded path of a file.
+        columns: The physical names of the partition columns, in their order.
+        values: The partition texts in the log, by physical name.
+    """
+    if "_temporary" in path or ("=" not in path and columns):
+        return False
+    return directory_values(path) == tuple((column, values.get(column) or None) for column in columns)

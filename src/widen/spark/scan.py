@@ -1,0 +1,310 @@
+"""Scans: the files of a snapshot as one DataFrame in the current types, read by Spark's own vectorised reader.
+
+Files are divided into groups that are read in one way each. Column mapping is resolved by physical names in both
+modes: writers use the physical name in files also where the mode is ``id``, and Spark can switch to field ids only for
+a whole session.
+
+Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #deletion-vectors
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.log.snapshot import Snapshot
+from widen.log.store import LogStore
+from widen.model.path import Path
+from widen.model.type import STRING, VOID, DataType, DecimalType, Field, StructType, quoted
+from widen.protocol.action import DeletionVector
+from widen.protocol.mapping import NONE, mapping_mode, physical_name, to_physical, to_physical_path
+from widen.protocol.predicate import Anything, Predicate, can_match
+from widen.protocol.statistics import Bounds, FileStatistics, partition_bounds
+from widen.protocol.type_change import all_type_changes, ensure_readable
+from widen.protocol.value import is_hive_path
+from widen.spark.deletion import FILE, ROW, positions
+from widen.spark.manifest import write_manifest
+from widen.spark.predicate import parse_predicate
+from widen.spark.schema import relaxed, surfaced, to_spark, type_to_spark
+
+EXPLICIT_FILES = 32
+"""Up to how many files Spark is given by name; it then looks each of them up."""
+
+LITERAL_PARTITIONS = 16
+"""Up to how many partitions whose directories do not name them get a scan of their own."""
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_VALUE = "__widen_value_"
+_SCHEME = r"^[A-Za-z0-9+.-]+:/*"
+_GLOB = str.maketrans({char: f"\\{char}" for char in "\\{}[]*?"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that are read in one way.
+
+    Args:
+        files: As `Snapshot.files` gives them.
+        is_hive: Whether the directories name the partition, so that Spark may take it from there.
+        has_vectors: Whether every file has a deletion vector, or none.
+        values: The partition texts by physical name if all files share them; None if they come by a join.
+    """
+
+    files: pa.Table
+    is_hive: bool
+    has_vectors: bool
+    values: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is to be read, decided without Spark.
+
+    Args:
+        schema: Of the table, in logical names.
+        mode: Of column mapping.
+        partition_by: The logical names of the partition columns.
+        groups: The files.
+    """
+
+    schema: StructType
+    mode: str
+    partition_by: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def physical_partitions(self) -> tuple[str, ...]:
+        """The names of the partition columns in the log and in directories."""
+        return tuple(physical_name(f, self.mode) for f in _named(self.schema, self.partition_by))
+
+
+def read(spark: SparkSession, store: LogStore, snapshot: Snapshot, where: str | Column | None = None) -> DataFrame:
+    """Return the rows of a version in its current types; columns in the order of the schema, all of them nullable.
+
+    Args:
+        spark: The session, classic or Connect.
+        store: The store of the table.
+        snapshot: The version.
+        where: Which rows; a text in Spark SQL also skips files by partition values and statistics, a Column does not.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        CorruptLog: the schema breaks the rules of column mapping.
+        StorageError: the store refused.
+    """
+    scan = plan_scan(snapshot, parse_predicate(where, snapshot.schema) if isinstance(where, str) else Anything())
+    frames = [_frame(spark, store, scan, group) for group in scan.groups]
+    if not frames:
+        empty = spark.createDataFrame([], to_spark(relaxed(surfaced(scan.schema))))
+        return empty if where is None else empty.filter(where)
+    whole = reduce(DataFrame.unionAll, frames)
+    return whole if where is None else whole.filter(where)
+
+
+def plan_scan(snapshot: Snapshot, predicate: Predicate) -> Scan:
+    """Return which files are read and how; files without a matching row are left out.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        CorruptLog: the schema breaks the rules of column mapping.
+        StorageError: the store refused.
+    """
+    schema = snapshot.schema
+    ensure_readable(schema)
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    scan = Scan(schema, mode, tuple(snapshot.partition_columns), ())
+    files = snapshot.files()
+    if not isinstance(predicate, Anything):
+        files = files.filter(pa.array(_matches(scan, files, predicate), pa.bool_()))
+    return replace(scan, groups=tuple(_groups(scan, files)))
+
+
+def _matches(scan: Scan, files: pa.Table, predicate: Predicate) -> list[bool]:
+    """Return for every file whether it may hold a matching row."""
+    partitions = dict(zip(scan.partition_by, scan.physical_partitions, strict=True))
+    physical: dict[Path, Path] = {}
+
+    def matches(values: Mapping[str, str | None], text: str | None) -> bool:
+        statistics: list[FileStatistics] = []
+
+        def bounds(path: Path, data_type: DataType) -> Bounds:
+            if path[0] in partitions:
+                return partition_bounds(values.get(partitions[path[0]]), data_type)
+            if not statistics:
+                statistics.append(FileStatistics(text))
+            if path not in physical:
+                physical[path] = to_physical_path(scan.schema, path, scan.mode)
+            return statistics[0].bounds(physical[path], data_type)
+
+        return can_match(predicate, bounds)
+
+    return [matches(*pair) for pair in zip(_partition_values(files), files["stats"].to_pylist(), strict=True)]
+
+
+def _partition_values(files: pa.Table) -> list[dict[str, str | None]]:
+    return [dict(entries or ()) for entries in files["partition_values"].to_pylist()]
+
+
+def _groups(scan: Scan, files: pa.Table) -> Iterable[Group]:
+    for has_vectors in (False, True):
+        chosen = files["deletion_vector"].is_valid() if has_vectors else files["deletion_vector"].is_null()
+        some = files.filter(chosen)
+        if some.num_rows and not scan.partition_by:
+            yield Group(some, is_hive=False, has_vectors=has_vectors, values={})
+        elif some.num_rows:
+            yield from _partitioned(scan, some, has_vectors=has_vectors)
+
+
+def _partitioned(scan: Scan, files: pa.Table, *, has_vectors: bool) -> Iterable[Group]:
+    columns, values = scan.physical_partitions, _partition_values(files)
+    paths = files["path"].to_pylist()
+    hive = [_ABSOLUTE.match(p) is None and is_hive_path(p, columns, v) for p, v in zip(paths, values, strict=True)]
+    if any(hive):
+        yield Group(files.filter(pa.array(hive)), is_hive=True, has_vectors=has_vectors)
+    if all(hive):
+        return
+    tuples = [None if h else tuple(v.get(c) for c in columns) for h, v in zip(hive, values, strict=True)]
+    distinct = list(dict.fromkeys(t for t in tuples if t is not None))
+    if len(distinct) > LITERAL_PARTITIONS:
+        other = files.filter(pa.array([not h for h in hive]))
+        yield Group(other, is_hive=False, has_vectors=has_vectors)
+        return
+    for one in distinct:
+        same = files.filter(pa.array([t == one for t in tuples]))
+        shared = dict(zip(columns, one, strict=True))
+        yield Group(same, is_hive=False, has_vectors=has_vectors, values=shared)
+
+
+# ---- Spark -----------------------------------------------------------------------------------------
+
+
+def _frame(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> DataFrame:
+    frame = _source(spark, store, scan, group)
+    joins_values = not group.is_hive and group.values is None
+    if group.has_vectors or joins_values:
+        frame = frame.select("*", _file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
+    if group.has_vectors:
+        frame = frame.join(positions(spark, store, _vectors(store, group.files)), [FILE, ROW], "left_anti")
+    if joins_values:
+        frame = frame.join(F.broadcast(_values_frame(spark, store, scan, group.files)), FILE, "inner")
+    return frame.select(*_projection(scan, group))
+
+
+def _source(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> DataFrame:
+    """Return the files as Spark reads them: physical names, partition columns as text where directories name them."""
+    physical = surfaced(to_physical(StructType(_data_fields(scan)), scan.mode))
+    if group.is_hive:
+        physical = StructType((*physical.fields, *(Field(name, STRING) for name in scan.physical_partitions)))
+    reader = spark.read.schema(to_spark(relaxed(physical)))
+    reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
+    paths = _paths(spark, store, group.files)
+    if group.is_hive and paths[0].startswith(store.uri("")):
+        reader = reader.option("basePath", unquote(store.uri("")))
+    return reader.parquet(*(unquote(path).translate(_GLOB) for path in paths))
+
+
+def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:
+    """Return what Spark is to open, as URIs: the files, or where they are many one manifest of them."""
+    uris = [store.uri(path) for path in files["path"].to_pylist()]
+    if len(uris) > EXPLICIT_FILES:
+        sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
+        manifest = write_manifest(spark, store, zip(uris, sizes, times, strict=True))
+        return [manifest] if manifest is not None else uris
+    return uris
+
+
+def _data_fields(scan: Scan) -> tuple[Field, ...]:
+    return tuple(f for f in scan.schema.fields if f.name not in scan.partition_by and f.type != VOID)
+
+
+def _file_key() -> Column:
+    """Return what tells the file of a row: its decoded location without the scheme."""
+    decoded = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+    return F.regexp_replace(decoded, _SCHEME, "")
+
+
+def _key(uri: str) -> str:
+    return unquote(uri).partition(":")[2].lstrip("/")
+
+
+def _vectors(store: LogStore, files: pa.Table) -> list[tuple[str, DeletionVector]]:
+    paths, vectors = files["path"].to_pylist(), files["deletion_vector"].to_pylist()
+    return [(_key(store.uri(p)), DeletionVector(**v)) for p, v in zip(paths, vectors, strict=True)]
+
+
+def _values_frame(spark: SparkSession, store: LogStore, scan: Scan, files: pa.Table) -> DataFrame:
+    values = _partition_values(files)
+    keys = [_key(store.uri(path)) for path in files["path"].to_pylist()]
+    columns = {_VALUE + c: pa.array([v.get(c) or None for v in values], pa.string()) for c in scan.physical_partitions}
+    return spark.createDataFrame(pa.table({FILE: pa.array(keys, pa.string()), **columns}))
+
+
+def _projection(scan: Scan, group: Group) -> list[Column]:
+    shown = surfaced(scan.schema)
+    unsafe = _unsafe_decimals(scan)
+    columns = []
+    for field, visible in zip(scan.schema.fields, shown.fields, strict=True):
+        name = physical_name(field, scan.mode)
+        if field.name in scan.partition_by:
+            column = _partition_column(group, name, field.type)
+        elif field.type == VOID:
+            column = F.lit(None)
+        else:
+            column = _logical(_guarded(name, unsafe), field, visible, scan.mode)
+        columns.append(column.alias(field.name, metadata=dict(visible.metadata)))
+    return columns
+
+
+def _partition_column(group: Group, name: str, data_type: DataType) -> Column:
+    if group.is_hive:
+        text = F.col(quoted(name))
+    elif group.values is None:
+        text = F.col(quoted(_VALUE + name))
+    else:
+        text = F.lit(group.values.get(name) or None).cast("string")
+    return text if data_type == STRING else text.try_cast(type_to_spark(data_type))
+
+
+def _logical(column: Column, field: Field, visible: Field, mode: str) -> Column:
+    """Return a column under its logical names: a cast to the same shape with other names goes by position."""
+    renamed = mode != NONE and to_physical(StructType((field,)), mode).fields[0].type != field.type
+    return column.cast(type_to_spark(relaxed(StructType((visible,))).fields[0].type)) if renamed else column
+
+
+def _unsafe_decimals(scan: Scan) -> frozenset[Path]:
+    """Return the decimals whose filters must not reach the files, by physical path.
+
+    Spark compares the literal in the narrower type of an old file, without a range check: rows are lost, or it fails.
+    """
+    return frozenset(
+        to_physical_path(scan.schema, path, scan.mode)
+        for path, change in all_type_changes(scan.schema)
+        if isinstance(change.old, DecimalType) and path[0] not in scan.partition_by and not change.path
+    )
+
+
+def _guarded(name: str, unsafe: frozenset[Path]) -> Column:
+    """Return a column of the files in a form that filters on its unsafe decimals are not pushed through."""
+    column = F.col(quoted(name))
+    for path in unsafe:
+        if path == (name,):
+            column = _twice(column)
+        elif path[0] == name:
+            column = column.withField(".".join(map(quoted, path[1:])), _twice(F.col(".".join(map(quoted, path)))))
+    return column
+
+
+def _twice(column: Column) -> Column:
+    return F.greatest(column, column)
+
+
+def _named(schema: StructType, names: Iterable[str]) -> tuple[Field, ...]:
+    known = {field.name: field for field in schema.fields}
+    return tuple(known[name] for name in names)

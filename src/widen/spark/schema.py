@@ -1,0 +1,83 @@
+"""Types of the model and types of Spark, by way of the schema JSON that both of them speak.
+
+Source: Spark's schema JSON, which PROTOCOL.md#schema-serialization-format is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pyspark.sql import types as spark_types
+
+from widen.model.path import map_fields
+from widen.model.schema import type_from_value, type_to_value
+from widen.model.type import ArrayType, DataType, Field, MapType, StructType
+from widen.protocol.mapping import COLUMN_ID
+
+HIDDEN_PREFIX = "delta."
+FIELD_ID = "parquet.field.id"
+"""The metadata key by which Spark writes a field id into Parquet."""
+
+
+def to_spark(schema: StructType) -> spark_types.StructType:
+    """Return the schema as Spark's, metadata included."""
+    return spark_types.StructType.fromJson(type_to_value(schema))
+
+
+def type_to_spark(data_type: DataType) -> spark_types.DataType:
+    """Return the type as Spark's, the metadata of nested fields included."""
+    return to_spark(StructType((Field("only", data_type),)))["only"].dataType
+
+
+def from_spark(schema: spark_types.StructType) -> StructType:
+    """Return a schema of Spark as one of the model, metadata included."""
+    result = type_from_value(json.loads(schema.json()))
+    assert isinstance(result, StructType)
+    return result
+
+
+def surfaced(schema: StructType) -> StructType:
+    """Return the schema as readers see it: what only the log is concerned with is left out, comments stay.
+
+    Source: Delta Spark, which strips the history of type changes so that no other table inherits it.
+    """
+    result = map_fields(schema, lambda _, field: field.without_metadata(*filter(_is_hidden, field.metadata)))
+    assert isinstance(result, StructType)
+    return result
+
+
+def with_field_ids(schema: StructType) -> StructType:
+    """Return the schema with nothing but the column ids as metadata, under the key that Spark's writer looks for.
+
+    Source: PROTOCOL.md#writer-requirements-for-column-mapping
+    """
+    result = map_fields(schema, lambda _, field: Field(field.name, field.type, field.nullable, _field_id(field)))
+    assert isinstance(result, StructType)
+    return result
+
+
+def _field_id(field: Field) -> dict[str, int]:
+    return {FIELD_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}
+
+
+def _is_hidden(key: str) -> bool:
+    return key.startswith(HIDDEN_PREFIX)
+
+
+def relaxed(schema: StructType) -> StructType:
+    """Return the schema with everything in it, at any depth, free to be null, as Spark reads and writes files."""
+    result = _relaxed(schema)
+    assert isinstance(result, StructType)
+    return result
+
+
+def _relaxed(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(replace(f, type=_relaxed(f.type), nullable=True) for f in fields))
+        case ArrayType(element):
+            return ArrayType(_relaxed(element))
+        case MapType(key, value):
+            return MapType(_relaxed(key), _relaxed(value))
+    return data_type

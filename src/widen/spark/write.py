@@ -1,0 +1,107 @@
+"""Writing: a Spark job puts Parquet files into a directory of its own; what it wrote becomes add actions.
+
+Nothing is visible before somebody commits the actions.
+
+Source: PROTOCOL.md#add-file-and-remove-file; spec of Spark: a directory per job, so that nothing shares `_temporary`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable
+from urllib.parse import quote, unquote
+
+from pyspark.sql import DataFrame
+
+from widen.errors import StorageError
+from widen.log.store import Entry, LogStore
+from widen.model.path import Path
+from widen.model.schema import from_json
+from widen.model.type import StructType
+from widen.protocol.action import Add, Metadata, Protocol
+from widen.protocol.mapping import mapping_mode, physical_name, to_physical_path
+from widen.protocol.statistics import indexed_leaves
+from widen.protocol.value import directory_values
+from widen.spark.conform import conformed
+from widen.spark.failure import translated
+from widen.spark.footer import read_footers
+
+_OPTIONS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""What holds for one job of ours whatever the session says."""
+
+_KEPT = "/!$&'()*+,;=:@-._~"
+
+
+def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata) -> list[Add]:
+    """Write rows as files of a table and return them as actions, with statistics; nothing is committed.
+
+    If anything fails, the files of the attempt are deleted as far as the store lets us.
+
+    Args:
+        frame: Must fit the schema of the metadata; what it lacks is null, what is narrower is cast.
+        store: Of the table.
+        protocol: That the table will have when the files are committed.
+        metadata: Likewise.
+
+    Raises:
+        SchemaMismatch: a row has null where the table forbids it.
+        CorruptFile: a data file that the frame reads cannot be read.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    schema = from_json(metadata.schema_string)
+    mode = mapping_mode(metadata.configuration, protocol)
+    by_name = {field.name: field for field in schema}
+    split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
+    job = uuid.uuid4().hex
+    try:
+        with translated():
+            writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
+            writer.partitionBy(*split).parquet(unquote(store.uri(job)))
+        return _adds(frame, store, job, _indexed(schema, metadata, mode))
+    except BaseException:
+        _discard_job(store, job)
+        raise
+
+
+def discard(store: LogStore, adds: Iterable[Add]) -> None:
+    """Delete files that were written and will not be committed, as far as the store lets us; nobody can see them."""
+    with contextlib.suppress(StorageError):
+        store.delete([store.plain(add.path) for add in adds])
+
+
+def _discard_job(store: LogStore, job: str) -> None:
+    with contextlib.suppress(StorageError):
+        store.delete([entry.path for entry in store.list(job)])
+
+
+def _indexed(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+    leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
+    return frozenset(to_physical_path(schema, path, mode) for path in leaves)
+
+
+def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path]) -> list[Add]:
+    entries = [entry for entry in store.list(job) if entry.name.endswith(".parquet") and entry.name[0] not in "._"]
+    footers = read_footers(frame.sparkSession, store, [entry.path for entry in entries], columns)
+    empty = [entry.path for entry, footer in zip(entries, footers, strict=True) if not footer.rows]
+    store.delete(empty)
+    return [_add(entry, footer.stats) for entry, footer in zip(entries, footers, strict=True) if footer.rows]
+
+
+def _add(entry: Entry, stats: str) -> Add:
+    path = quote(entry.path, safe=_KEPT)
+    return Add(
+        path=path,
+        partition_values=dict(directory_values(path)),
+        size=entry.size_bytes,
+        modification_time=entry.modified_ms,
+        data_change=True,
+        stats=stats,
+    )

@@ -6,6 +6,7 @@ from functools import reduce
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from support.generate import observations
 from widen.observe.observation import Observation, merge_observations, observation_from_json
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+
 from widen.observe.kind import Kind
 from widen.observe.number import NO_FACTS, Facts, number_kind
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
@@ -28,9 +29,7 @@ leaves = st.one_of(
 )
 values = st.recursive(
     leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),
     max_leaves=8,
 )
 records = st.dictionaries(st.sampled_from(KEYS), values, max_size=4)

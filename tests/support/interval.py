@@ -1,10 +1,8 @@
-"""Intervals for tests: observations written as literals, and schemas shown as the vectors of the specification write them."""
+"""Intervals as literals, and schemas as the vectors of the specification write them."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from widen.model.type import StructType
+from widen.model.type import DataType, StructType
 from widen.observe.kind import Kind, leaf_and_dim, parse_kind, word_of
 from widen.observe.number import NO_FACTS, number_kind
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
@@ -22,17 +20,14 @@ SAMPLES = {
 }
 """A value of each kind, for rows that name kinds only."""
 
-Values: TypeAlias = "str | list[str | tuple[str, dict[str, Values]]]"
-"""What stood at a key: ``"long[] string"``, or a list of such words, number tokens and ``(dim, sub-fields)`` pairs."""
-
 
 def interval(fields: dict[str, object], file: str = "f.json", position: int = 1, corrupt: int = 0) -> Observation:
     """Return the observation of an interval with one record of these fields.
 
     Args:
         fields: For each key the kinds, separated by spaces (``long[]``, ``string``); a number token with its brackets
-            (``9007199254740993[]``) is classified; ``null``, ``[]``, ``{}`` with brackets around for what has no kind;
-            a list holds such texts and, for records, dicts of sub-fields, each as ``(dim, {...})``.
+            (``9007199254740993[]``) is classified; ``null``, ``{}`` and ``empty[]`` are what has no kind. A list holds
+            such texts and, for records, pairs ``(dim, sub-fields)``.
     """
     return Observation(1, corrupt, _record(fields, (file, position)))
 
@@ -76,8 +71,8 @@ def columns(schema: StructType) -> list[str]:
     return [f"{field.name}:{shown(field.type)}" for field in schema]
 
 
-def shown(data_type: object) -> str:
-    leaf, dim = leaf_and_dim(data_type)  # type: ignore[arg-type]
+def shown(data_type: DataType) -> str:
+    leaf, dim = leaf_and_dim(data_type)
     if isinstance(leaf, StructType):
         return "record" + "[]" * dim + "{" + ", ".join(columns(leaf)) + "}"
     word = word_of(leaf)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from support.interval import interval, plan_of
+from widen.model.text import parse_type
+from widen.model.type import StructType
+from widen.plan.evolve import evolve
+from widen.plan.explain import explain
+from widen.plan.policy import Mode, Policy
+
+
+def declared(text: str) -> StructType:
+    found = parse_type(f"struct<{text}>")
+    assert isinstance(found, StructType)
+    return found
+
+
+def test_a_plan_says_what_it_does_and_why() -> None:
+    plan = evolve(declared("a: int"), interval({"a": "2.5", "n": "null empty[]"}, "day2.json", 17), Policy())
+    assert explain(plan) == (
+        "Changes:",
+        "  widen a from int to double",
+        "Because:",
+        "  D1 widening: a, for 1 double; first '2.5' at day2.json:17",
+        "Waiting for a first value:",
+        "  n: 1 null, 1 []",
+    )
+
+
+def test_what_is_refused_and_rescued_is_said() -> None:
+    refused = explain(plan_of({"a": "string"}, declared("a: int"), Policy(Mode.FAIL)))
+    assert refused[:2] == ("Refused by the policy:", "  add a_string string")
+    rescued = explain(plan_of({"a": "string"}, declared("a: int"), Policy(Mode.FREEZE)))
+    assert rescued[-2:] == ("To the rescue column:", "  a: 1 string (freeze); first 'x' at f.json:1")
+
+
+def test_an_empty_plan_says_so() -> None:
+    assert explain(plan_of({"a": "7"}, declared("a: int"))) == ("Nothing to change.",)

@@ -8,11 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import types as spark_types
 
 from widen.errors import InvalidOption
 from widen.log.commit import Committed, Conflicted, Outcome, commit
@@ -29,11 +26,8 @@ from widen.protocol.statistics import FileStatistics
 from widen.protocol.type_change import TypeChange, all_type_changes, strip
 from widen.protocol.value import parse_timestamp
 from widen.spark.scan import read
-from widen.spark.schema import from_spark, surfaced
+from widen.spark.schema import Column, DataFrame, Schema, SparkSession, from_spark, surfaced, to_schema
 from widen.spark.write import discard, write
-
-Schema: TypeAlias = StructType | spark_types.StructType | str
-"""A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
 
 
 def create_table(
@@ -65,21 +59,6 @@ def create_table(
     now_ms = time.time_ns() // 1_000_000
     change = command.create(strip(to_schema(schema)), tuple(partition_by), dict(properties or {}), now_ms)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
-
-
-def to_schema(schema: Schema) -> StructType:
-    """Return a schema in any of its forms as a value.
-
-    Raises:
-        InvalidType: the text cannot be read.
-    """
-    if isinstance(schema, StructType):
-        return schema
-    if isinstance(schema, str):
-        parsed = parse_type(f"struct<{schema}>")
-        assert isinstance(parsed, StructType)
-        return parsed
-    return from_spark(schema)
 
 
 class Table:
@@ -368,10 +347,9 @@ def _metrics(adds: Sequence[Add]) -> dict[str, int]:
 
 
 def _to_ms(timestamp: datetime | str) -> int:
-    try:
-        moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
-    except ValueError as error:
-        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.") from error
+    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
+    if moment is None:
+        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")
     aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 

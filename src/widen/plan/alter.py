@@ -6,7 +6,7 @@ Source: spec of ALTER TABLE in Delta Lake: the order of the checks, the errors a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from widen.errors import (
@@ -16,13 +16,12 @@ from widen.errors import (
     NestedTypeChangeRefused,
     TypeChangeRefused,
 )
-from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path, leaves, replace_type, resolve
+from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path, replace_type, resolve
 from widen.model.schema import field_to_value
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, is_atomic
 from widen.plan.command import ENABLE_TYPE_WIDENING, PREVIEW, TYPE_WIDENING, Change, State, with_operations
 from widen.plan.operation import WidenType
 from widen.protocol.feature import CONSTRAINT_PREFIX, is_supported
-from widen.protocol.type_change import strip
 from widen.protocol.widening import is_iceberg_compatible, is_widening
 
 FIRST = "FIRST"
@@ -99,30 +98,30 @@ def ensure_type_change(state: State, path: Path, old: DataType, new: DataType) -
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER TABLE
     """
-    fields = {"column": format_path(path), "old": old.sql.upper(), "new": new.sql.upper()}
+    column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
     if not is_atomic(old) or not is_atomic(new):
-        below = ", ".join(f"alter_column({format_path((*path, *leaf))!r}, type=…)" for leaf, _ in leaves(old))
-        raise NestedTypeChangeRefused(**fields, reason="it is no leaf, or would be none", fix=below or "add columns.")
+        leaf = f"alter_column('{column}.…', type=…)"
+        raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it has parts", fix=leaf)
+    for reason, fix in _objections(state, path, old, new):
+        raise TypeChangeRefused(column=column, old=before, new=after, reason=reason, fix=fix)
+
+
+def _objections(state: State, path: Path, old: DataType, new: DataType) -> Iterator[tuple[str, str]]:
+    """Yield why a leaf may not change its type, and what to do about it, in the order of the checks."""
     if IDENTITY in _field(state.schema, path).metadata:
-        raise TypeChangeRefused(**fields, reason="it is an identity column", fix="Its type is fixed.")
+        yield "it is an identity column", "Its type is fixed."
     if old == VOID:
         return
     if not is_widening(old, new):
-        reason = "the matrix of type widening has no such pair"
-        raise TypeChangeRefused(**fields, reason=reason, fix="Write the values to a new column instead.")
+        yield "the matrix of type widening has no such pair", "Write the values to a new column instead."
     if not is_enabled(state):
-        reason = "type widening is not enabled for this table"
-        fix = (
-            f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); older clients can then not open it."
-        )
-        raise TypeChangeRefused(**fields, reason=reason, fix=fix)
-    compat = next((name for name in _ICEBERG if is_supported(state.protocol, name)), None)
-    if compat and not is_iceberg_compatible(old, new):
-        raise TypeChangeRefused(**fields, reason=f"Iceberg does not know it, and the table has {compat}", fix="")
-    dependent = next(iter(_dependents(state, path)), None)
-    if dependent:
-        reason = f"the expression {dependent!r} of the table refers to it"
-        raise TypeChangeRefused(**fields, reason=reason, fix="Drop the constraint or the generated column first.")
+        fix = f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must know it then."
+        yield "type widening is not enabled for this table", fix
+    for name in _ICEBERG:
+        if is_supported(state.protocol, name) and not is_iceberg_compatible(old, new):
+            yield f"Iceberg does not know it, and the table has {name}", "Write the values to a new column instead."
+    for text in _dependents(state, path):
+        yield f"the expression {text!r} of the table refers to it", "Drop the constraint or generated column first."
 
 
 def is_enabled(state: State) -> bool:
@@ -219,7 +218,8 @@ def _parameters(schema: StructType, path: Path, wanted: ColumnChange) -> Mapping
     _, data_type = resolve(schema, path)
     parent = resolve(schema, path[:-1])[1]
     field = next(f for f in parent if f.name == path[-1]) if isinstance(parent, StructType) else Field("", data_type)
-    shown = strip(StructType((replace(field, name=format_path(path), type=wanted.type or data_type),))).fields[0]
+    shown = replace(field, name=format_path(path), type=wanted.type or data_type)
+    shown = shown.without_metadata(*(key for key in shown.metadata if key.startswith("delta.")))
     parameters: dict[str, object] = {"column": field_to_value(shown)}
     if wanted.after is not None:
         parameters["position"] = FIRST if wanted.after == FIRST else f"AFTER {wanted.after}"

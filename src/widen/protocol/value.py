@@ -63,17 +63,20 @@ def from_text(text: str | None, data_type: DataType) -> Scalar | Unknown | None:
         return UNKNOWN
 
 
-def parse_timestamp(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime | None:
     """Return the time that an ISO text names, aware if it has a zone, naive if not; a date is its midnight.
 
-    Raises:
-        ValueError: the text names no time of the years 1 to 9999, or is written in another form.
+    Returns:
+        The time, or None if the text is written in another form or names no time of the years 1 to 9999.
     """
     found = _TIMESTAMP.fullmatch(text)
     if not found:
-        raise ValueError(text)
+        return None
     day, clock, fraction, zone = found.groups()
-    moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}")
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}")
+    except ValueError:
+        return None
     return moment + timedelta(microseconds=int((fraction or "")[:6].ljust(6, "0")))
 
 
@@ -91,43 +94,36 @@ def _whole(text: str) -> int | Decimal:
     return int(number) if number == number.to_integral_value() else number
 
 
-def _real(text: str) -> float:
+def _real(text: str) -> float | Unknown:
     number = float(text)
-    if math.isnan(number):
-        raise ValueError(text)
-    return number
+    return UNKNOWN if math.isnan(number) else number
 
 
-def _single(text: str) -> float:
-    return to_float32(_real(text))
+def _single(text: str) -> float | Unknown:
+    number = _real(text)
+    return number if isinstance(number, Unknown) else to_float32(number)
 
 
 def _truth(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-def _day(text: str) -> date:
+def _day(text: str) -> date | Unknown:
     moment = parse_timestamp(text)
-    if len(text) != len("2024-01-01"):
-        raise ValueError(text)
-    return moment.date()
+    return UNKNOWN if moment is None or len(text) != len("2024-01-01") else moment.date()
 
 
-def _instant(text: str) -> datetime:
+def _instant(text: str) -> datetime | Unknown:
     moment = parse_timestamp(text)
-    if moment.tzinfo is None:
-        raise ValueError(text)
-    return moment.astimezone(timezone.utc)
+    return UNKNOWN if moment is None or moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
-def _local(text: str) -> datetime:
+def _local(text: str) -> datetime | Unknown:
     moment = parse_timestamp(text)
-    if moment.tzinfo is not None:
-        raise ValueError(text)
-    return moment
+    return UNKNOWN if moment is None or moment.tzinfo is not None else moment
 
 
-_READERS: Mapping[str, Callable[[str], Scalar]] = {
+_READERS: Mapping[str, Callable[[str], Scalar | Unknown]] = {
     "byte": _whole,
     "short": _whole,
     "integer": _whole,

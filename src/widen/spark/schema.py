@@ -7,17 +7,52 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TypeAlias
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
 from widen.model.path import map_fields
 from widen.model.schema import type_from_value, type_to_value
+from widen.model.text import parse_type
 from widen.model.type import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.mapping import COLUMN_ID
+
+__all__ = [
+    "Column",
+    "DataFrame",
+    "Schema",
+    "SparkSession",
+    "from_spark",
+    "relaxed",
+    "surfaced",
+    "to_schema",
+    "to_spark",
+    "type_to_spark",
+    "with_field_ids",
+]
+
+Schema: TypeAlias = StructType | spark_types.StructType | str
+"""A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
 
 HIDDEN_PREFIX = "delta."
 FIELD_ID = "parquet.field.id"
 """The metadata key by which Spark writes a field id into Parquet."""
+
+
+def to_schema(schema: Schema) -> StructType:
+    """Return a schema in any of its forms as a value.
+
+    Raises:
+        InvalidType: the text cannot be read.
+    """
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        parsed = parse_type(f"struct<{schema}>")
+        assert isinstance(parsed, StructType)
+        return parsed
+    return from_spark(schema)
 
 
 def to_spark(schema: StructType) -> spark_types.StructType:

@@ -61,14 +61,14 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
     by_name = {field.name: field for field in schema}
     split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
     job = uuid.uuid4().hex
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(_discard_job, store, job)
         with translated():
             writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
             writer.partitionBy(*split).parquet(unquote(store.uri(job)))
-        return _adds(frame, store, job, _indexed(schema, metadata, mode))
-    except BaseException:
-        _discard_job(store, job)
-        raise
+        adds = _adds(frame, store, job, _indexed(schema, metadata, mode))
+        undo.pop_all()
+    return adds
 
 
 def discard(store: LogStore, adds: Iterable[Add]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import widen
 from architecture.source import modules
 
 
@@ -17,14 +18,17 @@ def test_the_list_is_what_the_package_imports() -> None:
 
 
 def test_the_package_module_holds_nothing_else() -> None:
-    kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-    assert [ast.unparse(node) for node in _package().body[1:] if not isinstance(node, kinds) and not _lazy(node)] == []
+    """Imports, the list, and the function that imports a public name when it is first used."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If)
+    others = [node for node in _package().body[1:] if not isinstance(node, kinds)]
+    assert [node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node) for node in others] in (
+        [],
+        ["__getattr__"],
+    )
 
 
-def _lazy(node: ast.stmt) -> bool:
-    """The imports for type checkers, and the function that makes them when a name is first used."""
-    by_checker = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    return by_checker or (isinstance(node, ast.FunctionDef) and node.name == "__getattr__")
+def test_every_listed_name_is_there() -> None:
+    assert [name for name in widen.__all__ if not hasattr(widen, name)] == []
 
 
 def _package() -> ast.Module:
@@ -39,18 +43,9 @@ def _listed() -> list[str]:
 
 
 def _imported() -> set[str]:
-    assigned = {
-        ast.unparse(target)
-        for node in _package().body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if not ast.unparse(target).startswith("__")
-    }
-    return assigned | {
+    return {
         alias.asname or alias.name
-        for block in _package().body
-        if _lazy(block)
-        for node in ast.walk(block)
-        if isinstance(node, ast.ImportFrom)
+        for node in ast.walk(_package())
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("widen.")
         for alias in node.names
     }

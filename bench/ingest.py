@@ -1,6 +1,6 @@
 """Ingestion against Spark alone: the same bytes, one process per run, cases in turn, medians.
 
-    python bench/ingest.py [--runs 3] [--records 600000] [--cases infer,known,first,quiet]
+python bench/ingest.py [--runs 3] [--records 600000] [--cases infer,known,first,quiet]
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def lines(measured: Measured, records: int) -> list[str]:
     head = f"Ingestion: {records:,} records, {size_mb:.0f} MB of JSON, {dataset.DRIFTING:.0%} drifting, local[2]"
     rows = [f"  {'case':<8}{'seconds':>10}{'python MB':>12}{'JVM MB':>10}"]
     rows += [
-        f"  {case:<8}{it['seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}" for case, it in measured.items()
+        f"  {case:<8}{it['seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}"
+        for case, it in measured.items()
     ]
     rows += [f"  {what:<16}{ratio:>6.2f}  (at most {most})" for what, ratio, most in ratios(measured)]
     return [head, *rows]

@@ -31,7 +31,10 @@ def main() -> int:
         if home:
             print(home)
             return 0
-    print("Spark needs Java 17 or later: install a JRE (Debian: openjdk-17-jre-headless) and set JAVA_HOME.", file=sys.stderr)
+    print(
+        "Spark needs Java 17 or later: install a JRE (Debian: openjdk-17-jre-headless) and set JAVA_HOME.",
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -22,7 +22,9 @@ def main(target: str, *requirements: str) -> int:
     place = Path(target).absolute()
     python = place / "bin" / "python"
     if not _runs(python) and not (_make(place) and _runs(python)):
-        print("No virtual environment: install python3-venv (Debian, Ubuntu) or virtualenv, then repeat.", file=sys.stderr)
+        print(
+            "No virtual environment: install python3-venv (Debian, Ubuntu) or virtualenv, then repeat.", file=sys.stderr
+        )
         return 1
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     wanted = [word for name in requirements for word in ("-r", name)]

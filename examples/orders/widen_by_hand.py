@@ -12,7 +12,9 @@ def main(location: str) -> None:
     table = widen.Table(location)
     files = table.files().num_rows
     table.alter_column("customer.id", type="bigint")
-    print(f"customer.id is a bigint from version {table.version} on; files before {files}, after {table.files().num_rows}")
+    print(
+        f"customer.id is a bigint from version {table.version} on; files before {files}, after {table.files().num_rows}"
+    )
 
 
 if __name__ == "__main__":

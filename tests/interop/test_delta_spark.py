@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interop import rows
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+
+from interop import rows
 from widen.errors import FeatureRequired
 from widen.table import Table, create_table
 
@@ -63,9 +64,9 @@ def test_both_want_the_feature_of_a_new_type_first(spark: SparkSession, tmp_path
     mine, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
     create_table(mine, rows.NARROW, properties={"delta.enableTypeWidening": "true"})
     _theirs(spark, theirs, {"delta.enableTypeWidening": "true"}, ())
-    with pytest.raises(FeatureRequired, match="DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT.*timestampNtz"):
+    with pytest.raises(FeatureRequired, match=r"DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT.*timestampNtz"):
         Table(mine).alter_column("day", type="timestamp_ntz")
-    with pytest.raises(Py4JJavaError, match="DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT.*timestampNtz"):
+    with pytest.raises(Py4JJavaError, match=r"DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT.*timestampNtz"):
         spark.sql(f"ALTER TABLE delta.`{theirs}` ALTER COLUMN day TYPE timestamp_ntz")
 
 
@@ -228,4 +229,8 @@ def _histories(node: Any) -> list[tuple[str, Any]]:
         return []
     own = node.get("metadata", {}).get("delta.typeChanges")
     mine = [(node["name"], [{key: change[key] for key in sorted(change)} for change in own])] if own else []
-    return mine + [found for key in ("fields", "type", "elementType", "keyType", "valueType") for found in _histories(node.get(key))]
+    return mine + [
+        found
+        for key in ("fields", "type", "elementType", "keyType", "valueType")
+        for found in _histories(node.get(key))
+    ]

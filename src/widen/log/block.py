@@ -9,10 +9,12 @@ Source: PROTOCOL.md#actions; house rule: speed of `Snapshot.files`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from widen.log.line import ensure_whole, strict_lines
@@ -20,6 +22,8 @@ from widen.log.listing import DELETION_VECTOR_KEYS, FILES, batch, file_key, file
 from widen.protocol.action import Add
 
 BLOCK_BYTES = 1 << 20
+_SHORT_RUN = 32
+_TAGS = "tags"
 _VECTOR = pa.struct(
     list(
         zip(
@@ -46,11 +50,11 @@ class Block:
     """The file actions of some lines.
 
     Args:
-        adds: A row for each add action, in the order of the lines.
+        adds: A row for each add action, in the order of the lines; in one or more pieces.
         removes: The key of each removed file, with the number of add actions before it.
     """
 
-    adds: pa.RecordBatch
+    adds: tuple[pa.RecordBatch, ...]
     removes: tuple[tuple[int, str], ...]
 
 
@@ -97,6 +101,7 @@ class BlockReader:
         columns = [(key_of(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
         values = pa.struct([(name, pa.string()) for name in self._partitions])
         add = [*columns, ("partitionValues", values), ("deletionVector", _VECTOR), ("clusteringProvider", pa.string())]
+        add.append((_TAGS, pa.struct([])))  # only to see whether there are any
         remove = [("path", pa.string()), ("deletionVector", _VECTOR)]
         schema = pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -108,8 +113,7 @@ class BlockReader:
             CorruptLog: a line is damaged; the error names file and line.
         """
         data = b"".join(piece.data if piece.data.endswith(b"\n") else piece.data + b"\n" for piece in block)
-        found = None if b'"tags"' in data else self._read_columns(data)
-        return found or _read_lines(block)
+        return self._read_columns(data) or _read_lines(block)
 
     def _read_columns(self, data: bytes) -> Block | None:
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
@@ -119,11 +123,10 @@ class BlockReader:
         except pa.ArrowInvalid:
             return None
         add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
-        adds = self._adds(add.filter(add.is_valid()))
-        if adds is None:
-            return None
+        adds = [self._adds(rows) for rows in _there(add)]
         removes = _removes(add, remove) if remove.null_count < len(remove) else ()
-        return None if removes is None else Block(adds, removes)
+        known = tuple(rows for rows in adds if rows is not None)
+        return Block(known, removes) if removes is not None and len(known) == len(adds) else None
 
     def _adds(self, add: pa.StructArray) -> pa.RecordBatch | None:
         """Return the rows; None if one of them lacks what it must have."""
@@ -132,13 +135,23 @@ class BlockReader:
         columns = {name: add.field(names[key_of(name)]) for name in (*_COLUMNS, "clustering_provider")}
         values = add.field(names["partitionValues"])
         required = (columns["path"], columns["size_bytes"], columns["modification_time_ms"], values)
-        if any(column.null_count for column in required):
+        if any(column.null_count for column in required) or add.field(names[_TAGS]).null_count < count:
             return None
         columns["partition_values"] = text_map(self._partitions, values.flatten(), count)
         vectors = add.field(names["deletionVector"])
         if vectors.null_count < count:
             columns["deletion_vector"] = vector_column(vectors)
         return batch(columns, count)
+
+
+def _there(add: pa.StructArray) -> list[pa.StructArray]:
+    """Return the rows that are not null: long runs of them as they are, since copies cost more than all the rest."""
+    if add.null_count == len(add):
+        return []
+    if add.null_count * _SHORT_RUN > len(add):
+        return [add.filter(add.is_valid())]
+    gaps = [-1, *pc.indices_nonzero(add.is_null()).to_pylist(), len(add)]
+    return [add.slice(gap + 1, end - gap - 1) for gap, end in itertools.pairwise(gaps) if end - gap > 1]
 
 
 def vector_column(vectors: pa.StructArray) -> pa.Array:
@@ -176,4 +189,4 @@ def _read_lines(block: Sequence[Piece]) -> Block:
                 removes.append((len(adds), file_key(line.remove.path, line.remove.deletion_vector)))
             if line.add is not None:
                 adds.append(line.add)
-    return Block(from_adds(adds), tuple(removes))
+    return Block((from_adds(adds),) if adds else (), tuple(removes))

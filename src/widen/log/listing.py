@@ -5,6 +5,7 @@ Source: PROTOCOL.md#add-file-and-remove-file
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -52,7 +53,7 @@ _KEYS = {
     "clustering_provider": "clusteringProvider",
 }
 DELETION_VECTOR_KEYS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
-NULLS_AT_ONCE = 8192
+AT_ONCE = 1 << 14
 
 
 def key_of(column: str) -> str:
@@ -62,12 +63,12 @@ def key_of(column: str) -> str:
 
 @cache
 def _null_block(data_type: pa.DataType) -> pa.Array:
-    return pa.nulls(NULLS_AT_ONCE, data_type)
+    return pa.nulls(AT_ONCE, data_type)
 
 
 def nulls(data_type: pa.DataType, count: int) -> pa.Array:
     """Return a column without values; all of them share one piece of memory."""
-    if count <= NULLS_AT_ONCE:
+    if count <= AT_ONCE:
         return _null_block(data_type).slice(0, count)
     return pa.nulls(count, data_type)
 
@@ -81,13 +82,35 @@ def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa
         count: How many maps there are.
     """
     width = len(names)
-    offsets = pa.array(range(0, count * width + 1, width) if width else [0] * (count + 1), pa.int32())
     if width == 1:
-        return pa.MapArray.from_arrays(offsets, pa.repeat(names[0], count), values[0])
-    keys = pa.array([*names] * count, pa.string())
-    joined = pa.concat_arrays(values) if width else pa.array([], pa.string())
+        return pa.MapArray.from_arrays(_offsets(1, count), _repeated(names[0], count), values[0])
+    joined = pa.concat_arrays(values) if width else _null_block(pa.string()).slice(0, 0)
     order = pa.array([at + column * count for at in range(count) for column in range(width)], pa.int64())
-    return pa.MapArray.from_arrays(offsets, keys, joined.take(order))
+    keys = pa.array([*names] * count, pa.string())
+    return pa.MapArray.from_arrays(_offsets(width, count), keys, joined.take(order))
+
+
+@cache
+def _offset_block(width: int, count: int) -> pa.Array:
+    offsets = array("i", [at * width for at in range(count + 1)])
+    return pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(offsets)])
+
+
+def _offsets(width: int, count: int) -> pa.Array:
+    block = _offset_block(width, AT_ONCE) if count <= AT_ONCE else _offset_block.__wrapped__(width, count)
+    return block.slice(0, count + 1)
+
+
+@cache
+def _repeated_block(text: str, count: int) -> pa.Array:
+    data = text.encode()
+    offsets = array("i", [at * len(data) for at in range(count + 1)])
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data * count)])
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    block = _repeated_block(text, AT_ONCE) if count <= AT_ONCE else _repeated_block.__wrapped__(text, count)
+    return block.slice(0, count)
 
 
 def batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
@@ -190,5 +213,6 @@ def filtered(rows: pa.RecordBatch, keep: Sequence[bool]) -> pa.RecordBatch:
     """Return the rows that are to be kept."""
     if all(keep):
         return rows
-    kept = pc.filter(rows, pa.array(keep, pa.bool_()))
+    mask = pa.Array.from_buffers(pa.uint8(), len(keep), [None, pa.py_buffer(bytes(keep))])
+    kept = pc.filter(rows, mask.cast(pa.bool_()))
     return batch({name: kept.column(name) for name in FILES.names}, kept.num_rows)

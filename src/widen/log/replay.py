@@ -9,13 +9,19 @@ Source: PROTOCOL.md#action-reconciliation
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.log.block import Block, BlockReader, Piece, pieces
 from widen.log.listing import concat, file_keys, filtered
+
+_THREADS = 2
+_HASHES_IN_TURN = 1 << 16
 
 
 def live_files(
@@ -38,13 +44,36 @@ def live_files(
     Source: PROTOCOL.md#action-reconciliation
     """
     tail = _Tail()
-    reader = BlockReader(partitions)
-    for block in pieces(newest_first):
-        tail.take(reader.read(block))
-    batches = tail.distinct()
-    if checkpoint is not None:
-        batches.extend(_untouched(checkpoint, tail.touched(batches)))
-    return concat(batches)
+    with _lean_memory():
+        for block in _read_ahead(BlockReader(partitions), newest_first):
+            tail.take(block)
+        batches = tail.distinct()
+        if checkpoint is not None:
+            batches.extend(_untouched(checkpoint, tail.touched(batches)))
+        return concat(batches)
+
+
+@contextmanager
+def _lean_memory() -> Iterator[None]:
+    """Let Arrow use the allocator of the system meanwhile: the others keep as much again of what they free."""
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(usual)
+
+
+def _read_ahead(reader: BlockReader, newest_first: Iterable[Piece]) -> Iterator[Block]:
+    """Yield the blocks in their order; while one is taken, the next ones are read by other threads."""
+    waiting: deque[Future[Block]] = deque()
+    with ThreadPoolExecutor(_THREADS, "widen-replay") as pool:
+        for block in pieces(newest_first):
+            waiting.append(pool.submit(reader.read, block))
+            if len(waiting) > _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 class _Tail:
@@ -57,35 +86,42 @@ class _Tail:
 
     def take(self, block: Block) -> None:
         """Take the next block, which is older than all before."""
-        adds = block.adds
-        if adds.num_rows == 0:
-            self._removed.update(key for _, key in block.removes)
-            return
+        removes = deque(block.removes)
+        at = 0
+        for adds in block.adds:
+            self._take_adds(adds, removes, at)
+            at += adds.num_rows
+        self._removed.update(key for _, key in removes)
+
+    def _take_adds(self, adds: pa.RecordBatch, removes: deque[tuple[int, str]], at: int) -> None:
         keys = _keys(adds)
-        if self._removed or block.removes:
-            keep = self._kept(keys, block.removes)
+        if self._removed or removes:
+            keep = self._kept(keys, removes, at)
             adds = filtered(adds, keep)
             keys = [key for key, is_kept in zip(keys, keep, strict=True) if is_kept]
         self._batches.append(adds)
-        self._hashes.append(_hashes(keys))
+        self._hashes.append(_integers(map(hash, keys)))
 
-    def _kept(self, keys: Sequence[str], removes: tuple[tuple[int, str], ...]) -> list[bool]:
+    def _kept(self, keys: Sequence[str], removes: deque[tuple[int, str]], at: int) -> list[bool]:
+        """Tell which rows no newer line has removed.
+
+        Args:
+            keys: Of rows, the first of which is the add action number ``at`` of the block.
+            removes: What the block removes and has not been taken yet.
+            at: How many add actions of the block came before.
+        """
         keep: list[bool] = []
-        at = 0
-        for before, removed in removes:
-            keep.extend(key not in self._removed for key in keys[at:before])
-            self._removed.add(removed)
-            at = before
-        keep.extend(key not in self._removed for key in keys[at:])
+        for number, key in enumerate(keys, at):
+            while removes and removes[0][0] <= number:
+                self._removed.add(removes.popleft()[1])
+            keep.append(key not in self._removed)
         return keep
 
     def distinct(self) -> list[pa.RecordBatch]:
         """Return the rows without those that a newer row has replaced."""
-        hashes = pa.chunked_array(self._hashes, pa.int64())
-        if pc.count_distinct(hashes).as_py() == len(hashes):
+        twice = _repeated(pa.chunked_array(self._hashes, pa.int64()))
+        if len(twice) == 0:
             return self._batches
-        counts = pc.value_counts(hashes)
-        twice = counts.field(0).filter(pc.greater(counts.field(1), 1))
         seen: set[str] = set()
         return [
             _without_replaced(rows, pc.is_in(own, value_set=twice).to_pylist(), seen)
@@ -97,9 +133,24 @@ class _Tail:
         return self._removed.union(*(_keys(rows) for rows in batches))
 
 
-def _hashes(keys: Sequence[str]) -> pa.Array:
-    buffer = pa.py_buffer(array("q", map(hash, keys)))
-    return pa.Array.from_buffers(pa.int64(), len(keys), [None, buffer])
+def _repeated(hashes: pa.ChunkedArray) -> pa.Array:
+    """Return the values that are there more than once; in turns, since a table of all of them would be large."""
+    turns = 1 + len(hashes) // _HASHES_IN_TURN
+    edges = [-(2**63) + 2**64 * turn // turns for turn in range(turns + 1)]
+    firsts, lasts, once = _integers(edges[:-1]), _integers([edge - 1 for edge in edges[1:]]), _integers([1])[0]
+    found = []
+    for first, last in zip(firsts, lasts, strict=True):
+        part = hashes.filter(pc.and_(pc.greater_equal(hashes, first), pc.less_equal(hashes, last)))
+        if pc.count_distinct(part).as_py() < len(part):
+            counts = pc.value_counts(part)
+            found.append(counts.field(0).filter(pc.greater(counts.field(1), once)))
+    return pa.chunked_array(found, pa.int64())
+
+
+def _integers(values: Iterable[int]) -> pa.Array:
+    """Return a column of integers; `pyarrow.array` would load pandas, which costs more than the replay of a log."""
+    numbers = array("q", values)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _without_replaced(rows: pa.RecordBatch, suspects: Sequence[bool], seen: set[str]) -> pa.RecordBatch:

@@ -97,7 +97,8 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
     fields += [("minValues", bounds), ("maxValues", bounds)] if bounds.num_fields else []
     fields += [("nullCount", counts)] if counts.num_fields else []
     data_type = pa.struct(fields)
-    options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+    read = [pa.field(name, _as_read(kind)) for name, kind in fields]
+    options = pj.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore")
 
     def made(rows: pa.RecordBatch) -> pa.Array:
         texts = rows.column("stats")
@@ -106,7 +107,7 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
             table = pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
         except pa.ArrowInvalid:
             return pa.nulls(len(texts), data_type)
-        arrays = [table.column(name).combine_chunks() for name, _ in fields]
+        arrays = [table.column(name).combine_chunks().cast(kind) for name, kind in fields]
         return pa.StructArray.from_arrays(arrays, fields=list(data_type), mask=texts.is_null())
 
     return Parsed(pa.field("stats_parsed", data_type), made)
@@ -167,6 +168,13 @@ def _counts(columns: Iterable[Field]) -> pa.StructType:
         if not (pa.types.is_struct(below) and below.num_fields == 0):
             found.append((_physical(column), below))
     return pa.struct(found)
+
+
+def _as_read(data_type: pa.DataType) -> pa.DataType:
+    """Return the type as Arrow's JSON reader knows it: it takes dates for numbers, but has times as text."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in data_type])
+    return pa.timestamp("us") if data_type == pa.date32() else data_type
 
 
 def _physical(column: Field) -> str:

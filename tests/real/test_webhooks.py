@@ -1,0 +1,62 @@
+"""Every example payload of GitHub's webhooks, one document per file, and two data sets of the Vega project.
+
+In these data ``repository.created_at`` is an ISO text in most events and epoch seconds in push events, and the
+title of a film is a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real.conftest import widen
+
+SOURCES = {"webhooks": "webhooks", "movies": "movies.json", "earthquakes": "earthquakes.json"}
+
+
+@pytest.mark.parametrize("mode", ["widen", "split"])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str) -> None:
+    told = widen("ingest", str(documents / source), "--into", str(tmp_path / "table"), "--evolve", mode, "--verify")
+    verified = told["verified"]
+    print(f"{source} ({mode}): {verified['exact']} of {verified['leaves']} leaves exact")
+    assert verified["leaves"] == sum(1 for record in records(documents / source) for _ in leaves(record))
+    assert verified["exact"] == verified["leaves"]
+
+
+def test_a_second_interval_of_the_same_documents_changes_nothing(documents: Path, tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    widen("ingest", str(documents / "webhooks"), "--into", place)
+    assert widen("plan", str(documents / "webhooks"), "--into", place)["operations"] == []
+
+
+def test_the_documents_drift_as_they_should(documents: Path) -> None:
+    """The tests above say nothing if the documents stopped drifting."""
+    created = Counter(
+        type(record["repository"]["created_at"]).__name__
+        for record in records(documents / "webhooks")
+        if isinstance(record, dict) and "created_at" in (record.get("repository") or {})
+    )
+    titles = Counter(type(record["Title"]).__name__ for record in records(documents / "movies.json"))
+    assert created["str"] > created["int"] > 0
+    assert titles["str"] > titles["int"] > 0
+
+
+def records(source: Path) -> Iterator[Any]:
+    """The records of a source: a document per file, and the elements where the document is an array."""
+    for file in sorted(source.glob("*.json")) if source.is_dir() else [source]:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        yield from document if isinstance(document, list) else [document]
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Everything that is no record and no array, and what is empty."""
+    if isinstance(value, dict | list) and value:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from leaves(each)
+    else:
+        yield value

@@ -58,6 +58,8 @@ def test_the_order_of_the_batch_and_its_parts_do_not_matter(
     straight = _merged(records)
     random.shuffle(records)
     assert evolve(before, _merged(records), Policy(mode)) == evolve(before, straight, Policy(mode))
+    turned = Observation(straight.records, straight.corrupt, dict(reversed(straight.root.items())))
+    assert evolve(before, turned, Policy(mode)) == evolve(before, straight, Policy(mode))
 
 
 @given(intervals, modes)

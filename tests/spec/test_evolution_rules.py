@@ -163,6 +163,11 @@ def test_d7_an_empty_array_waits_only_where_no_array_is() -> None:
     assert plan_of({"a": "empty[]"}, declared("a: int")).pending == (Pending(("a",), 0, 1, 0),)
 
 
+def test_d7_a_sub_field_of_two_records_waits_once() -> None:
+    plan = plan_of({"a": [(0, {"x": "7", "n": "null"}), (1, {"x": "7"})]})
+    assert plan.pending == (Pending(("a", "n"), 1, 0, 0),)
+
+
 def test_d7_a_batch_of_nulls_makes_no_table() -> None:
     plan = plan_of({"a": "null"})
     assert plan.is_empty

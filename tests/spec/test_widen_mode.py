@@ -87,6 +87,11 @@ LATER = {
     "int, then an array of int": ("a: int", "7[]", ["a:int", "a_array_int:int[]"]),
     "binary holds nothing a source has": ("a: binary", "7", ["a:binary", "a_int:int"]),
     "map holds nothing a source has": ("a: map<string,int>", "7", ["a:map<string,integer>", "a_int:int"]),
+    "what no decimal holds and strings are one string": (
+        "a: boolean",
+        "99999999999999999999999999999999999999 0.12345678901234567890123456789012345678 string",
+        ["a:boolean", "a_string:string"],
+    ),
     "declared string (U5)": ("a: string", "7 2.5 boolean", ["a:string"]),
 }
 

@@ -23,16 +23,23 @@ TOKENS = (
 SCALARS = ("string", "boolean", "date", "timestamp", "timestamp-micros")
 
 leaves = st.one_of(
-    st.none(),
     st.sampled_from(TOKENS).map(lambda token: ("number", token)),
     st.sampled_from(SCALARS).map(lambda word: ("scalar", word)),
 )
-values = st.recursive(
+values = st.one_of(
     leaves,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),
-    max_leaves=8,
+    st.lists(leaves, min_size=1, max_size=3),
+    st.recursive(
+        st.one_of(leaves, st.none()),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)),
+        max_leaves=8,
+    ),
 )
-records = st.dictionaries(st.sampled_from(KEYS), values, max_size=4)
+"""Mostly scalars and short arrays of them, so that fields meet other types of themselves; deep documents too."""
+
+one_field = st.fixed_dictionaries({"a": values})
+one_sub_field = st.fixed_dictionaries({"a": st.fixed_dictionaries({"b": values})})
+records = st.one_of(one_field, one_sub_field, st.dictionaries(st.sampled_from(KEYS), values, max_size=4))
 batches = st.lists(records, min_size=1, max_size=4)
 
 
@@ -46,7 +53,7 @@ def observed(batch: list[dict[str, Any]], file: str = "f", corrupt: int = 0) -> 
     root: RecordSeen = {}
     for position, record in enumerate(batch):
         _observe_record(root, record, (file, position))
-    return Observation(len(batch), corrupt, dict(sorted(root.items())))
+    return Observation(len(batch), corrupt, root)
 
 
 def _observe_record(seen: RecordSeen, record: dict[str, Any], at: tuple[str, int]) -> None:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from widen.observe.kind import DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, STRING_WORD
 
+SURE_CHARS = 16
+"""A fraction of so many characters, point included, is the shortest text of some double."""
+
 MAX_DIGITS = 38
 """The digits of the largest decimal."""
 
@@ -22,7 +25,7 @@ class Facts(NamedTuple):
         integer_digits: Digits before the point of the exact value; 0 for 0.5 and for what is no number.
         scale: Digits after the point of the exact value, trailing zeros apart.
         fits_int32: A long that 32 bits hold.
-        exact_double: The number, taken to a double and back, is the same.
+        exact_double: The shortest text of the nearest double says the same number.
         decimal_exact: The number, taken to a decimal of up to 38 digits and back, is the same; not so for -0.0.
         epoch_ms_exact: A timestamp that a whole number of milliseconds holds.
     """
@@ -54,8 +57,12 @@ def number_kind(token: str) -> tuple[str, Facts]:
         >>> number_kind("2.50")[0], number_kind("0.1000000000000000000001")[0], number_kind("1e400")[0]
         ('double', 'decimal', 'string')
     """
-    if token.lstrip("-").isdecimal():
+    digits = token.lstrip("-")
+    if digits.isdecimal():
         return _whole(token)
+    before, point, after = digits.partition(".")
+    if point and len(digits) <= SURE_CHARS and after.isdecimal():
+        return DOUBLE_WORD, _plain_facts(before.lstrip("0"), after.rstrip("0"), is_negative=digits != token)
     try:
         value = Decimal(token)
     except InvalidOperation:
@@ -66,7 +73,22 @@ def number_kind(token: str) -> tuple[str, Facts]:
 def long_facts(value: int) -> Facts:
     """Return the facts of a whole number of 64 bits."""
     digits = len(str(abs(value))) if value else 0
-    return Facts(digits, 0, -(2**31) <= value < 2**31, int(float(value)) == value)
+    return Facts(digits, 0, -(2**31) <= value < 2**31, abs(value) <= _ALL_EXACT or _is_exact_double(value))
+
+
+_ALL_EXACT = 2**53
+"""Up to here every whole number is a double."""
+
+
+def _is_exact_double(value: int) -> bool:
+    """Tell whether the shortest text of the nearest double says the number; 2**60 has one that does not."""
+    return Decimal(repr(float(value))) == value
+
+
+def _plain_facts(before: str, after: str, *, is_negative: bool) -> Facts:
+    """Return the facts of a fraction so short that a double says it exactly."""
+    signed_zero = is_negative and not before and not after
+    return Facts(len(before), len(after), fits_int32=False, decimal_exact=not signed_zero)
 
 
 def _whole(token: str) -> tuple[str, Facts]:
@@ -76,8 +98,7 @@ def _whole(token: str) -> tuple[str, Facts]:
     value = int(token)
     if -(2**63) <= value < 2**63:
         return LONG_WORD, long_facts(value)
-    exact = Decimal(repr(float(value))) == value
-    return DECIMAL_WORD, Facts(digits, 0, fits_int32=False, exact_double=exact)
+    return DECIMAL_WORD, Facts(digits, 0, fits_int32=False, exact_double=_is_exact_double(value))
 
 
 def _fraction(value: Decimal, nearest: float) -> tuple[str, Facts]:

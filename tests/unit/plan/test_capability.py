@@ -5,7 +5,8 @@ import pytest
 from widen.model.text import parse_type
 from widen.plan.capability import TableFormat, can_widen
 
-DELTA, COMPAT, V2, V3 = TableFormat
+DELTA, COMPAT = TableFormat.DELTA, TableFormat.DELTA_ICEBERG_COMPAT
+V2, V3 = TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3
 ROWS = [
     ("int", "bigint", {DELTA, COMPAT, V2, V3}),
     ("float", "double", {DELTA, COMPAT, V2, V3}),

@@ -38,7 +38,7 @@ class Metadata(_Value, frozen=True):
     id: str
     schema_string: str
     partition_columns: tuple[str, ...]
-    configuration: dict[str, str] = msgspec.field(default_factory=dict)  # a lambda, so that {} is written
+    configuration: dict[str, str] = msgspec.field(default_factory=lambda: {})  # noqa: PIE807 (so that {} is written)
     format: dict[str, Any] = msgspec.field(default_factory=lambda: {"provider": "parquet", "options": {}})
     name: str | None = None
     description: str | None = None

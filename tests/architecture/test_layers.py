@@ -8,6 +8,7 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
+
 from architecture.source import PACKAGE, Function, imports, modules
 
 # A plan is made from observations, so it stands above them; nothing else of one stage sees another.

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
 
 from interop import rows
@@ -83,7 +84,7 @@ def test_deltalake_reads_our_checkpoint_and_we_read_theirs(spark: SparkSession, 
 def test_deltalake_says_that_it_does_not_know_widening(spark: SparkSession, place: str) -> None:
     table = create_table(place, rows.NARROW, properties={"delta.enableTypeWidening": "true"})
     table.append(rows.frame(spark, rows.OLD, rows.NARROW)).alter_column("id", type="bigint")
-    with pytest.raises(Exception, match="TypeWidening"):
+    with pytest.raises(DeltaProtocolError, match="typeWidening"):
         DeltaTable(place).to_pyarrow_table()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from real.conftest import widen
 
 SOURCES = {"webhooks": "webhooks", "movies": "movies.json", "earthquakes": "earthquakes.json"}

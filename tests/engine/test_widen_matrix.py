@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.exact import form
-from support.type_change import CASES, REFUSED, Case
 
 import widen
+from support.exact import form
+from support.type_change import CASES, REFUSED
 from widen.errors import TypeChangeRefused
 from widen.table import Table
 
@@ -48,7 +49,9 @@ def nested(depth: str, value: Any) -> Any:
 
 def columns(which: str) -> str:
     return ", ".join(
-        f"{case.name}_{depth} {shape.format(t=getattr(case, which))}" for case in CASES for depth, shape in DEPTHS.items()
+        f"{case.name}_{depth} {shape.format(t=getattr(case, which))}"
+        for case in CASES
+        for depth, shape in DEPTHS.items()
     )
 
 
@@ -109,26 +112,41 @@ def test_old_and_new_files_read_exactly(
     ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_partition_column_widens(spark: SparkSession, tmp_path: Path, case: Case) -> None:
+def test_partition_columns_widen(spark: SparkSession, tmp_path: Path) -> None:
     location = str(tmp_path / "table")
-    table = widen.create_table(location, f"id int, p {case.old}", ["p"], ENABLED)
-    table.append(spark.createDataFrame([*enumerate(case.before), (90, None)], f"id int, p {case.old}"))
-    table.alter_column("p", type=case.new)
-    table.append(spark.createDataFrame([(100 + n, v) for n, v in enumerate(case.after)], f"id int, p {case.new}"))
+    names = [case.name for case in CASES]
+    old, new = (", ".join(f"{case.name} {getattr(case, which)}" for case in CASES) for which in ("old", "new"))
+    table = widen.create_table(location, f"id int, {old}", names, ENABLED)
+    table.append(spark.createDataFrame(partitions("before"), f"id int, {old}"))
+    for case in CASES:
+        table.alter_column(case.name, type=case.new)
+    after = [(row[0] + 100, *row[1:]) for row in partitions("after")]
+    table.append(spark.createDataFrame(after, f"id int, {new}"))
 
-    found = {row.id: form(row.p) for row in Table(location).read(spark).collect()}
+    read = Table(location).read(spark).collect()
 
-    expected = {90: form(None), **{100 + n: form(v) for n, v in enumerate(case.after)}}
-    expected |= {n: form(_partition(v, w)) for n, (v, w) in enumerate(zip(case.before, case.widened, strict=True))}
-    assert found == expected
+    expected = [*partitions("widened"), *after]
+    assert {row.id: _named(names, row[1:]) for row in read} == {
+        row[0]: _named(names, map(_read_from_text, row[1:])) for row in expected
+    }
 
 
-def _partition(before: Any, widened: Any) -> Any:
+def _named(names: list[str], values: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(names, map(form, values), strict=True))
+
+
+def partitions(which: str) -> list[tuple[Any, ...]]:
+    longest = max(len(getattr(case, which)) for case in CASES) + 1
+    return [(number, *(_at(getattr(case, which), number) for case in CASES)) for number in range(longest)]
+
+
+TEXTS = {3.4000000953674316: 3.4, 1234.56787109375: 1234.5679, 3.4028234663852886e38: 3.4028235e38}
+TEXTS[1.401298464324817e-45] = 1.4e-45
+
+
+def _read_from_text(value: Any) -> Any:
     """Return what a partition value reads as: the text of a float is read as a double, as the protocol has it."""
-    texts = {3.4000000953674316: 3.4, 1234.56787109375: 1234.5679, 3.4028234663852886e38: 3.4028235e38}
-    texts[1.401298464324817e-45] = 1.4e-45
-    return texts.get(before, widened) if isinstance(before, float) else widened
+    return TEXTS.get(value, value) if isinstance(value, float) else value
 
 
 @pytest.mark.parametrize(("old", "new"), REFUSED)

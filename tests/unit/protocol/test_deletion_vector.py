@@ -1,0 +1,72 @@
+"""Deletion vectors: PROTOCOL.md#deletion-vectors, with its examples."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+
+from widen.errors import CorruptFile
+from widen.protocol.action import DeletionVector
+from widen.protocol.deletion_vector import (
+    Layout,
+    Place,
+    bitmaps,
+    checked_data,
+    decode_z85,
+    encode_z85,
+    inline_data,
+    place,
+)
+
+
+def vector(kind: str, text: str, size: int = 40, offset: int | None = None) -> DeletionVector:
+    return DeletionVector(storage_type=kind, path_or_inline_dv=text, size_in_bytes=size, cardinality=6, offset=offset)
+
+
+def test_z85_vector_of_zeromq() -> None:
+    assert decode_z85("HelloWorld") == bytes.fromhex("864FD26FB559F75B")
+    assert encode_z85(bytes.fromhex("864FD26FB559F75B")) == "HelloWorld"
+
+
+@pytest.mark.parametrize("text", ["Hello1", "Hell~", "#####"])
+def test_what_is_no_z85(text: str) -> None:
+    with pytest.raises(CorruptFile):
+        decode_z85(text)
+
+
+def test_places() -> None:
+    relative = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    assert place(vector("u", "ab^-aqEH.-t@S}K{vb[*k^", offset=4)) == Place(relative, 4, 40)
+    assert place(vector("u", "^-aqEH.-t@S}K{vb[*k^")) == Place(relative[3:], 0, 40)
+    assert place(vector("p", "s3://b/t/deletion_vector_x.bin", offset=1)) == Place(
+        "s3://b/t/deletion_vector_x.bin", 1, 40
+    )
+    assert place(vector("i", "wi5b=")) is None
+    for broken in (vector("x", "abc"), vector("u", "short")):
+        with pytest.raises(CorruptFile):
+            place(broken)
+
+
+def test_the_example_of_the_protocol_has_the_native_layout() -> None:
+    data = inline_data(vector("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"))
+    assert len(data) == 40
+    assert bitmaps(data, "x")[0] is Layout.NATIVE_BIG_ENDIAN
+    portable = inline_data(vector("i", "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", 44))
+    assert bitmaps(portable, "x")[0] is Layout.PORTABLE
+
+
+def test_the_frame_is_checked() -> None:
+    data = b"some bytes"
+    at = Place("f.bin", 1, len(data))
+    framed = struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    assert checked_data(framed, at) == data
+    for broken in (framed[:-1], framed[:-1] + b"\0", struct.pack(">i", 9) + framed[4:], framed[:6] + b"X" + framed[7:]):
+        with pytest.raises(CorruptFile, match=r"f\.bin"):
+            checked_data(broken, at)
+
+
+def test_an_unknown_magic_number() -> None:
+    with pytest.raises(CorruptFile, match="magic number is 00000000"):
+        bitmaps(b"\0" * 8, "f.bin")

@@ -2,10 +2,14 @@
 
 WidenError
 ├── RequestError            the caller asked for what the protocol or the policy forbids
+│   ├── InvalidOption
+│   ├── InvalidType
+│   ├── InvalidPath
 │   ├── ColumnNotFound
 │   ├── TypeChangeRefused
+│   │   └── NestedTypeChangeRefused   a struct, an array or a map as a whole
 │   ├── SchemaMismatch
-│   ├── InvalidOption
+│   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── SourceError         the input of an ingestion cannot be used
 │   └── EvolutionRefused    the policy forbids the changes that a batch needs
@@ -16,7 +20,10 @@ WidenError
 │   ├── CorruptLog
 │   ├── CorruptFile
 │   ├── UnsupportedFeature
+│   │   ├── UnsupportedFeatureForRead
+│   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
+│   ├── EnabledWithoutFeature   a property without the feature that it switches on
 │   └── StorageError        the store refused: permission, space, network
 │       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
@@ -25,6 +32,7 @@ WidenError
 │   ├── ConcurrentAppend
 │   ├── ConcurrentDelete
 │   ├── ConcurrentTransaction
+│   ├── AttemptsExhausted   every attempt lost the race
 │   └── CommitUnknown       the store did not say whether the commit was written
 └── InternalError           Widen is wrong
 
@@ -307,6 +315,12 @@ class ConcurrentTransaction(ContentionError):
     """Somebody committed the same application transaction meanwhile."""
 
     code = "DELTA_CONCURRENT_TRANSACTION"
+
+
+class AttemptsExhausted(ContentionError):
+    """Every attempt lost the race for its version."""
+
+    code = "WIDEN_ATTEMPTS_EXHAUSTED"
 
 
 class CommitUnknown(ContentionError):

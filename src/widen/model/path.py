@@ -150,7 +150,11 @@ def _step(data_type: DataType, part: str) -> tuple[str, DataType] | None:
 
 
 def replace_type(data_type: DataType, path: Path, new: DataType) -> DataType:
-    """Return the type with the one at ``path`` replaced; the path must be spelled as in the schema."""
+    """Return the type with the one at ``path`` replaced; the path must be spelled as in the schema.
+
+    Raises:
+        ColumnNotFound: nothing is at the path.
+    """
     if not path:
         return new
     head, rest = path[0], path[1:]

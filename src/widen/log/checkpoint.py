@@ -25,6 +25,7 @@ from widen.protocol.action import Remove, Sidecar
 
 _ROWS_AT_ONCE = 4096
 _BUFFER_BYTES = 1 << 16
+_REMOTE_BUFFER_BYTES = 1 << 22
 _T = TypeVar("_T")
 
 
@@ -111,7 +112,8 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, and blame it for whatever is wrong while it is read."""
     with store.open(path) as source:
         try:
-            yield pq.ParquetFile(pa.PythonFile(source, mode="r"), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            buffer_bytes = _BUFFER_BYTES if store.is_local else _REMOTE_BUFFER_BYTES
+            yield pq.ParquetFile(pa.PythonFile(source, mode="r"), buffer_size=buffer_bytes, pre_buffer=False)
         except (pa.ArrowException, KeyError) as error:
             raise corrupt(path, f"it is no readable checkpoint ({error})") from error
 

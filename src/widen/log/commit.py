@@ -17,6 +17,7 @@ import msgspec
 
 from widen.errors import (
     AppendOnlyTable,
+    AttemptsExhausted,
     CommitUnknown,
     ContentionError,
     FileMissing,
@@ -157,7 +158,7 @@ def commit(
                 return Conflicted(conflict)
             attempt = attempt.after(winner)
     reason = f"{max_attempts} attempts lost the race"
-    return Conflicted(ContentionError(version=attempt.version - 1, location=store.location, reason=reason))
+    return Conflicted(AttemptsExhausted(version=attempt.version - 1, location=store.location, reason=reason))
 
 
 @dataclass(frozen=True)

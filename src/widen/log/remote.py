@@ -5,6 +5,7 @@ Source: house rule: all outside stores go through one library, whose errors end 
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +34,8 @@ _CLIENT_KEYS = frozenset(
         "user_agent",
     }
 )
+_LOCKING_KEYS = frozenset({"aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "delta_dynamo_table_name"})
+"""Settings of deltalake that have no meaning here: a commit is a conditional write of the store itself."""
 _FAMILIES = ("aws_", "google_", "azure_")
 _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
     (
@@ -111,7 +114,20 @@ class RemoteFiles:
             StorageError: the store refused.
         """
         try:
-            return cast(BinaryIO, obstore.open_reader(self._store, path))
+            size_bytes = obstore.head(self._store, path)["size"]
+        except FOREIGN as error:
+            raise self._translated(path, error) from error
+        return cast(BinaryIO, _RemoteFile(self, path, size_bytes))
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from ``start`` to before ``end``.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            return obstore.get_range(self._store, path, start=start, end=end).to_bytes()
         except FOREIGN as error:
             raise self._translated(path, error) from error
 
@@ -198,6 +214,38 @@ class RemoteFiles:
         return StorageError(location=location, reason=_first_line(error), fix=fix)
 
 
+class _RemoteFile(io.RawIOBase):
+    """A file of a store that can be read at any position; every read is one request."""
+
+    def __init__(self, files: RemoteFiles, path: str, size_bytes: int) -> None:
+        super().__init__()
+        self._files, self._path, self._size_bytes = files, path, size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def readinto(self, target: Any) -> int:
+        end = min(self._at + len(target), self._size_bytes)
+        if end <= self._at:
+            return 0
+        data = self._files.read_range(self._path, self._at, end)
+        target[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
     """Return the settings of the store and those of its HTTP client: object_store takes both in one list."""
     config: dict[str, str] = {}
@@ -208,7 +256,7 @@ def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str 
             name = name.removeprefix(family)
         if name in _CLIENT_KEYS:
             client[name] = value.lower() == "true" if value.lower() in ("true", "false") else value
-        else:
+        elif key.lower() not in _LOCKING_KEYS:
             config[key.lower()] = value
     return config, client
 

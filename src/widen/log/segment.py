@@ -110,16 +110,6 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
     return tuple(listing.commits[v] for v in sorted(listing.commits))
 
 
-def find_winners(store: LogStore, after: int) -> tuple[LogFile, ...]:
-    """Return the commits later than a version, oldest first.
-
-    Raises:
-        StorageError: the store refused.
-    """
-    listing = _Listing(store.list_from(commit_path(after + 1)))
-    return tuple(listing.commits[v] for v in sorted(listing.commits))
-
-
 def _hint(store: LogStore) -> int:
     try:
         return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=_LastCheckpoint).version

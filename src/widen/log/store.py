@@ -222,5 +222,5 @@ def _quoted(path: str) -> str:
 
 
 def _before(path: str) -> str:
-    """Return a path just before that one, since object stores list what comes after an offset."""
-    return path[:-1] + chr(ord(path[-1]) - 1) if path else ""
+    """Return a path that is not after that one and close to it: object stores list what comes after an offset."""
+    return path[:-1].rstrip("/")

@@ -17,6 +17,7 @@ class TableFormat(str, Enum):
     """The formats that a table may have to satisfy."""
 
     DELTA = "delta"
+    DELTA_FIXED = "delta-without-type-widening"
     DELTA_ICEBERG_COMPAT = "delta-iceberg-compat"
     ICEBERG_V2 = "iceberg-v2"
     ICEBERG_V3 = "iceberg-v3"
@@ -42,9 +43,14 @@ def _is_longer_decimal(old: DataType, new: DataType) -> bool:
     return both and old.scale == new.scale and old.precision < new.precision  # type: ignore[union-attr]
 
 
+def _never(old: DataType, new: DataType) -> bool:
+    return False
+
+
 CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = MappingProxyType(
     {
         TableFormat.DELTA: is_widening,
+        TableFormat.DELTA_FIXED: _never,
         TableFormat.DELTA_ICEBERG_COMPAT: is_iceberg_compatible,
         TableFormat.ICEBERG_V2: _in_iceberg_v2,
         TableFormat.ICEBERG_V3: _in_iceberg_v3,

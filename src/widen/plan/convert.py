@@ -87,6 +87,10 @@ def _number(value: Document, to_type: DataType) -> Any:
     return _to_double(value, to_type)
 
 
+def _double_to_double(value: Document, to_type: DataType) -> Any:
+    return float(value) if str(to_type) == "double" else _to_double(value, to_type)
+
+
 def _to_double(value: Document, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
@@ -141,6 +145,7 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
     | {(BOOLEAN_WORD, to): _boolean_to_number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(LONG_WORD, to): _number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(word, to): _number for word in (DOUBLE_WORD, DECIMAL_WORD) for to in (DOUBLE_WORD, DECIMAL_WORD)}
+    | {(DOUBLE_WORD, DOUBLE_WORD): _double_to_double}
     | {(word, STRING_WORD): _text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
 )
 """Which kind of value goes to which kind of column, and how. What is not here does not go."""

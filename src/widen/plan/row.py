@@ -39,29 +39,32 @@ def route_value(row: Row, slots: tuple[Slot, ...], value: Document) -> None:
 
     Source: spec of evolution, U14.
     """
+    word = _word(value)
     for slot in slots:
-        held = _held(value, slot, slot.dim)
+        held = _held(value, word, slot, slot.dim)
         if held is not MISSING:
             row[slot.name] = held
 
 
-def _held(value: Document, slot: Slot, dim: int) -> Any:
+def _word(value: Document) -> str:
+    return RECORD_WORD if isinstance(value, (dict, list)) else word_of_value(value)
+
+
+def _held(value: Document, word: str, slot: Slot, dim: int) -> Any:
     """Return what a column of ``dim`` arrays holds for a value: itself, wrapped, or `MISSING`."""
     if isinstance(value, list):
         return _held_array(value, slot, dim - 1) if dim else MISSING
     if dim:
-        inner = _held(value, slot, dim - 1)
+        inner = _held(value, word, slot, dim - 1)
         return inner if inner is MISSING else [inner]
     if isinstance(value, dict):
         return to_row(slot.record, value) if slot.record is not None else MISSING
-    if slot.word == RECORD_WORD:
-        return MISSING
-    return convert(value, word_of_value(value), slot.word, slot.type)
+    return convert(value, word, slot.word, slot.type)
 
 
 def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:
     """Return the array with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
-    held = [MISSING if item is None else _held(item, slot, dim) for item in items]
+    held = [MISSING if item is None else _held(item, _word(item), slot, dim) for item in items]
     if held and all(item is MISSING for item in held) and any(item is not None for item in items):
         return MISSING
     return [None if item is MISSING else item for item in held]

@@ -41,7 +41,7 @@ class Transcriber:
         self.observation = Observation()
         self._route = routes(schema)
         self._corrupt, self._rescued = role_field(schema, CORRUPT), role_field(schema, RESCUED)
-        self._habits = Habits()
+        self._habits = Habits(self._rescued is not None)
         self._decoder = Decoder(self._route, self._habits)
 
     def rows(self, text: bytes, at: Position, *, may_round: bool = True) -> Iterator[Row]:
@@ -61,7 +61,7 @@ class Transcriber:
 
     def adapt(self) -> None:
         """Take what was seen so far into account: fields that drift are handed out raw from now on."""
-        habits = _habits(self._route, self.observation.root)
+        habits = _habits(self._route, self.observation.root, rescues=self._rescued is not None)
         if habits != self._habits:
             self._habits = habits
             self._decoder = Decoder(self._route, habits)
@@ -103,11 +103,11 @@ def _rounds_number(token: str) -> bool:
         return True
 
 
-def _habits(route: RecordRoute, seen: RecordSeen) -> Habits:
+def _habits(route: RecordRoute, seen: RecordSeen, *, rescues: bool) -> Habits:
     loose: set[SourcePath] = set()
     empty: dict[SourcePath, FieldSeen] = {}
     _sort_fields(route, seen, (), loose, empty)
-    return Habits(frozenset(loose), empty)
+    return Habits(rescues, frozenset(loose), empty)
 
 
 def _sort_fields(

@@ -30,6 +30,9 @@ from widen.spark.source import FILE, PART, TEXT, WHOLE
 NOTE = "_widen_note"
 """The column beside those of the table that carries what a task observed; its rows are no data."""
 
+NOTES = "notes"
+"""What the aggregate of all notes is called."""
+
 ROWS_PER_BATCH = 5_000
 """How many rows go to Spark at once."""
 
@@ -114,7 +117,7 @@ class _Task:
         self._rows: list[Row] = []
         self._seen: object = None
         self._count = 0
-        self._place = ("", 0, 0)
+        self._positions = Positions()
         self._is_doomed = False
 
     @property
@@ -125,8 +128,9 @@ class _Task:
 
     def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take the texts of one Arrow batch; yield the rows that are ready."""
-        for text, at, may_round in self._texts(batch):
-            self._rows.extend(self._maker.rows(text, at, may_round=may_round))
+        may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
+        for text, at, row in self._positions.texts(batch):
+            self._rows.extend(self._maker.rows(text, at, may_round=may_round[row]))
             if len(self._rows) >= ROWS_PER_BATCH:
                 yield from self._flush()
                 if self.is_done:
@@ -153,19 +157,30 @@ class _Task:
             self._maker.adapt()
             self._is_doomed = self._is_doomed or not self._attempt.is_covered(self._maker.observation)
 
-    def _texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, Position, bool]]:
-        texts, files, parts, wholes = (batch.column(name) for name in (TEXT, FILE, PART, WHOLE))
-        rounding = pc.match_substring_regex(texts, ROUNDING_PATTERN)
-        columns = (column.to_pylist() for column in (texts, files, parts, wholes, rounding))
-        for text, file, part, is_whole, may_round in zip(*columns, strict=True):
-            if is_whole:
-                yield from ((value, (file, n), may_round) for n, value in enumerate(split(text), 1))
-            elif text.strip():
-                yield text, self._position(file, part), may_round
 
-    def _position(self, file: str, part: int) -> Position:
-        """Return the file and the line; in a later part of a large file, the byte where the part begins as well."""
-        last_file, last_part, line = self._place
-        line = line + 1 if (file, part) == (last_file, last_part) else 1
-        self._place = (file, part, line)
-        return (f"{file} from byte {part}" if part else file), line
+class Positions:
+    """Numbers the texts of a task by the file that they are from."""
+
+    def __init__(self) -> None:
+        self._place = ("", 0, 0)
+
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, Position, int]]:
+        """Yield every JSON text of an Arrow batch, where it stands, and the row of the batch that it is from.
+
+        In a later part of a large file the byte where the part begins is told with the file.
+
+        Args:
+            batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
+        """
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        for row, (text, file, part, is_whole) in enumerate(zip(*columns, strict=True)):
+            if is_whole:
+                yield from ((value, (file, number), row) for number, value in enumerate(split(text), 1))
+            elif text.strip():
+                yield text, self._next(file, part), row
+
+    def _next(self, file: str, part: int) -> Position:
+        last_file, last_part, number = self._place
+        number = number + 1 if (file, part) == (last_file, last_part) else 1
+        self._place = (file, part, number)
+        return (f"{file} from byte {part}" if part else file), number

@@ -10,18 +10,19 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
-from widen.model.path import Path
+from widen.model.path import Path, resolve
 from widen.model.type import STRING, VOID, DataType, DecimalType, Field, StructType, quoted
 from widen.protocol.action import DeletionVector
 from widen.protocol.mapping import NONE, mapping_mode, physical_name, to_physical, to_physical_path
@@ -85,7 +86,13 @@ class Scan:
         return tuple(physical_name(f, self.mode) for f in _named(self.schema, self.partition_by))
 
 
-def read(spark: SparkSession, store: LogStore, snapshot: Snapshot, where: str | Column | None = None) -> DataFrame:
+def read(
+    spark: SparkSession,
+    store: LogStore,
+    snapshot: Snapshot,
+    where: str | Column | None = None,
+    only: Collection[str] | None = None,
+) -> DataFrame:
     """Return the rows of a version in its current types; columns in the order of the schema, all of them nullable.
 
     Args:
@@ -93,13 +100,15 @@ def read(spark: SparkSession, store: LogStore, snapshot: Snapshot, where: str | 
         store: The store of the table.
         snapshot: The version.
         where: Which rows; a text in Spark SQL also skips files by partition values and statistics, a Column does not.
+        only: Which files, by their paths in the log; by default all of the version.
 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema breaks the rules of column mapping.
         StorageError: the store refused.
     """
-    scan = plan_scan(snapshot, parse_predicate(where, snapshot.schema) if isinstance(where, str) else Anything())
+    predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else Anything()
+    scan = plan_scan(snapshot, predicate, only)
     frames = [_frame(spark, store, scan, group) for group in scan.groups]
     if not frames:
         empty = spark.createDataFrame([], to_spark(relaxed(surfaced(scan.schema))))
@@ -108,7 +117,7 @@ def read(spark: SparkSession, store: LogStore, snapshot: Snapshot, where: str | 
     return whole if where is None else whole.filter(where)
 
 
-def plan_scan(snapshot: Snapshot, predicate: Predicate) -> Scan:
+def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> Scan:
     """Return which files are read and how; files without a matching row are left out.
 
     Raises:
@@ -121,6 +130,8 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate) -> Scan:
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     scan = Scan(schema, mode, tuple(snapshot.partition_columns), ())
     files = snapshot.files()
+    if only is not None:
+        files = files.filter(pc.is_in(files["path"], value_set=pa.array(only, pa.string())))
     if not isinstance(predicate, Anything):
         files = files.filter(pa.array(_matches(scan, files, predicate), pa.bool_()))
     return replace(scan, groups=tuple(_groups(scan, files)))
@@ -286,8 +297,13 @@ def _unsafe_decimals(scan: Scan) -> frozenset[Path]:
     return frozenset(
         to_physical_path(scan.schema, path, scan.mode)
         for path, change in all_type_changes(scan.schema)
-        if isinstance(change.old, DecimalType) and path[0] not in scan.partition_by and not change.path
+        if isinstance(change.old, DecimalType) and path[0] not in scan.partition_by and _is_pushed(scan.schema, path)
     )
+
+
+def _is_pushed(schema: StructType, path: Path) -> bool:
+    """Tell whether Spark pushes filters on a column to the files: only where nothing but structs leads to it."""
+    return all(isinstance(resolve(schema, path[:at])[1], StructType) for at in range(len(path)))
 
 
 def _guarded(name: str, unsafe: frozenset[Path]) -> Column:

@@ -1,0 +1,39 @@
+"""The Spark session to work in: the caller's, or a local one.
+
+Source: house rule: Spark at the edge.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+_SETTINGS = {
+    "spark.app.name": "widen",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "4g",
+    "spark.log.level": "ERROR",
+}
+"""What a session of our own is set to, unless its environment says otherwise."""
+
+
+def find_session() -> SparkSession:
+    """Return the active session, or make one: local, or as ``SPARK_REMOTE`` and ``MASTER`` in the environment say.
+
+    The executors of a session of our own run the interpreter that runs this one, so that they find the same packages.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    if "SPARK_REMOTE" in os.environ:
+        return builder.getOrCreate()
+    builder = builder.master(os.environ.get("MASTER", "local[*]"))
+    for key, value in _SETTINGS.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,141 @@
+"""The proof, on the executors: every record of the source is looked for among the rows of the table.
+
+Source: spec of evolution, section 3, "conservation proof".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.log.snapshot import Snapshot
+from widen.log.store import LogStore
+from widen.model.type import StructType
+from widen.observe.document import Document, parse
+from widen.plan.proof import Proof, count_leaves, digest
+from widen.spark.batch import Positions
+from widen.spark.failure import translated
+from widen.spark.scan import read
+
+DIGEST, LEAVES, PLACE, SIDE = "digest", "leaves", "place", "side"
+SHOWN = 10
+"""How many lost records are named."""
+
+_RECORDS = pa.schema([(DIGEST, pa.binary()), (LEAVES, pa.int64()), (PLACE, pa.string())])
+_DDL = f"{DIGEST} binary, {LEAVES} bigint, {PLACE} string"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What the proof says.
+
+    Args:
+        records: The records of the source; a text that is no record counts as one.
+        leaves: The values in them.
+        exact: How many of those values are in rows that say the very same as their record.
+        lost: Where some of the records stand that no row says: the file and the number in it.
+    """
+
+    records: int
+    leaves: int
+    exact: int
+    lost: tuple[str, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything came through."""
+        return self.exact == self.leaves and not self.lost
+
+    def __str__(self) -> str:
+        return f"{self.exact} of {self.leaves} leaves exact"
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the proof as a JSON object."""
+        value: dict[str, Any] = msgspec.to_builtins(self)
+        return value
+
+
+def verify(
+    spark: SparkSession, texts: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collection[str]
+) -> Verification:
+    """Rebuild every leaf of every record from the rows of some files, and compare.
+
+    Args:
+        spark: The session.
+        texts: The raw batch that was written.
+        store: Of the table.
+        snapshot: The version that holds it.
+        paths: The files that it was written to, by their paths in the log.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+        StorageError: the store refused.
+
+    Source: spec of evolution, section 3.
+    """
+    rows = read(spark, store, snapshot, only=paths)
+    source = texts.mapInArrow(partial(_source_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(1))
+    table = rows.mapInArrow(partial(_row_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(-1))
+    found = _compared(source.unionAll(table))
+    lost = found.where(F.col("missing") > 0)
+    with translated():
+        total = found.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in ("records", "leaves", "exact"))).collect()[0]
+        places = [row[PLACE] for row in lost.select(PLACE).limit(SHOWN).collect()] if total[1] != total[2] else []
+    return Verification(int(total[0]), int(total[1]), int(total[2]), tuple(sorted(places)))
+
+
+def _compared(sides: DataFrame) -> DataFrame:
+    """Return for each form that occurs: how many records have it, their leaves, and how many rows are missing."""
+    is_source = F.col(SIDE) == 1
+    grouped = sides.groupBy(DIGEST).agg(
+        F.count_if(is_source).alias("records"),
+        F.count_if(~is_source).alias("rows"),
+        F.max(LEAVES).alias("each"),
+        F.min(PLACE).alias(PLACE),
+    )
+    return grouped.select(
+        "records",
+        (F.col("records") * F.coalesce("each", F.lit(0))).alias("leaves"),
+        (F.least("records", "rows") * F.coalesce("each", F.lit(0))).alias("exact"),
+        (F.col("records") - F.col("rows")).alias("missing"),
+        PLACE,
+    )
+
+
+def _source_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    proof, positions = Proof(schema), Positions()
+    for batch in batches:
+        yield _batch(
+            item for text, (file, n), _ in positions.texts(batch) for item in _of_text(proof, text, f"{file}:{n}")
+        )
+
+
+def _of_text(proof: Proof, text: bytes, place: str) -> Iterator[dict[str, Any]]:
+    match parse(text):
+        case dict() as record:
+            yield _of_record(proof, record, place)
+        case [*records] if all(isinstance(record, dict) for record in records):
+            yield from (_of_record(proof, record, place) for record in records)
+        case _:
+            yield {DIGEST: digest(proof.of_corrupt(text)), LEAVES: 1, PLACE: place}
+
+
+def _of_record(proof: Proof, record: dict[str, Document], place: str) -> dict[str, Any]:
+    return {DIGEST: digest(proof.of_record(record)), LEAVES: count_leaves(record), PLACE: place}
+
+
+def _row_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    proof = Proof(schema)
+    for batch in batches:
+        yield _batch({DIGEST: digest(proof.of_row(row))} for row in batch.to_pylist())
+
+
+def _batch(items: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(items), schema=_RECORDS)

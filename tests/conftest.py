@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("support.exact")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+# A machine that is busy is no failing law.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:

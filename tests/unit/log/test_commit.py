@@ -1,0 +1,434 @@
+"""Commits: what is written, who wins, and what follows."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from widen.errors import (
+    AppendOnlyTable,
+    AttemptsExhausted,
+    CommitUnknown,
+    ConcurrentAppend,
+    ConcurrentDelete,
+    ConcurrentTransaction,
+    ContentionError,
+    MetadataChanged,
+    ProtocolChanged,
+    StorageError,
+    TableAlreadyExists,
+    UnsupportedFeatureForWrite,
+)
+from widen.log.commit import Committed, Conflicted, Reads, Unknown, commit
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.protocol.action import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+
+FIELDS = [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]
+LEGACY = Protocol(min_reader_version=1, min_writer_version=2)
+
+
+def metadata(fields: list[dict[str, Any]] = FIELDS, **properties: str) -> Metadata:
+    text = json.dumps({"type": "struct", "fields": fields})
+    return Metadata(id="m", schema_string=text, partition_columns=(), configuration=properties)
+
+
+def with_features(*names: str, readers: tuple[str, ...] = ()) -> Protocol:
+    return Protocol(min_reader_version=3, min_writer_version=7, reader_features=readers, writer_features=names)
+
+
+def add(path: str, *, data_change: bool = True, rows: int = 5, size: int = 10) -> Add:
+    stats = json.dumps({"numRecords": rows})
+    return Add(path=path, partition_values={}, size=size, modification_time=1, data_change=data_change, stats=stats)
+
+
+def remove(path: str, *, data_change: bool = True) -> Remove:
+    return Remove(path=path, data_change=data_change, deletion_timestamp=1, size=10)
+
+
+def create(location: Path, *actions: Action) -> Snapshot:
+    given = list(actions)
+    if not any(isinstance(action, Protocol) for action in given):
+        given.append(LEGACY)
+    if not any(isinstance(action, Metadata) for action in given):
+        given.append(metadata())
+    outcome = commit(LogStore(str(location)), None, given, "CREATE TABLE", {})
+    assert isinstance(outcome, Committed)
+    return outcome.snapshot
+
+
+def lines(location: Path, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (location / "_delta_log" / f"{version:020d}.json").read_text().splitlines()]
+
+
+def checksum(location: Path, version: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((location / "_delta_log" / f"{version:020d}.crc").read_text())
+    return found
+
+
+def test_a_commit_has_its_provenance_first_then_metadata_and_protocol(tmp_path: Path) -> None:
+    base = create(tmp_path, add("x"), LEGACY, metadata())
+    assert [next(iter(line)) for line in lines(tmp_path, 0)] == ["commitInfo", "metaData", "protocol", "add"]
+    parameters = {"mode": "Append", "partitionBy": ["a"], "predicate": None, "flag": True, "columns": {"b": 1}}
+    commit(base.store, base, [add("y")], "WRITE", parameters, metrics={"numFiles": 1})
+    info = lines(tmp_path, 1)[0]["commitInfo"]
+    assert len(info.pop("txnId")) == 32
+    assert abs(info.pop("timestamp") - base.timestamp_ms) < 60_000
+    assert info.pop("engineInfo").startswith("Widen/")
+    assert info == {
+        "operation": "WRITE",
+        "operationParameters": {
+            "mode": "Append",
+            "partitionBy": '["a"]',
+            "predicate": None,
+            "flag": True,
+            "columns": '{"b":1}',
+        },
+        "readVersion": 0,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": True,
+        "operationMetrics": {"numFiles": "1"},
+    }
+
+
+def test_a_rearrangement_is_no_blind_append(tmp_path: Path) -> None:
+    base = create(tmp_path, add("x"))
+    actions = [remove("x", data_change=False), add("y", data_change=False)]
+    commit(base.store, base, actions, "OPTIMIZE", {}, reads=Reads.EVERYTHING)
+    info = lines(tmp_path, 1)[0]["commitInfo"]
+    assert (info["isolationLevel"], info["isBlindAppend"]) == ("SnapshotIsolation", False)
+
+
+def test_a_table_is_made_once(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    outcome = commit(base.store, None, [LEGACY, metadata()], "CREATE TABLE", {})
+    assert isinstance(outcome, Conflicted)
+    with pytest.raises(TableAlreadyExists):
+        outcome.or_raise()
+
+
+# ---- races -----------------------------------------------------------------------------------------
+
+TYPE_CHANGED = [{**FIELDS[0], "type": "decimal(20,0)"}]
+MAPPED = [{**FIELDS[0], "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "a"}}]
+MAPPING = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+ALTER: list[Action] = [metadata(TYPE_CHANGED)]
+FEATURE: list[Action] = [with_features("appendOnly", "invariants", "deletionVectors", readers=("deletionVectors",))]
+
+RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] | None]] = [
+    ("append · append", [add("n")], Reads.NOTHING, [add("w")], None),
+    ("append · delete", [add("n")], Reads.NOTHING, [remove("x")], None),
+    ("append · type change", [add("n")], Reads.NOTHING, ALTER, MetadataChanged),
+    ("append · property", [add("n")], Reads.NOTHING, [metadata(k="v")], MetadataChanged),
+    ("append · same metadata", [add("n")], Reads.NOTHING, [metadata()], None),
+    ("append · column mapping on", [add("n")], Reads.NOTHING, [metadata(MAPPED, **MAPPING)], None),
+    ("append · new feature", [add("n")], Reads.NOTHING, FEATURE, None),
+    ("append · dropped feature", [add("n")], Reads.NOTHING, [with_features("appendOnly")], ProtocolChanged),
+    ("type change · append", ALTER, Reads.NOTHING, [add("w")], None),
+    ("type change · same type change", ALTER, Reads.NOTHING, ALTER, MetadataChanged),
+    ("type change · property", ALTER, Reads.NOTHING, [metadata(k="v")], MetadataChanged),
+    ("widening append · append", [*ALTER, add("n")], Reads.NOTHING, [add("w")], None),
+    ("feature · feature", FEATURE, Reads.NOTHING, FEATURE, ProtocolChanged),
+    ("delete · append", [remove("x")], Reads.EVERYTHING, [add("w")], ConcurrentAppend),
+    ("delete · delete of it", [remove("x")], Reads.NOTHING, [remove("x")], ConcurrentDelete),
+    ("delete · delete of another", [remove("x")], Reads.EVERYTHING, [remove("y")], ConcurrentDelete),
+    ("read all · rearranged", [add("n")], Reads.EVERYTHING, [add("w", data_change=False)], None),
+    (
+        "optimize · append",
+        [remove("x", data_change=False), add("n", data_change=False)],
+        Reads.EVERYTHING,
+        [add("w")],
+        None,
+    ),
+    (
+        "optimize · delete of its file",
+        [remove("x", data_change=False), add("n", data_change=False)],
+        Reads.EVERYTHING,
+        [remove("x")],
+        ConcurrentDelete,
+    ),
+    (
+        "same application",
+        [Txn(app_id="s", version=1)],
+        Reads.NOTHING,
+        [Txn(app_id="s", version=1)],
+        ConcurrentTransaction,
+    ),
+    ("read application", [add("n")], Reads.NOTHING.with_app("s"), [Txn(app_id="s", version=1)], ConcurrentTransaction),
+    ("other application", [Txn(app_id="s", version=1)], Reads.NOTHING, [Txn(app_id="t", version=1)], None),
+    (
+        "same domain",
+        [DomainMetadata(domain="d", configuration="1", removed=False)],
+        Reads.NOTHING,
+        [DomainMetadata(domain="d", configuration="2", removed=False)],
+        MetadataChanged,
+    ),
+]
+
+
+@pytest.mark.parametrize(("actions", "reads", "winner", "error"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
+def test_a_lost_race_ends_as_delta_says(
+    tmp_path: Path, actions: list[Action], reads: Reads, winner: list[Action], error: type[ContentionError] | None
+) -> None:
+    base = create(tmp_path, add("x"), add("y"))
+    assert isinstance(commit(base.store, base, winner, "WINNER", {}), Committed)
+    outcome = commit(base.store, base, actions, "LOSER", {}, reads=reads)
+    if error is None:
+        assert outcome.or_raise().version == 2
+    else:
+        assert isinstance(outcome, Conflicted)
+        assert type(outcome.error) is error
+        assert outcome.error.fields["version"] == 1
+        with pytest.raises(error):
+            outcome.or_raise()
+        assert open_snapshot(base.store).version == 1
+
+
+def test_every_winner_is_looked_at(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    commit(base.store, base, [add("w")], "WRITE", {})
+    commit(base.store, base, [metadata(k="v")], "SET TBLPROPERTIES", {})
+    outcome = commit(base.store, base, [add("n")], "WRITE", {})
+    assert isinstance(outcome, Conflicted)
+    assert outcome.error.fields["version"] == 2
+
+
+def test_a_winner_with_an_unknown_feature_is_refused(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["magic"]}
+    (tmp_path / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"protocol": features}))
+    with pytest.raises(UnsupportedFeatureForWrite, match="magic"):
+        commit(base.store, base, [add("n")], "WRITE", {})
+
+
+class Losing(LogStore):
+    """A store where somebody is always quicker, as often as told."""
+
+    def __init__(self, location: str, losses: int) -> None:
+        super().__init__(location)
+        self.losses = losses
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if path.endswith(".json") and self.losses:
+            self.losses -= 1
+            assert super().put_if_absent(path, b'{"commitInfo":{"txnId":"other"}}\n')
+            return False
+        return super().put_if_absent(path, data)
+
+
+def test_attempts_run_out(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    outcome = commit(Losing(str(tmp_path), 5), base, [add("n")], "WRITE", {}, max_attempts=5)
+    assert isinstance(outcome, Conflicted)
+    assert type(outcome.error) is AttemptsExhausted
+    newest = open_snapshot(base.store)
+    assert newest.version == 5
+    assert commit(Losing(str(tmp_path), 5), newest, [add("n")], "WRITE", {}, max_attempts=6).or_raise().version == 11
+
+
+# ---- a store that does not answer ------------------------------------------------------------------
+
+
+class Silent(LogStore):
+    """A store that fails after, or before, it has written a commit."""
+
+    def __init__(self, location: str, *, writes: bool, reads: bool) -> None:
+        super().__init__(location)
+        self._writes, self._reads = writes, reads
+        self._is_silent = False
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if not path.endswith(".json"):
+            return super().put_if_absent(path, data)
+        if self._writes:
+            super().put_if_absent(path, data)
+        self._is_silent = not self._reads
+        raise StorageError(location=path, reason="connection lost", fix="")
+
+    def read(self, path: str) -> bytes:
+        if self._is_silent:
+            raise StorageError(location=path, reason="connection lost", fix="")
+        return super().read(path)
+
+
+def test_a_commit_that_was_written_before_the_error_is_recognised(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    outcome = commit(Silent(str(tmp_path), writes=True, reads=True), base, [add("n")], "WRITE", {})
+    assert isinstance(outcome, Committed)
+    assert outcome.version == 1
+
+
+def test_a_commit_that_was_not_written_is_an_error(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    with pytest.raises(StorageError, match="connection lost"):
+        commit(Silent(str(tmp_path), writes=False, reads=True), base, [add("n")], "WRITE", {})
+    assert open_snapshot(base.store).version == 0
+
+
+def test_what_nobody_can_tell_is_unknown(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    outcome = commit(Silent(str(tmp_path), writes=True, reads=False), base, [add("n")], "WRITE", {})
+    assert isinstance(outcome, Unknown)
+    with pytest.raises(CommitUnknown):
+        outcome.or_raise()
+
+
+class Repeating(LogStore):
+    """A store whose client repeats a write whose answer was lost: the second one finds the first."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        super().put_if_absent(path, data)
+        return super().put_if_absent(path, data)
+
+
+def test_ones_own_commit_is_no_winner(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    assert commit(Repeating(str(tmp_path)), base, [add("n")], "WRITE", {}).or_raise().version == 1
+    assert open_snapshot(base.store).version == 1
+
+
+# ---- features --------------------------------------------------------------------------------------
+
+
+def test_an_append_only_table_takes_no_removes(tmp_path: Path) -> None:
+    base = create(tmp_path, metadata(**{"delta.appendOnly": "true"}), add("x"))
+    with pytest.raises(AppendOnlyTable):
+        commit(base.store, base, [remove("x")], "DELETE", {})
+    moved = [remove("x", data_change=False), add("y", data_change=False)]
+    assert commit(base.store, base, moved, "OPTIMIZE", {}).or_raise().version == 1
+
+
+@pytest.mark.parametrize(
+    ("feature", "fields", "properties"),
+    [
+        ("invariants", [{**FIELDS[0], "metadata": {"delta.invariants": "{}"}}], {}),
+        ("checkConstraints", FIELDS, {"delta.constraints.positive": "a > 0"}),
+        ("generatedColumns", [{**FIELDS[0], "metadata": {"delta.generationExpression": "1"}}], {}),
+        ("identityColumns", [{**FIELDS[0], "metadata": {"delta.identity.start": 1}}], {}),
+        ("allowColumnDefaults", [{**FIELDS[0], "metadata": {"CURRENT_DEFAULT": "1"}}], {}),
+        ("icebergCompatV1", FIELDS, {"delta.enableIcebergCompatV1": "true"}),
+        ("icebergCompatV2", FIELDS, {"delta.enableIcebergCompatV2": "true"}),
+    ],
+)
+def test_new_data_must_not_break_what_is_not_honoured(
+    tmp_path: Path, feature: str, fields: list[dict[str, Any]], properties: dict[str, str]
+) -> None:
+    base = create(tmp_path, with_features(feature), metadata(fields, **properties))
+    with pytest.raises(UnsupportedFeatureForWrite, match=feature):
+        commit(base.store, base, [add("n")], "WRITE", {})
+    unused = create(tmp_path / "unused", with_features(feature), metadata())
+    assert commit(unused.store, unused, [add("n")], "WRITE", {}).or_raise().version == 1
+
+
+def test_a_change_feed_takes_appends_only(tmp_path: Path) -> None:
+    enabled = metadata(**{"delta.enableChangeDataFeed": "true"})
+    base = create(tmp_path, with_features("changeDataFeed"), enabled, add("x"))
+    assert commit(base.store, base, [add("n")], "WRITE", {}).or_raise().version == 1
+    with pytest.raises(UnsupportedFeatureForWrite, match="changeDataFeed"):
+        commit(base.store, base, [remove("x")], "DELETE", {})
+
+
+def test_row_ids_go_on_after_a_lost_race(tmp_path: Path) -> None:
+    base = create(tmp_path, with_features("rowTracking", "domainMetadata"))
+    commit(base.store, base, [add("w", rows=3)], "WRITE", {})
+    after = commit(base.store, base, [add("n", rows=4), add("o", rows=1)], "WRITE", {}).or_raise().snapshot
+    found = {r["path"]: (r["base_row_id"], r["default_row_commit_version"]) for r in after.files().to_pylist()}
+    assert found == {"w": (0, 1), "n": (3, 2), "o": (7, 2)}
+    assert after.domains["delta.rowTracking"].configuration == '{"rowIdHighWaterMark":7}'
+
+
+def test_times_in_commits_only_grow(tmp_path: Path) -> None:
+    enabled = metadata(**{"delta.enableInCommitTimestamps": "true"})
+    base = create(tmp_path, with_features("inCommitTimestamp"), enabled)
+    future = base.timestamp_ms + 10_000_000
+    (tmp_path / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"commitInfo": {"inCommitTimestamp": future}}))
+    assert commit(base.store, base, [add("n")], "WRITE", {}).or_raise().snapshot.timestamp_ms == future + 1
+    assert next(iter(lines(tmp_path, 2)[0]["commitInfo"])) == "inCommitTimestamp"
+    assert "delta.inCommitTimestampEnablementVersion" not in open_snapshot(base.store).properties
+
+
+def test_times_switched_on_later_mark_where_they_begin(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    commit(base.store, base, [add("w")], "WRITE", {})
+    enabled = [
+        metadata(**{"delta.enableInCommitTimestamps": "true"}),
+        with_features("appendOnly", "invariants", "inCommitTimestamp"),
+    ]
+    after = commit(base.store, base, enabled, "SET TBLPROPERTIES", {}).or_raise().snapshot
+    said = lines(tmp_path, 2)[0]["commitInfo"]["inCommitTimestamp"]
+    assert after.properties["delta.inCommitTimestampEnablementVersion"] == "2"
+    assert after.properties["delta.inCommitTimestampEnablementTimestamp"] == str(said)
+
+
+# ---- checksums and checkpoints ---------------------------------------------------------------------
+
+
+def test_checksums_are_reckoned_from_the_one_before(tmp_path: Path) -> None:
+    base = create(tmp_path, add("x", size=10), Txn(app_id="s", version=1))
+    domain = DomainMetadata(domain="d", configuration="1", removed=False)
+    one = commit(base.store, base, [add("y", size=7), domain, Txn(app_id="t", version=2)], "WRITE", {}).or_raise()
+    gone = DomainMetadata(domain="d", configuration="", removed=True)
+    commit(base.store, one.snapshot, [remove("x"), gone, metadata(k="v")], "DELETE", {})
+    assert [(checksum(tmp_path, v)["numFiles"], checksum(tmp_path, v)["tableSizeBytes"]) for v in (0, 1, 2)] == [
+        (1, 10),
+        (2, 17),
+        (1, 7),
+    ]
+    assert checksum(tmp_path, 1)["domainMetadata"] == [{"domain": "d", "configuration": "1", "removed": False}]
+    last = checksum(tmp_path, 2)
+    assert last["domainMetadata"] == []
+    assert {txn["appId"]: txn["version"] for txn in last["setTransactions"]} == {"s": 1, "t": 2}
+    assert last["metadata"]["configuration"] == {"k": "v"}
+    assert (last["numMetadata"], last["numProtocol"]) == (1, 1)
+    assert last["txnId"] == lines(tmp_path, 2)[0]["commitInfo"]["txnId"]
+
+
+def test_no_checksum_is_better_than_a_wrong_one(tmp_path: Path) -> None:
+    base = create(tmp_path, add("x"))
+    commit(base.store, base, [add("x", data_change=False)], "COMPUTE STATISTICS", {})
+    commit(base.store, open_snapshot(base.store), [add("z")], "WRITE", {})
+    assert [name for name in sorted(os.listdir(tmp_path / "_delta_log")) if name.endswith(".crc")] == [f"{0:020d}.crc"]
+
+
+def test_a_checksum_is_never_overwritten(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    path = tmp_path / "_delta_log" / f"{1:020d}.crc"
+    path.write_text("from somebody else")
+    commit(base.store, base, [add("x")], "WRITE", {})
+    assert path.read_text() == "from somebody else"
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(None, [10, 20]), ("3", [3, 6, 9, 12, 15, 18, 21])])
+def test_checkpoints_come_at_the_interval(tmp_path: Path, interval: str | None, expected: list[int]) -> None:
+    base = create(tmp_path, metadata(**({"delta.checkpointInterval": interval} if interval else {})))
+    for number in range(1, 22):
+        commit(base.store, base, [add(f"f{number}")], "WRITE", {})
+    names = [name for name in os.listdir(tmp_path / "_delta_log") if name.endswith(".checkpoint.parquet")]
+    assert sorted(int(name[:20]) for name in names) == expected
+    pointer = json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_text())
+    assert (pointer["version"], pointer["numOfAddFiles"]) == (expected[-1], expected[-1])
+    assert pointer["size"] == expected[-1] + 2
+
+
+class Stubborn(LogStore):
+    """A store that takes commits and nothing else."""
+
+    def put(self, path: str, data: bytes) -> None:
+        raise StorageError(location=path, reason="no", fix="")
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if path.endswith(".crc"):
+            raise StorageError(location=path, reason="no", fix="")
+        return super().put_if_absent(path, data)
+
+
+def test_a_commit_stands_whatever_follows_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Stubborn(str(tmp_path))
+    first = [LEGACY, metadata(**{"delta.checkpointInterval": "1"})]
+    base = commit(store, None, first, "CREATE TABLE", {}).or_raise().snapshot
+    assert commit(store, base, [add("x")], "WRITE", {}).or_raise().version == 1
+    assert "could not be written" in caplog.text

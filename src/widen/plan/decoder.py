@@ -10,9 +10,8 @@ Source: house rule: the fast path must know when it cannot be exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import or_
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, Union
 
@@ -49,8 +48,45 @@ _NATIVE: Mapping[tuple[str, str], Any] = MappingProxyType(
 )
 """The columns, by word and type, whose values are taken as they are decoded, and what the decoder lets through."""
 
-_SCALARS = (BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, STRING_WORD)
-_OWN_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType({LONG_WORD: (LONG_WORD, INT_WORD)})
+Way: TypeAlias = Callable[[Any, msgspec.Raw], Any]
+"""Takes a decoded scalar and its text; gives what the column holds."""
+
+
+def _plain_way(plain: Any, raw: msgspec.Raw) -> Any:
+    return plain
+
+
+def _whole(plain: Any, raw: msgspec.Raw) -> Any:
+    return int(plain)
+
+
+def _text(plain: Any, raw: msgspec.Raw) -> Any:
+    return bytes(raw).decode()
+
+
+_FORMS: Mapping[type, str] = MappingProxyType(
+    {bool: BOOLEAN_WORD, int: LONG_WORD, float: DOUBLE_WORD, str: STRING_WORD}
+)
+_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
+"""Up to where the columns of a word hold every whole number."""
+
+_WAYS: Mapping[tuple[str, str], Way] = MappingProxyType(
+    {
+        (BOOLEAN_WORD, BOOLEAN_WORD): _plain_way,
+        (BOOLEAN_WORD, INT_WORD): _whole,
+        (BOOLEAN_WORD, LONG_WORD): _whole,
+        (BOOLEAN_WORD, DOUBLE_WORD): _whole,
+        (BOOLEAN_WORD, STRING_WORD): _text,
+        (LONG_WORD, INT_WORD): _plain_way,
+        (LONG_WORD, LONG_WORD): _plain_way,
+        (LONG_WORD, DOUBLE_WORD): _whole,
+        (LONG_WORD, STRING_WORD): _text,
+        (DOUBLE_WORD, DOUBLE_WORD): _plain_way,
+        (DOUBLE_WORD, STRING_WORD): _text,
+        (STRING_WORD, STRING_WORD): _plain_way,
+    }
+)
+"""How a scalar gets into a column without a closer look, by the words of both."""
 
 _EMPTY_LIST = Annotated[list[None], msgspec.Meta(max_length=0)]
 _EMPTY_RECORD = msgspec.defstruct("EmptyRecord", [], forbid_unknown_fields=True)
@@ -81,17 +117,18 @@ class Habits:
 class _Raw:
     """A field that is routed by hand.
 
-    ``ways`` say for a scalar, by its kind word, which columns take it, and whether as its text; ``is_int`` that whole
-    numbers must fit 32 bits there. If it ``rescues``, other values take the exact path. ``direct`` are the columns of arrays and records that take values of their own form,
-    with nothing left to route in them, and that nobody else takes; each with the decoder of that form.
+    ``ways`` say for a scalar, by its Python type, which columns take it and how; whole numbers must be within
+    ``bound``. If it ``rescues``, other values take the exact path. ``direct`` are the columns of arrays and records
+    that take values of their own form, with nothing left to route in them, and that nobody else takes; each with the
+    decoder of that form.
     """
 
     key: str
     attribute: str
     place: Place
     slots: tuple[Slot, ...]
-    ways: Mapping[str, tuple[tuple[str, bool], ...]]
-    is_int: bool
+    ways: Mapping[type, tuple[tuple[str, Way], ...]]
+    bound: int
     rescues: bool
     direct: tuple[tuple[Slot, msgspec.json.Decoder[Any]], ...]
 
@@ -177,32 +214,30 @@ def _route(node: _Node, record: Any, row: Row, seen: RecordSeen, at: Position) -
 
 
 def _route_raw(item: _Raw, raw: msgspec.Raw, plain: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
-    if isinstance(plain, (list, dict)):
+    form = type(plain)
+    if form is list or form is dict:
         return _route_nested(item, bytes(raw), plain, row, seen, at)
-    word = _sure_word(plain, raw)
-    ways = item.ways.get(word)
-    if ways is None or (word == LONG_WORD and item.is_int and not -(2**31) <= plain < 2**31):
-        if item.rescues:
-            return False
-        value = plain if isinstance(plain, (str, bool)) else Number(bytes(raw).decode())
-        observe_value(_field_at(seen, item.place, item.key), value, at)
-        route_value(row, item.slots, value)
+    ways = item.ways.get(form)
+    if (
+        ways is not None
+        and (form is not int or -item.bound <= plain < item.bound)
+        and (form is not float or _is_sure(raw))
+    ):
+        for name, way in ways:
+            row[name] = way(plain, raw)
         return True
-    for name, is_text in ways:
-        row[name] = bytes(raw).decode() if is_text else plain
+    if item.rescues:
+        return False
+    value = plain if form is str or form is bool else Number(_text(plain, raw))
+    observe_value(_field_at(seen, item.place, item.key), value, at)
+    route_value(row, item.slots, value)
     return True
 
 
-def _sure_word(plain: Any, raw: msgspec.Raw) -> str:
-    """Return the kind word of a scalar where a glance tells it, else nothing."""
-    match plain:
-        case str():
-            return STRING_WORD
-        case bool():
-            return BOOLEAN_WORD
-        case int():
-            return LONG_WORD if -(2**63) <= plain < 2**63 else ""
-    return DOUBLE_WORD if len(bytes(raw)) <= SURE_CHARS and b"e" not in bytes(raw).lower() else ""
+def _is_sure(raw: msgspec.Raw) -> bool:
+    """Tell whether a fraction is so short that a double says it exactly."""
+    token = bytes(raw)
+    return len(token) <= SURE_CHARS and b"e" not in token and b"E" not in token
 
 
 def _route_nested(item: _Raw, raw: bytes, plain: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
@@ -263,24 +298,22 @@ def _node(route: RecordRoute, place: Place, habits: Habits) -> _Node:
 
 
 def _raw(key: str, attribute: str, place: Place, slots: tuple[Slot, ...], habits: Habits) -> _Raw:
-    ways = {kind_word: way for kind_word in _SCALARS if (way := _ways(slots, kind_word)) is not None}
-    is_int = not any(slot.word == LONG_WORD for slot in slots)
+    ways = {form: found for form, word in _FORMS.items() if (found := _ways(slots, word)) is not None}
+    bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS and slot.dim == 0), default=0)
     direct = tuple(_direct(key, place, slots, habits))
-    return _Raw(key, attribute, place, slots, ways, is_int, habits.rescues, direct)
+    return _Raw(key, attribute, place, slots, ways, bound, habits.rescues, direct)
 
 
-def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, bool], ...] | None:
-    """Return the columns for scalars of a word, and whether each takes the text; None if that takes a conversion.
+def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, Way], ...] | None:
+    """Return the columns for scalars of a word, and how each takes them; None if that needs a closer look.
 
     One of them must be the column of that very word, so that the values bring nothing new.
     """
-    own = _OWN_WORDS.get(word, (word,))
     takers = [slot for slot in slots if does_route(slot, Kind(word))]
-    is_own = [slot.dim == 0 and slot.word in own and _native_of(slot) is not None for slot in takers]
-    is_text = [slot.dim == 0 and slot.word == STRING_WORD != word and word != BOOLEAN_WORD for slot in takers]
-    if not any(is_own) or not all(map(or_, is_own, is_text)):
+    found = [_WAYS.get((word, slot.word)) if slot.dim == 0 and _native_of(slot) else None for slot in takers]
+    if _plain_way not in found or None in found:
         return None
-    return tuple((slot.name, text) for slot, text in zip(takers, is_text, strict=True))
+    return tuple((slot.name, way) for slot, way in zip(takers, found, strict=True) if way is not None)
 
 
 def _direct(

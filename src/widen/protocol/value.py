@@ -179,6 +179,6 @@ def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | N
         columns: The physical names of the partition columns, in their order.
         values: The partition texts in the log, by physical name.
     """
-    if "_temporary" in path or ("=" not in path and columns):
+    if "_temporary" in path:
         return False
     return directory_values(path) == tuple((column, values.get(column) or None) for column in columns)

@@ -65,7 +65,7 @@ def _shaped(column: Column, have: DataType, want: DataType) -> Column:
         case StructType(), StructType():
             return _reshaped_struct(column, have, want)
         case ArrayType(), ArrayType():
-            return F.transform(column, partial(_shaped, have=have.element, want=want.element))
+            return F.transform(column, lambda item: _shaped(item, have.element, want.element))
         case MapType(), MapType():
             keyed = column
             if not _is_same(have.key, want.key):

@@ -1,0 +1,95 @@
+"""Column mapping: names and ids in the files, in partition values and in statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+
+import widen
+from support.exact import assert_same
+from widen.errors import InvalidOption
+from widen.model.path import fields
+from widen.table import Table
+
+COLUMNS = "`a b` int, s struct<x: int, `y.z`: array<struct<`k,v`: map<string, struct<w: int>>>>>, p string"
+VALUES = Row("a b", "s", "p")
+ROWS = [(1, (2, [({"k": (3,)},)]), "q r"), (None, None, None)]
+
+
+def ids_in(schema: object) -> dict[str, int]:
+    """Return every field id of a Parquet file by its name, for names that stand for fields."""
+    found = {}
+    for line in str(schema).splitlines():
+        words = line.replace(";", " ").split()
+        at = next((n for n, word in enumerate(words) if word.startswith("field_id=")), None)
+        if at is not None and words[at] != "field_id=-1":
+            found[words[at + 1]] = int(words[at].partition("=")[2])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_files_hold_physical_names_and_ids(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    table = widen.create_table(str(tmp_path), COLUMNS, ["p"], {"delta.columnMapping.mode": mode})
+    table.append(spark.createDataFrame(ROWS, COLUMNS))
+    known = {
+        f.metadata["delta.columnMapping.physicalName"]: f.metadata["delta.columnMapping.id"]
+        for path, f in fields(table.snapshot.schema)
+    }
+    partition = table.snapshot.schema.fields[2].metadata["delta.columnMapping.physicalName"]
+    assert sorted(known.values()) == [1, 2, 3, 4, 5, 6, 7][: len(known)]
+    assert table.properties["delta.columnMapping.maxColumnId"] == str(len(known))
+    for row in table.files().to_pylist():
+        found = ids_in(pq.ParquetFile(tmp_path / table.store.plain(row["path"])).schema)
+        assert found == {name: number for name, number in known.items() if name != partition}
+        assert set(dict(row["partition_values"])) == {partition}
+        assert set(json.loads(row["stats"])["nullCount"]) <= known.keys()
+    read = Table(str(tmp_path)).read(spark)
+    assert read.schema.simpleString() == spark.createDataFrame([], COLUMNS).schema.simpleString()
+    assert_same(map(tuple_of, read.collect()), map(tuple_of, spark.createDataFrame(ROWS, COLUMNS).collect()))
+
+
+def tuple_of(row: Row) -> dict[str, object]:
+    return row.asDict(recursive=True)
+
+
+def test_new_columns_get_new_ids(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "a int, s struct<x: int>", (), {"delta.columnMapping.mode": "name"})
+    table.add_columns({"s.y": "int", "b": "struct<c: int>"})
+    ids = {path: f.metadata["delta.columnMapping.id"] for path, f in fields(table.snapshot.schema)}
+    assert ids == {("a",): 1, ("s",): 2, ("s", "x"): 3, ("s", "y"): 4, ("b",): 5, ("b", "c"): 6}
+    assert table.properties["delta.columnMapping.maxColumnId"] == "6"
+    names = [f.metadata["delta.columnMapping.physicalName"] for _, f in fields(table.snapshot.schema)]
+    assert len(set(names)) == 6
+    table.append(spark.createDataFrame([(1, (2, 3), (4,))], "a int, s struct<x: int, y: int>, b struct<c: int>"))
+    assert_same(table.read(spark).collect(), [Row(a=1, s=Row(x=2, y=3), b=Row(c=4))])
+
+
+def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "a int, s struct<x: int>", (), {"delta.enableTypeWidening": "true"})
+    table.append(spark.createDataFrame([(1, (2,))], "a int, s struct<x: int>"))
+    table.set_properties({"delta.columnMapping.mode": "name"})
+    assert {f.name: f.metadata["delta.columnMapping.physicalName"] for _, f in fields(table.snapshot.schema)} == {
+        "a": "a",
+        "s": "s",
+        "x": "x",
+    }
+    table.alter_column("s.x", type="bigint")
+    table.append(spark.createDataFrame([(3, (2**40,))], "a int, s struct<x: bigint>"))
+    assert_same(table.read(spark).collect(), [Row(a=1, s=Row(x=2)), Row(a=3, s=Row(x=2**40))])
+    with pytest.raises(InvalidOption, match="only from none to name"):
+        table.set_properties({"delta.columnMapping.mode": "id"})
+    with pytest.raises(InvalidOption, match="cannot be switched off"):
+        table.unset_properties(["delta.columnMapping.mode"])
+
+
+def test_names_that_files_cannot_hold_need_mapping(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="a b"):
+        widen.create_table(str(tmp_path), "s struct<`a b`: int>")
+    table = widen.create_table(str(tmp_path), "a int")
+    with pytest.raises(InvalidOption, match="x y"):
+        table.add_columns({"`x y`": "int"})
+    assert table.version == 0

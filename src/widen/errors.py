@@ -5,12 +5,14 @@ WidenError
 │   ├── InvalidOption
 │   ├── InvalidType
 │   ├── InvalidPath
+│   ├── InvalidStatement    a text of SQL is none that we understand
 │   ├── ColumnNotFound
 │   ├── TypeChangeRefused
 │   │   └── NestedTypeChangeRefused   a struct, an array or a map as a whole
 │   ├── SchemaMismatch
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
+│   ├── EngineMissing       what was asked for runs on Spark, and Spark is not installed
 │   ├── SourceError         the input of an ingestion cannot be used
 │   └── EvolutionRefused    the policy forbids the changes that a batch needs
 ├── TableError              what is on disk breaks the protocol, or needs a feature we lack
@@ -118,6 +120,14 @@ class InvalidPath(RequestError):
     hint = "Separate parts with dots, quote odd names with back-ticks; say element, key, value inside arrays and maps."
 
 
+class InvalidStatement(RequestError):
+    """A text of SQL is no statement, or none that this version understands."""
+
+    code = "WIDEN_INVALID_STATEMENT"
+    template = "The statement cannot be understood: {reason}."
+    hint = "Understood are:\n{understood}"
+
+
 class ColumnNotFound(RequestError):
     """No column of that name is in the schema."""
 
@@ -163,6 +173,14 @@ class AppendOnlyTable(RequestError):
     code = "DELTA_CANNOT_MODIFY_APPEND_ONLY"
     template = "The table at {location} is append-only, and {operation} would remove rows."
     hint = "Unset the property delta.appendOnly first, if that is really meant."
+
+
+class EngineMissing(RequestError):
+    """What was asked for runs on Spark, and Spark is not installed."""
+
+    code = "WIDEN_SPARK_MISSING"
+    template = "This needs Spark, which is not installed here: {reason}."
+    hint = "Install it with: pip install 'widen[spark]'"
 
 
 class SourceError(RequestError):

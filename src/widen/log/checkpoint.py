@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from widen.log.block import BlockReader, Piece, pieces, vector_column
 from widen.log.line import SmallLine, corrupt, small_lines, strict_lines
 from widen.log.listing import FILES, TEXT_MAP, batch, key_of
+from widen.log.memory import lean_memory
 from widen.log.segment import SIDECARS, Checkpoint
 from widen.log.stats import to_json_text
 from widen.log.store import Entry, LogStore
@@ -78,9 +79,9 @@ def small_actions(store: LogStore, checkpoint: Checkpoint, *keys: str) -> Iterat
         if entry.path.endswith(".json"):
             yield from small_lines(entry.path, store.read(entry.path), *keys)
             continue
-        with _opened(store, entry.path) as file:
-            for row in _rows(file, *keys):
-                yield _converted(entry.path, row, SmallLine)
+        with lean_memory(), _opened(store, entry.path) as file:
+            rows = list(_rows(file, *keys))
+        yield from (_converted(entry.path, row, SmallLine) for row in rows)
 
 
 def sidecars(store: LogStore, entry: Entry) -> list[Sidecar]:
@@ -148,7 +149,7 @@ def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
     leaves = [leaf for column in columns for leaf in _leaves(file, column)]
     if not leaves:
         return
-    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=leaves):
+    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=leaves, use_threads=False):
         for name in rows.schema.names:
             there = rows.filter(rows.column(name).is_valid())
             yield from there.select([name]).to_pylist(maps_as_pydicts="strict")
@@ -177,7 +178,9 @@ def _add_batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{key_of(name)}")]
     leaves += _all_leaves(file, "add.partitionValues")  # an empty map looks like none in the statistics
     parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
-    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=sorted({*leaves, *parsed})) if leaves else ():
+    for rows in (
+        file.iter_batches(_ROWS_AT_ONCE, columns=sorted({*leaves, *parsed}), use_threads=False) if leaves else ()
+    ):
         add = rows.column("add")
         add = add.filter(add.is_valid()) if add.null_count else add
         if len(add):

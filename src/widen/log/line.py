@@ -5,6 +5,7 @@ Source: PROTOCOL.md#delta-log-entries (one action for each line); house rule: me
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 import msgspec
@@ -25,12 +26,14 @@ class SmallLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     domain_metadata: DomainMetadata | None = None
 
 
+_FILE_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"cdc":{')
+"""How lines of file actions begin where they are written without spaces; a line has no other action beside."""
 _decoder = msgspec.json.Decoder(SmallLine)
 _strict = msgspec.json.Decoder(Line)
 
 
 def small_lines(path: str, data: bytes, *keys: str) -> Iterator[SmallLine]:
-    """Yield the lines that hold one of these actions, in no particular order.
+    """Yield the lines that hold one of these actions, in their order.
 
     Args:
         path: Of the file, for the error.
@@ -41,29 +44,16 @@ def small_lines(path: str, data: bytes, *keys: str) -> Iterator[SmallLine]:
         CorruptLog: such a line, or the end of the file, is damaged; the error names file and line.
     """
     ensure_whole(path, data)
-    starts: set[int] = set()
-    for key in keys:
-        token = f'"{key}"'.encode()
-        at = data.find(token)
-        while at >= 0:
-            start = data.rfind(b"\n", 0, at) + 1
-            end = _end_of_line(data, at)
-            if start not in starts:
-                starts.add(start)
-                yield _decoded(path, data, start, end)
-            at = data.find(token, end)
+    tokens = [f'"{key}"'.encode() for key in keys]
+    for number, text in enumerate(io.BytesIO(data), 1):
+        if not text.startswith(_FILE_ACTIONS) and any(token in text for token in tokens):
+            yield _decoded(path, text, number)
 
 
-def _end_of_line(data: bytes, at: int) -> int:
-    end = data.find(b"\n", at)
-    return len(data) if end < 0 else end
-
-
-def _decoded(path: str, data: bytes, start: int, end: int) -> SmallLine:
+def _decoded(path: str, text: bytes, number: int) -> SmallLine:
     try:
-        return _decoder.decode(memoryview(data)[start:end])
+        return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        number = data.count(b"\n", 0, start) + 1
         raise corrupt(path, f"line {number} is damaged ({error})") from error
 
 

@@ -12,13 +12,13 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.log.block import Block, BlockReader, Piece, pieces
 from widen.log.listing import concat, file_keys, filtered
+from widen.log.memory import lean_memory
 
 _THREADS = 2
 _HASHES_IN_TURN = 1 << 16
@@ -44,24 +44,13 @@ def live_files(
     Source: PROTOCOL.md#action-reconciliation
     """
     tail = _Tail()
-    with _lean_memory():
+    with lean_memory():
         for block in _read_ahead(BlockReader(partitions), newest_first):
             tail.take(block)
         batches = tail.distinct()
         if checkpoint is not None:
             batches.extend(_untouched(checkpoint, tail.touched(batches)))
         return concat(batches)
-
-
-@contextmanager
-def _lean_memory() -> Iterator[None]:
-    """Let Arrow use the allocator of the system meanwhile: the others keep as much again of what they free."""
-    usual = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(usual)
 
 
 def _read_ahead(reader: BlockReader, newest_first: Iterable[Piece]) -> Iterator[Block]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from widen.ingest import ingest as ingest_interval
+
 Case = Callable[[SparkSession, str, str], None]
 
 
@@ -47,9 +49,7 @@ def known(spark: SparkSession, source: str, target: str) -> None:
 
 def ingest(spark: SparkSession, source: str, target: str) -> None:
     """One interval of Widen into the table at the target, new or not."""
-    import widen
-
-    widen.ingest(source, into=target)
+    ingest_interval(source, into=target, spark=spark)
 
 
 def infer_schema(spark: SparkSession, source: str, target: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / ".work" / "data" / "bench"
 CASES = ["infer", "known", "first", "quiet"]
 LATER = ["known", "quiet"]
+ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 Measured = dict[str, dict[str, float]]
 
 # What is divided by what, and the most it may be.
@@ -87,7 +89,7 @@ def _once(case: str, source: Path, seen: Path) -> dict[str, float]:
 
 def _run(case: str, source: Path, target: Path) -> dict[str, float]:
     command = [sys.executable, str(HERE / "case.py"), case, str(source), str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     if done.returncode:
         sys.exit(f"{case} failed:\n{done.stderr[-4000:]}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

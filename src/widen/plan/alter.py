@@ -16,7 +16,7 @@ from widen.errors import (
     NestedTypeChangeRefused,
     TypeChangeRefused,
 )
-from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path, replace_type, resolve
+from widen.model.path import KEY, Path, format_path, replace_type, resolve
 from widen.model.schema import field_to_value
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, is_atomic
 from widen.plan.command import ENABLE_TYPE_WIDENING, PREVIEW, TYPE_WIDENING, Change, State, with_operations
@@ -188,15 +188,21 @@ def _with_details(schema: StructType, path: Path, wanted: ColumnChange) -> Struc
 
 def _item_details(schema: StructType, path: Path, wanted: ColumnChange, parent: DataType) -> StructType:
     """Return the schema as it is: items of arrays and maps have a type and nothing else that could change."""
-    now = {
-        ELEMENT: isinstance(parent, ArrayType) and parent.contains_null,
-        KEY: False,
-        VALUE: isinstance(parent, MapType) and parent.value_contains_null,
-    }[path[-1]]
-    if wanted.comment is not None or wanted.after is not None or wanted.nullable not in (None, now):
+    same = wanted.nullable in (None, _item_nullable(parent, path))
+    if wanted.comment is not None or wanted.after is not None or not same:
         expected = "Elements, keys and values have a type, but no comment, no nullability and no place of their own."
         raise InvalidOption(option="alter_column", value=format_path(path), expected=expected)
     return schema
+
+
+def _item_nullable(parent: DataType, path: Path) -> bool:
+    """Tell whether an element or a value may be null; a key never may."""
+    match parent:
+        case ArrayType(_, contains_null):
+            return contains_null
+        case MapType(_, _, contains_null):
+            return contains_null and path[-1] != KEY
+    return True
 
 
 def _moved(struct: StructType, name: str, after: str | None) -> StructType:
@@ -217,7 +223,10 @@ def _parameters(schema: StructType, path: Path, wanted: ColumnChange) -> Mapping
     """Return what the history says: the column with its new type, but without what is recorded of the change."""
     _, data_type = resolve(schema, path)
     parent = resolve(schema, path[:-1])[1]
-    field = next(f for f in parent if f.name == path[-1]) if isinstance(parent, StructType) else Field("", data_type)
+    if isinstance(parent, StructType):
+        field = next(f for f in parent if f.name == path[-1])
+    else:
+        field = Field("", data_type, _item_nullable(parent, path))
     shown = replace(field, name=format_path(path), type=wanted.type or data_type)
     shown = shown.without_metadata(*(key for key in shown.metadata if key.startswith("delta.")))
     parameters: dict[str, object] = {"column": field_to_value(shown)}

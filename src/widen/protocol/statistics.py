@@ -85,6 +85,21 @@ class FileStatistics:
             may_be_nan=str(data_type) in ("float", "double"),
         )
 
+    def said(self, path: Path, data_type: DataType) -> ColumnStatistics:
+        """Return what is said of a column, word for word: for people, since a bound may be cut or rounded.
+
+        Args:
+            path: In physical names; only struct fields on the way.
+            data_type: The current type.
+        """
+        low, high = (_scalar(_at(self._value.get(key), path), data_type) for key in (MIN_VALUES, MAX_VALUES))
+        nulls = _at(self._value.get(NULL_COUNT), path)
+        return ColumnStatistics(
+            None if low is UNKNOWN else low,
+            None if high is UNKNOWN else high,
+            nulls if isinstance(nulls, int) else None,
+        )
+
 
 def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
     """Return what a partition text says of its column: one value, or only nulls.

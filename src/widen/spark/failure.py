@@ -6,12 +6,12 @@ Source: house rule: foreign errors are translated at the one door where they com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 
-from widen.errors import CorruptFile, SchemaMismatch
+from widen.errors import CorruptFile, InvalidOption, JobFailed, SchemaMismatch, StorageError, WidenError
 
 try:
     from py4j.protocol import Py4JError
@@ -26,33 +26,71 @@ FAILURES: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
 _READ = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _NULL = re.compile(NULL_REFUSED + r":([^\n]*?):END")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_DENIED = re.compile(
+    r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
+)
+_ALONE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_CAUSE = re.compile(r"(?:^|\n)(?:Caused by: )?([\w.]*(?:Error|Exception)): ([^\n]+)")
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise an error of ours in place of what Spark raises, where Spark's says which file or column is to blame.
+    """Raise an error of ours in place of what Spark raises when it cannot finish a job.
 
     Raises:
-        CorruptFile: a data file cannot be read; the error names it.
+        CorruptFile: a file cannot be read; the error names it.
         SchemaMismatch: a column that must not be null is null.
+        StorageError: there is no space, or no permission to write.
+        JobFailed: anything else; the error has the innermost cause that Spark tells.
     """
     try:
         yield
     except FAILURES as error:
         text = str(error)
-        if found := _NULL.search(text):
-            raise SchemaMismatch(
-                reason=f"column {found[1]} must not be null, and a row has null in it",
-                fix="Fill the column, or let it be null: alter_column(..., nullable=True).",
-            ) from error
-        if found := _READ.search(text):
-            raise CorruptFile(path=found[2], reason=_reason(found), fix=_FIX) from error
-        raise
+        for pattern, told in _TOLD:
+            if found := pattern.search(text):
+                raise told(found) from error
+        causes = _CAUSE.findall(text)
+        reason = f"{causes[-1][0].rpartition('.')[2]}: {causes[-1][1]}" if causes else text.partition("\n")[0]
+        raise JobFailed(reason=reason[:300].rstrip(".")) from error
 
 
-def _reason(found: re.Match[str]) -> str:
+def _null(found: re.Match[str]) -> WidenError:
+    return SchemaMismatch(
+        reason=f"column {found[1]} must not be null, and a row has null in it",
+        fix="Fill the column, or let it be null: alter_column(..., nullable=True).",
+    )
+
+
+def _read(found: re.Match[str]) -> WidenError:
     detail = found[3].strip().rstrip(".")
-    return f"Spark says {found[1]}" + (f" ({detail[:200]})" if detail and "SQLSTATE" not in detail[:9] else "")
+    reason = f"Spark says {found[1]}" + (f" ({detail[:200]})" if detail and "SQLSTATE" not in detail[:9] else "")
+    return CorruptFile(path=found[2], reason=reason, fix="Restore the file from a backup, or leave it out.")
 
 
-_FIX = "Restore the file from a backup, or read an older version with version=."
+def _full(found: re.Match[str]) -> WidenError:
+    return StorageError(location="The table", reason="the disk is full", fix="Free some space and repeat the call.")
+
+
+def _denied(found: re.Match[str]) -> WidenError:
+    where = found[1] or found[2] or "The table"
+    return StorageError(location=where, reason="it may not be written", fix="Choose another place, or allow writing.")
+
+
+def _alone(found: re.Match[str]) -> WidenError:
+    return InvalidOption(
+        option="the Spark session",
+        value=f"one whose executors lack the package {found[1]}",
+        expected="Install widen on them too, or set PYSPARK_PYTHON to an interpreter that has it.",
+    )
+
+
+_TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
+    (_NULL, _null),
+    (_FULL, _full),
+    (_DENIED, _denied),
+    (_READ, _read),
+    (_ALONE, _alone),
+)
+"""What a failure says, and the error that tells it, in the order to look."""

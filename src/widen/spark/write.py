@@ -72,9 +72,12 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
 
 
 def discard(store: LogStore, adds: Iterable[Add]) -> None:
-    """Delete files that were written and will not be committed, as far as the store lets us; nobody can see them."""
-    with contextlib.suppress(StorageError):
-        store.delete([store.plain(add.path) for add in adds])
+    """Delete files that were written and will not be committed, as far as the store lets us; nobody can see them.
+
+    With them goes everything else in the directories of the jobs that wrote them.
+    """
+    for job in {add.path.partition("/")[0] for add in adds}:
+        _discard_job(store, job)
 
 
 def _discard_job(store: LogStore, job: str) -> None:

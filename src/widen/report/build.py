@@ -1,0 +1,150 @@
+"""Building the report of a table from its log alone.
+
+Source: spec of evolution, section 3, "Report".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from widen.log.snapshot import Snapshot
+from widen.model.path import Path, fields, leaves
+from widen.model.type import Field, StructType
+from widen.plan.name import COMMENT, CORRUPT, EVOLVED_FROM, role_of
+from widen.protocol.action import Add
+from widen.protocol.type_change import all_type_changes
+from widen.report.model import Column, Interval, Moment, Report
+from widen.report.record import Record, records
+from widen.report.tally import Count, FileFacts, Leaf, leaves_of
+
+
+def build(snapshot: Snapshot) -> Report:
+    """Return the report of one version of a table; no data file is read.
+
+    Raises:
+        CorruptLog: a log file is damaged.
+        StorageError: the store refused.
+    """
+    keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
+    columns = leaves_of(snapshot.schema, snapshot.protocol, snapshot.properties, keys)
+    past = _Past(columns, _corrupt_column(snapshot.schema))
+    for record in records(snapshot, with_files=True):
+        past.take(record)
+    count, size_bytes, deleted, files = _live(snapshot, columns, past)
+    last = past.intervals[-1].moment if past.intervals else Moment(snapshot.version, snapshot.timestamp_ms)
+    rows = None if count.rows is None else count.rows - deleted
+    told = tuple(_columns(snapshot.schema, count, past))
+    return Report(snapshot.location, last, rows, files, size_bytes, deleted, told, tuple(past.intervals))
+
+
+@dataclass(slots=True)
+class _Past:
+    """What the commits tell, taken one after the other.
+
+    Args:
+        columns: The leaves of the schema that the report is about.
+        corrupt: The column that holds lines that are no record.
+        intervals: The commits so far.
+        first: The first interval that wrote a value to a leaf.
+        last: The last one that did.
+        lacks: The leaves that were not there yet when a file was written, by the path of the file.
+    """
+
+    columns: list[Leaf]
+    corrupt: Path | None
+    intervals: list[Interval] = field(default_factory=list)
+    first: dict[Path, Moment] = field(default_factory=dict)
+    last: dict[Path, Moment] = field(default_factory=dict)
+    lacks: dict[str, frozenset[Path]] = field(default_factory=dict)
+    doubtful: set[Path] = field(default_factory=set)
+
+    def take(self, record: Record) -> None:
+        known = {path for path, _ in leaves(record.after)} if record.after is not None else None
+        lacks = frozenset(leaf.path for leaf in self.columns if known is not None and leaf.path not in known)
+        count = Count(self.columns)
+        for add in record.adds:
+            if lacks:
+                self.lacks[add.path] = lacks
+            if add.data_change:
+                count.add(_facts(add, lacks))
+        self._remember(count, record.moment)
+        self.intervals.append(self._interval(record, count))
+
+    def _remember(self, count: Count, moment: Moment) -> None:
+        for path, tally in count.tallies.items():
+            if tally.written is None:
+                self.doubtful.add(path)
+            elif tally.written:
+                self.first.setdefault(path, moment)
+                self.last[path] = moment
+
+    def _interval(self, record: Record, count: Count) -> Interval:
+        adds = [add for add in record.adds if add.data_change]
+        corrupt = count.tallies[self.corrupt].written if self.corrupt in count.tallies else 0
+        parameters = record.info.get("operationParameters")
+        return Interval(
+            record.moment,
+            record.operation,
+            count.rows,
+            corrupt,
+            len(adds),
+            sum(add.size for add in adds),
+            record.changes,
+            parameters if isinstance(parameters, dict) else {},
+            is_first=record.before is None and record.moment.version == 0,
+        )
+
+
+def _facts(add: Add, lacks: frozenset[Path]) -> FileFacts:
+    return FileFacts(add.stats, add.partition_values, lacks)
+
+
+def _live(snapshot: Snapshot, columns: list[Leaf], past: _Past) -> tuple[Count, int, int, int]:
+    """Return the counts of the live files, their size, how many of their rows are deleted, and how many they are."""
+    count, size_bytes, deleted, files = Count(columns), 0, 0, 0
+    for batch in snapshot.files().select(_NEEDED).to_batches(max_chunksize=1 << 14):
+        for row in batch.to_pylist(maps_as_pydicts="lossy"):
+            lacks = past.lacks.get(row["path"], frozenset())
+            count.add(FileFacts(row["stats"], row["partition_values"] or {}, lacks))
+            size_bytes += row["size_bytes"]
+            deleted += (row["deletion_vector"] or {}).get("cardinality", 0)
+            files += 1
+    return count, size_bytes, deleted, files
+
+
+_NEEDED = ["path", "partition_values", "size_bytes", "stats", "deletion_vector"]
+
+
+def _columns(schema: StructType, count: Count, past: _Past) -> Iterator[Column]:
+    above = dict(fields(schema))
+    types: dict[Path, list[str]] = {}
+    for path, change in all_type_changes(schema):
+        types.setdefault(path, []).append(change.old.sql)
+    for leaf in count.columns:
+        path, tally = leaf.path, count.tallies[leaf.path]
+        low, high = tally.bounds
+        is_sure = path not in past.doubtful
+        yield Column(
+            path,
+            leaf.type.sql,
+            _metadata(above, path, EVOLVED_FROM),
+            _metadata(above, path, COMMENT),
+            tuple(types.get(path, ())),
+            tally.written,
+            tally.nulls,
+            low,
+            high,
+            past.first.get(path) if is_sure else None,
+            past.last.get(path) if is_sure else None,
+        )
+
+
+def _metadata(above: Mapping[Path, Field], path: Path, key: str) -> str:
+    """Return what the nearest field that encloses a leaf says under a key; empty if none does."""
+    nearest = (above[path[:end]].metadata.get(key) for end in range(len(path), 0, -1) if path[:end] in above)
+    return str(next((text for text in nearest if text), ""))
+
+
+def _corrupt_column(schema: StructType) -> Path | None:
+    return next(((item.name,) for item in schema if role_of(item) == CORRUPT), None)

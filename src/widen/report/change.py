@@ -1,0 +1,150 @@
+"""What one commit changed: the schema before and after it, and the events that its ingestion recorded.
+
+The schemas say what happened, whoever did it; the events say why.
+
+Source: house rule: what the log can prove is not taken on trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from widen.model.path import Path, children, fields
+from widen.model.type import DataType, Field, StructType, is_atomic
+from widen.protocol.action import CommitInfo
+from widen.protocol.mapping import COLUMN_ID
+from widen.protocol.widening import is_widening
+from widen.report.model import ADDED, REMOVED, RENAMED, RETYPED, ROUTED, WIDENED, Change, Reason
+
+EVENTS = "events"
+"""The operation parameter in which an ingestion records its events, as JSON text."""
+
+
+def changes(before: StructType, after: StructType, reasons: Sequence[tuple[Path, Reason]] = ()) -> tuple[Change, ...]:
+    """Return what became of the columns: those of the new schema in its order, then those that are gone.
+
+    Args:
+        before: The schema before the commit.
+        after: The schema after it.
+        reasons: What the ingestion recorded, each with the column that it is about.
+    """
+    left = list(reasons)
+    found = []
+    for change in (*_made(before, after), *_gone(before, after)):
+        mine = [item for item in left if item[0][: len(change.column)] == change.column]
+        left = [item for item in left if item not in mine]
+        told = tuple(reason for _, reason in mine)
+        found.append(Change(change.what, change.column, change.old, change.new, told))
+    routed: dict[Path, list[Reason]] = {}
+    for column, reason in left:
+        routed.setdefault(column, []).append(reason)
+    return (*found, *(Change(ROUTED, column, reasons=tuple(told)) for column, told in routed.items()))
+
+
+def reasons_of(info: CommitInfo) -> list[tuple[Path, Reason]]:
+    """Return what an ingestion recorded of its reasons, each with the column that it is about.
+
+    Whatever cannot be read is left out: the provenance of a commit is free-form.
+
+    Args:
+        info: The provenance of a commit.
+    """
+    parameters = info.get("operationParameters")
+    text = parameters.get(EVENTS) if isinstance(parameters, dict) else None
+    if not isinstance(text, str):
+        return []
+    try:
+        events = _decoder.decode(text)
+    except msgspec.DecodeError:
+        return []
+    return [(event.column, _reason(event)) for event in events]
+
+
+class _Event(msgspec.Struct):
+    """An event as an ingestion records it."""
+
+    rules: tuple[str, ...]
+    source: tuple[str, ...]
+    kinds: tuple[str, ...]
+    column: tuple[str, ...]
+    count: int
+    first: tuple[str, int] | None
+    sample: str
+    grade: str
+
+
+_decoder = msgspec.json.Decoder(list[_Event])
+
+
+def _reason(event: _Event) -> Reason:
+    file, position = event.first or ("", 0)
+    return Reason(event.rules, event.source, event.kinds, event.count, event.grade, file, position, event.sample)
+
+
+def _made(before: StructType, after: StructType) -> Iterator[Change]:
+    old = {_key(path, field): (path, field) for path, field in fields(before)}
+    new_above: list[Path] = []
+    for path, field in fields(after):
+        if any(path[: len(above)] == above for above in new_above):
+            continue
+        known = old.get(_key(path, field))
+        if known is None:
+            new_above.append(path)
+            yield Change(ADDED, path, new=field.type.sql)
+            continue
+        if known[0][-1] != path[-1]:
+            yield Change(RENAMED, path, ".".join(known[0]), ".".join(path))
+        yield from _retyped(path, known[1].type, field.type)
+
+
+def _gone(before: StructType, after: StructType) -> Iterator[Change]:
+    kept = {_key(path, field) for path, field in fields(after)}
+    gone_above: list[Path] = []
+    for path, field in fields(before):
+        if _key(path, field) not in kept and not any(path[: len(above)] == above for above in gone_above):
+            gone_above.append(path)
+            yield Change(REMOVED, path, old=field.type.sql)
+
+
+def _key(path: Path, field: Field) -> object:
+    """Return what a field is known by: its id where columns are mapped, else its path."""
+    return field.metadata.get(COLUMN_ID, path)
+
+
+def _retyped(path: Path, old: DataType, new: DataType) -> Iterator[Change]:
+    """Yield the leaves of one field that changed; struct fields in it are looked at by themselves."""
+    below, above = dict(children(old)), dict(children(new))
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        return
+    if type(old) is type(new) and below:
+        for step in above:
+            yield from _retyped((*path, step), below[step], above[step])
+    elif old != new:
+        is_wider = is_atomic(old) and is_atomic(new) and is_widening(old, new)
+        yield Change(WIDENED if is_wider else RETYPED, path, old.sql, new.sql)
+
+
+def summary(parameters: Mapping[str, Any], operation: str) -> str:
+    """Return what a commit did apart from columns, in a few words; empty if its name says it all.
+
+    Args:
+        parameters: What the history says of the operation.
+        operation: What the history calls it.
+    """
+    text = parameters.get("properties")
+    if operation == "SET TBLPROPERTIES" and isinstance(text, str):
+        return f"set {', '.join(f'{key} = {value}' for key, value in _object(text).items())}"
+    if operation == "UNSET TBLPROPERTIES" and isinstance(text, str):
+        return f"unset {', '.join(_object(text))}"
+    return ""
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else dict.fromkeys(map(str, value if isinstance(value, list) else []))

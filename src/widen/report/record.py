@@ -1,0 +1,94 @@
+"""Commits as the log holds them, one after the other, with the schemas between which they stand.
+
+Source: PROTOCOL.md#delta-log-entries
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from widen.errors import CorruptLog, VersionNotFound
+from widen.log.line import METADATA, small_lines, strict_lines
+from widen.log.segment import commit_path
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.schema import from_json
+from widen.model.type import StructType
+from widen.protocol.action import Add, CommitInfo, Metadata
+from widen.report.change import changes, reasons_of
+from widen.report.model import Change, Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One commit.
+
+    Args:
+        moment: When.
+        info: Its provenance.
+        before: The schema before it; None if there was none, or it cannot be told any more.
+        after: The schema after it; None if it cannot be told.
+        adds: The files that it added, if they were asked for.
+    """
+
+    moment: Moment
+    info: CommitInfo
+    before: StructType | None
+    after: StructType | None
+    adds: tuple[Add, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        """What the history calls it."""
+        return str(self.info.get("operation") or "")
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What it changed; none if the schema before it is not known."""
+        if self.after is None or (self.before is None and self.moment.version > 0):
+            return ()
+        return changes(self.before or StructType(), self.after, reasons_of(self.info))
+
+
+def records(snapshot: Snapshot, limit: int | None = None, *, with_files: bool = False) -> Iterator[Record]:
+    """Yield the commits up to a version of a table, oldest first.
+
+    Args:
+        snapshot: The version.
+        limit: How many at most, of the newest.
+        with_files: Whether their file actions are wanted, which makes it slower.
+
+    Raises:
+        CorruptLog: a commit is damaged.
+        StorageError: the store refused.
+    """
+    told = snapshot.history(limit)[::-1]
+    paths = [commit_path(version) for version, _, _ in told]
+    schema = _schema_before(snapshot, told[0][0]) if told else None
+    for (version, time_ms, info), path, data in zip(told, paths, snapshot.store.read_many(paths), strict=True):
+        metadata, adds = _whole(path, data) if with_files else (_head(path, data), ())
+        after = from_json(metadata.schema_string) if metadata else schema
+        yield Record(Moment(version, time_ms), info, schema, after, adds)
+        schema = after
+
+
+def _schema_before(snapshot: Snapshot, version: int) -> StructType | None:
+    if version == 0:
+        return None
+    try:
+        return open_snapshot(snapshot.store, version - 1).schema
+    except (VersionNotFound, CorruptLog):
+        return None
+
+
+def _head(path: str, data: bytes) -> Metadata | None:
+    return _last(line.meta_data for line in small_lines(path, data, METADATA))
+
+
+def _whole(path: str, data: bytes) -> tuple[Metadata | None, tuple[Add, ...]]:
+    lines = strict_lines(path, data)
+    return _last(line.meta_data for line in lines), tuple(line.add for line in lines if line.add is not None)
+
+
+def _last(found: Iterable[Metadata | None]) -> Metadata | None:
+    return next((metadata for metadata in reversed(list(found)) if metadata is not None), None)

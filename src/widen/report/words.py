@@ -1,0 +1,185 @@
+"""Values, sizes, times and changes in words, for every face that shows them to people.
+
+What comes from data or from a log is made printable here: no control character reaches a terminal.
+
+Source: house rule: names and samples are not to be trusted.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from urllib.parse import unquote
+
+from widen.model.path import Path, format_path
+from widen.protocol.statistics import MAX_TEXT
+from widen.protocol.value import Scalar
+from widen.report.change import summary
+from widen.report.model import ADDED, REMOVED, RENAMED, RETYPED, ROUTED, WIDENED, Change, Interval, Reason, time_text
+
+UNKNOWN_TEXT = "–"
+"""Stands where nothing is known."""
+
+LONGEST_VALUE = 28
+
+
+def printable(text: str) -> str:
+    """Return the text with everything that does not print, or that turns the direction of writing, as an escape.
+
+    Example:
+        >>> printable("a\\x1b[31mb")
+        'a\\\\x1b[31mb'
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text in at most so many characters, with an ellipsis where something is left out."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def path_text(path: Path) -> str:
+    """Return a column path, printable."""
+    return printable(format_path(path))
+
+
+def value_text(value: Scalar | None) -> str:
+    """Return a bound for people; a text that the log cut ends with an ellipsis."""
+    match value:
+        case None:
+            return UNKNOWN_TEXT
+        case str():
+            shown = printable(unicodedata.normalize("NFC", value.rstrip("\uffff\U0010ffff")))
+            return shortened(shown + "…" if len(value) >= MAX_TEXT else shown, LONGEST_VALUE) or "''"
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return value.isoformat(sep=" ").replace("+00:00", "Z").removesuffix(".000000")
+        case date():
+            return value.isoformat()
+    return str(value)
+
+
+def count_text(count: int | None) -> str:
+    """Return a number with thin spaces between thousands.
+
+    Example:
+        >>> count_text(1234567), count_text(None)
+        ('1\\u2009234\\u2009567', '–')
+    """
+    return UNKNOWN_TEXT if count is None else f"{count:,}".replace(",", "\u2009")
+
+
+def counted(count: int | None, noun: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> counted(1, "file"), counted(2, "file")
+        ('1 file', '2 files')
+    """
+    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in the unit that suits it.
+
+    Example:
+        >>> size_text(900), size_text(4_300), size_text(23_456_789)
+        ('900 B', '4.3 kB', '23.5 MB')
+    """
+    size, unit = float(size_bytes), "B"
+    for following in ("kB", "MB", "GB", "TB", "PB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, following
+    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def share_text(share: float | None) -> str:
+    """Return a share in percent; what is neither none nor all is never shown as if it were.
+
+    Example:
+        >>> share_text(1.0), share_text(0.9999), share_text(0.0001), share_text(0.256)
+        ('100 %', '> 99 %', '< 1 %', '26 %')
+    """
+    if share is None:
+        return UNKNOWN_TEXT
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def moment_text(time_ms: int) -> str:
+    """Return a time to the second, in UTC.
+
+    Example:
+        >>> moment_text(1_700_000_000_123)
+        '2023-11-14 22:13:20'
+    """
+    return time_text(time_ms)[:19].replace("T", " ")
+
+
+def change_text(change: Change) -> str:
+    """Return a change in a few words."""
+    column = path_text(change.column)
+    match change.what:
+        case "added":
+            return f"added {column} {change.new}"
+        case "widened":
+            return f"widened {column} from {change.old} to {change.new}"
+        case "retyped":
+            return f"changed {column} from {change.old} to {change.new}"
+        case "renamed":
+            return f"renamed {printable(change.old)} to {column}"
+        case "removed":
+            return f"removed {column}"
+    return f"more kinds into {column}"
+
+
+def reason_text(reason: Reason) -> str:
+    """Return a reason in a few words: what came, how often, and where first."""
+    kinds = " and ".join(map(printable, reason.kinds))
+    seen = f", first {sample_text(reason)} at {position_text(reason)}" if reason.file else ""
+    return f"{counted(reason.count, 'value')} of {kinds}{seen}" if kinds else f"{counted(reason.count, 'line')}{seen}"
+
+
+def sample_text(reason: Reason) -> str:
+    """Return the beginning of the first value, printable and not long."""
+    return shortened(printable(reason.sample), LONGEST_VALUE)
+
+
+def position_text(reason: Reason) -> str:
+    """Return the end of the path of the file and the line, printable; empty if not known."""
+    if not reason.file:
+        return ""
+    return f"{printable('/'.join(unquote(reason.file).split('/')[-2:]))}:{reason.position}"
+
+
+def interval_text(interval: Interval) -> list[str]:
+    """Return what a commit did, a line for each thing.
+
+    The columns of a table that the commit made are told by their number, apart from those that stand beside another.
+    """
+    lines = []
+    if interval.files:
+        corrupt = f", {counted(interval.corrupt, 'line')} that no record" if interval.corrupt else ""
+        what = f"wrote {counted(interval.records, 'record')} in {counted(interval.files, 'file')}"
+        lines.append(f"{what}, {size_text(interval.size_bytes)}{corrupt}")
+    said = summary(interval.parameters, interval.operation)
+    lines += [printable(said)] if said else []
+    return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
+
+
+def changes_text(changes: Sequence[Change], *, is_first: bool) -> list[str]:
+    """Return the changes in words, a line for each; of a new table only how many columns it has."""
+    if not is_first:
+        return [change_text(change) for change in changes if change.what != ROUTED]
+    counts = Counter(change.what for change in changes)
+    return [f"made the table with {counted(counts[ADDED], 'column')}"]
+
+
+SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", RENAMED: "→", REMOVED: "−", ROUTED: "·"}
+"""One character for each kind of change."""

@@ -26,6 +26,7 @@ WidenError
 │   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
 │   ├── EnabledWithoutFeature   a property without the feature that it switches on
+│   ├── JobFailed           Spark could not finish a job
 │   └── StorageError        the store refused: permission, space, network
 │       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
@@ -279,6 +280,14 @@ class EnabledWithoutFeature(TableError):
     code = "DELTA_FEATURE_ENABLED_WITHOUT_SUPPORT"
     template = "The table sets {property} to true, but its protocol does not list the feature {feature}."
     hint = "Repair it with add_feature({feature!r}) or unset_properties([{property!r}])."
+
+
+class JobFailed(TableError):
+    """Spark could not finish a job."""
+
+    code = "WIDEN_JOB_FAILED"
+    template = "Spark could not finish a job: {reason}."
+    hint = "Nothing of it is visible. The log of Spark tells more."
 
 
 class StorageError(TableError):

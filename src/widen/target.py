@@ -5,6 +5,7 @@ Source: spec of evolution, D1: one capability table says what each format can do
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,9 @@ from widen.plan.policy import Mode, Policy
 from widen.protocol.action import Action, Add, Metadata, Protocol
 from widen.protocol.feature import ensure_data_writable, ensure_writable, is_supported
 from widen.protocol.statistics import FileStatistics
+
+_LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
+"""What a job that was killed leaves behind, and what no reader looks at."""
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {command.ENABLE_TYPE_WIDENING: "true"}}
@@ -133,7 +137,7 @@ def _format(state: command.State) -> TableFormat:
 
 
 def _ensure_free(store: LogStore) -> None:
-    there = next(iter(store.list("")), None)
+    there = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
     if there is not None:
         raise InvalidOption(
             option="into",

@@ -137,7 +137,7 @@ class LocalFiles:
                         yield Entry(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; one that is gone already is no error.
+        """Delete files, and the directories below the root that are empty then; what is gone already is no error.
 
         Raises:
             StorageError: the system refused.
@@ -150,6 +150,13 @@ class LocalFiles:
                 continue
             except OSError as error:
                 raise _translated(at, error) from error
+            self._prune(os.path.dirname(at))
+
+    def _prune(self, folder: str) -> None:
+        with contextlib.suppress(OSError):
+            while len(folder) > len(self._root):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
 
 
 _STAGED = ".widen-staged"

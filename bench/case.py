@@ -9,6 +9,7 @@ Parquet), ``first`` (Widen, a new table), ``quiet`` (Widen, a table that has see
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -27,12 +28,13 @@ def main(case: str, source: str, target: str) -> None:
     """Measure one case and print what it took."""
     spark = _session()
     _warm_up(spark, Path(source), Path(target))
-    started = time.perf_counter()
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    started, cpu_started = time.perf_counter(), _cpu_seconds(jvm)
     CASES[case](spark, source, target)
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds(jvm) - cpu_started
     python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    jvm_mb = _peak_mb(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    print(json.dumps({"case": case, "seconds": seconds, "python_mb": python_mb, "jvm_mb": jvm_mb}))
+    found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "python_mb": python_mb, "jvm_mb": _peak_mb(jvm)}
+    print(json.dumps({"case": case, **found}))
     spark.stop()
 
 
@@ -89,6 +91,17 @@ def _peak_mb(pid: int) -> float:
         return 0.0
     line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The processor time of a process and of everything below it, as far as it is alive or was waited for."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    ticks = [int(word) for word in stat.read_text().rpartition(")")[2].split()[11:15]]
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    below = [int(child) for found in children for child in found.read_text().split()]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") + sum(_cpu_seconds(child) for child in below)
 
 
 if __name__ == "__main__":

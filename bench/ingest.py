@@ -19,6 +19,7 @@ import dataset
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / ".work" / "data" / "bench"
 CASES = ["infer", "known", "first", "quiet"]
+KEYS = ("seconds", "cpu_seconds", "python_mb", "jvm_mb")
 LATER = ["known", "quiet"]
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 Measured = dict[str, dict[str, float]]
@@ -61,9 +62,9 @@ def lines(measured: Measured, records: int) -> list[str]:
     """Return the printed table, line by line."""
     size_mb = sum(file.stat().st_size for file in (DATA / f"first-{records}").glob("*.json")) / 1e6
     head = f"Ingestion: {records:,} records, {size_mb:.0f} MB of JSON, {dataset.DRIFTING:.0%} drifting, local[2]"
-    rows = [f"  {'case':<8}{'seconds':>10}{'python MB':>12}{'JVM MB':>10}"]
+    rows = [f"  {'case':<8}{'seconds':>10}{'CPU s':>10}{'python MB':>12}{'JVM MB':>10}"]
     rows += [
-        f"  {case:<8}{it['seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}"
+        f"  {case:<8}{it['seconds']:>10.2f}{it['cpu_seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}"
         for case, it in measured.items()
     ]
     rows += [f"  {what:<16}{ratio:>6.2f}  (at most {most})" for what, ratio, most in ratios(measured)]
@@ -98,7 +99,7 @@ def _run(case: str, source: Path, target: Path) -> dict[str, float]:
 
 
 def _medians(found: list[dict[str, float]]) -> dict[str, float]:
-    return {key: median(each[key] for each in found) for key in ("seconds", "python_mb", "jvm_mb")}
+    return {key: median(each[key] for each in found) for key in KEYS}
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

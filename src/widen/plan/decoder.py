@@ -186,6 +186,8 @@ class Decoder:
 _plain = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _KEY = re.compile(rb'(?<!\\)"\s*:')
+_UNNAMED = re.compile(r'["\\\x00-\x1f]')
+"""In keys that no field of a decoder can have; the records with such a key take the exact path."""
 
 
 def _has_duplicates(text: bytes, record: Any) -> bool:
@@ -282,7 +284,7 @@ def _node(route: RecordRoute, place: Place, habits: Habits) -> _Node:
     names: dict[str, str] = {}
     above = tuple(key for key, _ in place)
     empty = {path[-1]: seen for path, seen in habits.empty.items() if path[:-1] == above}
-    for number, key in enumerate(dict.fromkeys((*route, *empty))):
+    for number, key in enumerate(key for key in dict.fromkeys((*route, *empty)) if not _UNNAMED.search(key)):
         attribute = f"f{number}"
         names[attribute] = key
         native, node = _type(route.get(key, ()), empty.get(key), key, place, habits)

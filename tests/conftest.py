@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,14 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+}
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let pass what Spark says of the versions of pandas, which neither it nor we need here."""
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -28,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """A classic session on two cores; its Python workers find the package and the support of the tests."""
+    """A session on two cores, of Connect if WIDEN_TEST_SPARK says so; its workers find the package and the tests."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -36,16 +45,15 @@ def spark() -> Iterator[object]:
         [str(ROOT / "src"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     )
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("widen-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/Los_Angeles")
-        .config("spark.sql.warehouse.dir", "/nonexistent")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("FATAL")
+    builder = SparkSession.builder.appName("widen-tests")
+    remote = os.environ.get("WIDEN_TEST_SPARK") == "connect"
+    builder = builder.remote("local[2]") if remote else builder.master("local[2]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Connect warns of settings that only a server can have
+        session = builder.getOrCreate()
+    if not remote:
+        session.sparkContext.setLogLevel("FATAL")
     yield session
     session.stop()

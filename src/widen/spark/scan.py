@@ -176,7 +176,7 @@ def _groups(scan: Scan, files: pa.Table) -> Iterable[Group]:
 def _partitioned(scan: Scan, files: pa.Table, *, has_vectors: bool) -> Iterable[Group]:
     columns, values = scan.physical_partitions, _partition_values(files)
     paths = files["path"].to_pylist()
-    hive = [_ABSOLUTE.match(p) is None and is_hive_path(p, columns, v) for p, v in zip(paths, values, strict=True)]
+    hive = _hive_flags(paths, columns, values)
     if any(hive):
         yield Group(files.filter(pa.array(hive)), is_hive=True, has_vectors=has_vectors)
     if all(hive):
@@ -191,6 +191,19 @@ def _partitioned(scan: Scan, files: pa.Table, *, has_vectors: bool) -> Iterable[
         same = files.filter(pa.array([t == one for t in tuples]))
         shared = dict(zip(columns, one, strict=True))
         yield Group(same, is_hive=False, has_vectors=has_vectors, values=shared)
+
+
+def _hive_flags(paths: list[str], columns: tuple[str, ...], values: list[dict[str, str | None]]) -> list[bool]:
+    """Return for each file whether its directories say its partition; files in one directory are looked at once."""
+    known: dict[tuple[str, tuple[str | None, ...]], bool] = {}
+    flags = []
+    for path, texts in zip(paths, values, strict=True):
+        key = path.rpartition("/")[0], tuple(map(texts.get, columns))
+        flag = known.get(key)
+        if flag is None:
+            flag = known[key] = _ABSOLUTE.match(path) is None and is_hive_path(path, columns, texts)
+        flags.append(flag)
+    return flags
 
 
 # ---- Spark -----------------------------------------------------------------------------------------

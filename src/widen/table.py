@@ -214,6 +214,7 @@ class Table:
             UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
             ContentionError: somebody changed the schema meanwhile; nothing is visible.
             CorruptFile: a file that the frame reads cannot be read.
+            JobFailed: Spark could not finish the job; nothing is visible.
             StorageError: the store refused; nothing is visible.
 
         Source: PROTOCOL.md#add-file-and-remove-file

@@ -33,7 +33,8 @@ _OPTIONS = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""What holds for one job of ours whatever the session says."""
+"""What holds for one job of ours whatever the session says; Spark 4.0 lets only the session say how times are written,
+and by default they then have no bounds."""
 
 _KEPT = "/!$&'()*+,;=:@-._~"
 
@@ -52,6 +53,7 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
     Raises:
         SchemaMismatch: a row has null where the table forbids it.
         CorruptFile: a data file that the frame reads cannot be read.
+        JobFailed: Spark could not finish the job.
         StorageError: the store refused.
 
     Source: PROTOCOL.md#add-file-and-remove-file

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, Union
 
 import msgspec
 
-from widen.observe.document import NotJson, Number, parse
+from widen.observe.document import NotJson, parse
 from widen.observe.kind import (
     BOOLEAN_WORD,
     DOUBLE_WORD,
@@ -52,10 +52,6 @@ Way: TypeAlias = Callable[[Any, msgspec.Raw], Any]
 """Takes a decoded scalar and its text; gives what the column holds."""
 
 
-def _plain_way(plain: Any, raw: msgspec.Raw) -> Any:
-    return plain
-
-
 def _whole(plain: Any, raw: msgspec.Raw) -> Any:
     return int(plain)
 
@@ -70,23 +66,23 @@ _FORMS: Mapping[type, str] = MappingProxyType(
 _BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
 """Up to where the columns of a word hold every whole number."""
 
-_WAYS: Mapping[tuple[str, str], Way] = MappingProxyType(
+_WAYS: Mapping[tuple[str, str], Way | None] = MappingProxyType(
     {
-        (BOOLEAN_WORD, BOOLEAN_WORD): _plain_way,
+        (BOOLEAN_WORD, BOOLEAN_WORD): None,
         (BOOLEAN_WORD, INT_WORD): _whole,
         (BOOLEAN_WORD, LONG_WORD): _whole,
         (BOOLEAN_WORD, DOUBLE_WORD): _whole,
         (BOOLEAN_WORD, STRING_WORD): _text,
-        (LONG_WORD, INT_WORD): _plain_way,
-        (LONG_WORD, LONG_WORD): _plain_way,
+        (LONG_WORD, INT_WORD): None,
+        (LONG_WORD, LONG_WORD): None,
         (LONG_WORD, DOUBLE_WORD): _whole,
         (LONG_WORD, STRING_WORD): _text,
-        (DOUBLE_WORD, DOUBLE_WORD): _plain_way,
+        (DOUBLE_WORD, DOUBLE_WORD): None,
         (DOUBLE_WORD, STRING_WORD): _text,
-        (STRING_WORD, STRING_WORD): _plain_way,
+        (STRING_WORD, STRING_WORD): None,
     }
 )
-"""How a scalar gets into a column without a closer look, by the words of both."""
+"""How a scalar gets into a column without a closer look, by the words of both; None where it stays as it is."""
 
 _EMPTY_LIST = Annotated[list[None], msgspec.Meta(max_length=0)]
 _EMPTY_RECORD = msgspec.defstruct("EmptyRecord", [], forbid_unknown_fields=True)
@@ -117,8 +113,8 @@ class Habits:
 class _Raw:
     """A field that is routed by hand.
 
-    ``ways`` say for a scalar, by its Python type, which columns take it and how; whole numbers must be within
-    ``bound``. If it ``rescues``, other values take the exact path. ``direct`` are the columns of arrays and records
+    ``ways`` say for a scalar, by its Python type, which columns take it and how; whole numbers must be from
+    ``low`` to below ``high``. If it ``rescues``, other values take the exact path. ``direct`` are the columns of arrays and records
     that take values of their own form, with nothing left to route in them, and that nobody else takes; each with the
     decoder of that form.
     """
@@ -127,8 +123,9 @@ class _Raw:
     attribute: str
     place: Place
     slots: tuple[Slot, ...]
-    ways: Mapping[type, tuple[tuple[str, Way], ...]]
-    bound: int
+    ways: Mapping[type, tuple[tuple[str, Way | None], ...]]
+    low: int
+    high: int
     rescues: bool
     direct: tuple[tuple[Slot, msgspec.json.Decoder[Any]], ...]
 
@@ -144,11 +141,17 @@ class _Below:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """The decoder of one record and what is left to do by hand."""
+    """The decoder of one record, what is left to do by hand, and the keys that have no column."""
 
     struct: type[msgspec.Struct]
+    homeless: tuple[str, ...]
     raw: tuple[_Raw, ...]
     below: tuple[_Below, ...]
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether a decoded record is not yet the row."""
+        return bool(self.homeless or self.raw or self.below)
 
 
 class Decoder:
@@ -175,9 +178,9 @@ class Decoder:
         """
         try:
             record = self._typed.decode(text)
-            if _has_duplicates(text, record):
-                return None
             row: Row = _plain(text)
+            if _has_duplicates(text, row):
+                return None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return row if _route(self._root, record, row, seen, at) else None
@@ -190,13 +193,13 @@ _UNNAMED = re.compile(r'["\\\x00-\x1f]')
 """In keys that no field of a decoder can have; the records with such a key take the exact path."""
 
 
-def _has_duplicates(text: bytes, record: Any) -> bool:
-    """Tell whether a key may stand twice in one object: the text then has more quotes than the decoded record.
+def _has_duplicates(text: bytes, row: Row) -> bool:
+    """Tell whether a key may stand twice in one object: the text then has more quotes than what it decodes to.
 
     With escapes in the text quotes say nothing, and keys are counted; where they end in a backslash, they are hard to
     count, and the answer is yes.
     """
-    once = _encode(record)
+    once = _encode(row)
     if b"\\" not in text:
         return text.count(b'"') != once.count(b'"')
     return b'\\\\"' in text or len(_KEY.findall(text)) != len(_KEY.findall(once))
@@ -204,35 +207,26 @@ def _has_duplicates(text: bytes, record: Any) -> bool:
 
 def _route(node: _Node, record: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
     """Put what was handed out raw into its columns, in place; False if that needs the exact path."""
-    found = [(item, row.pop(item.key)) for item in node.raw if row.get(item.key) is not None]
-    for item, plain in found:
-        if not _route_raw(item, getattr(record, item.attribute), plain, row, seen, at):
-            return False
+    for key in node.homeless:
+        row.pop(key, None)
+    routed: Row = {}
+    for item in node.raw:
+        plain = row.pop(item.key, None)
+        if plain is None:
+            continue
+        raw, form = getattr(record, item.attribute), type(plain)
+        ways = item.ways.get(form)
+        if ways is None or (form is int and not item.low <= plain < item.high) or (form is float and not _is_sure(raw)):
+            if not _route_slowly(item, bytes(raw), plain, routed, seen, at):
+                return False
+        else:
+            for name, way in ways:
+                routed[name] = plain if way is None else way(plain, raw)
     for below in node.below:
         inner = row.get(below.key)
         if inner is not None and not _route_below(below.node, getattr(record, below.attribute), inner, seen, at):
             return False
-    return True
-
-
-def _route_raw(item: _Raw, raw: msgspec.Raw, plain: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
-    form = type(plain)
-    if form is list or form is dict:
-        return _route_nested(item, bytes(raw), plain, row, seen, at)
-    ways = item.ways.get(form)
-    if (
-        ways is not None
-        and (form is not int or -item.bound <= plain < item.bound)
-        and (form is not float or _is_sure(raw))
-    ):
-        for name, way in ways:
-            row[name] = way(plain, raw)
-        return True
-    if item.rescues:
-        return False
-    value = plain if form is str or form is bool else Number(_text(plain, raw))
-    observe_value(_field_at(seen, item.place, item.key), value, at)
-    route_value(row, item.slots, value)
+    row.update(routed)
     return True
 
 
@@ -242,11 +236,13 @@ def _is_sure(raw: msgspec.Raw) -> bool:
     return len(token) <= SURE_CHARS and b"e" not in token and b"E" not in token
 
 
-def _route_nested(item: _Raw, raw: bytes, plain: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
-    for slot, typed in item.direct:
-        if _is_direct(raw, typed, may_repeat=slot.record is not None):
-            row[slot.name] = plain
-            return True
+def _route_slowly(item: _Raw, raw: bytes, plain: Any, row: Row, seen: RecordSeen, at: Position) -> bool:
+    """Route a value that is nested, or that no way is sure of; its kind is observed unless it is one column's own."""
+    if isinstance(plain, (list, dict)) and not _is_shapeless(plain):
+        for slot, typed in item.direct:
+            if _is_direct(raw, typed):
+                row[slot.name] = plain
+                return True
     value = parse(raw)
     if isinstance(value, NotJson) or item.rescues:
         return False
@@ -255,12 +251,17 @@ def _route_nested(item: _Raw, raw: bytes, plain: Any, row: Row, seen: RecordSeen
     return True
 
 
-def _is_direct(raw: bytes, typed: msgspec.json.Decoder[Any], *, may_repeat: bool) -> bool:
+def _is_shapeless(plain: Any) -> bool:
+    """Tell whether an array is one of everything and nothing: every column of arrays takes it."""
+    return type(plain) is list and all(item is None for item in plain)
+
+
+def _is_direct(raw: bytes, typed: msgspec.json.Decoder[Any]) -> bool:
     try:
-        value = typed.decode(raw)
+        typed.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return not (may_repeat and _has_duplicates(raw, value))
+    return True
 
 
 def _route_below(node: _Node, record: Any, row: Any, seen: RecordSeen, at: Position) -> bool:
@@ -293,29 +294,37 @@ def _node(route: RecordRoute, place: Place, habits: Habits) -> _Node:
             raw.append(_raw(key, attribute, place, route[key], habits))
             continue
         fields.append((attribute, Union[native, None, msgspec.UnsetType], msgspec.UNSET))
-        if node is not None and (node.raw or node.below):
+        if node is not None and node.is_handled:
             below.append(_Below(key, attribute, node))
     struct = msgspec.defstruct("Record", fields, rename=names, forbid_unknown_fields=True, gc=False)
-    return _Node(struct, tuple(raw), tuple(below))
+    return _Node(struct, tuple(key for key in empty if key not in route), tuple(raw), tuple(below))
 
 
 def _raw(key: str, attribute: str, place: Place, slots: tuple[Slot, ...], habits: Habits) -> _Raw:
     ways = {form: found for form, word in _FORMS.items() if (found := _ways(slots, word)) is not None}
-    bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS and slot.dim == 0), default=0)
+    bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS), default=0)
     direct = tuple(_direct(key, place, slots, habits))
-    return _Raw(key, attribute, place, slots, ways, bound, habits.rescues, direct)
+    return _Raw(key, attribute, place, slots, ways, -bound, bound, habits.rescues, direct)
 
 
-def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, Way], ...] | None:
+def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, Way | None], ...] | None:
     """Return the columns for scalars of a word, and how each takes them; None if that needs a closer look.
 
     One of them must be the column of that very word, so that the values bring nothing new.
     """
     takers = [slot for slot in slots if does_route(slot, Kind(word))]
-    found = [_WAYS.get((word, slot.word)) if slot.dim == 0 and _native_of(slot) else None for slot in takers]
-    if _plain_way not in found or None in found:
+    is_own = [slot.dim == 0 and _WAYS.get((word, slot.word), _text) is None for slot in takers]
+    if not any(is_own) or not all(_native_of(slot) and (word, slot.word) in _WAYS for slot in takers):
         return None
-    return tuple((slot.name, way) for slot, way in zip(takers, found, strict=True) if way is not None)
+    return tuple((slot.name, _wrapped(_WAYS[word, slot.word], slot.dim)) for slot in takers)
+
+
+def _wrapped(way: Way | None, dim: int) -> Way | None:
+    """Return the way into a column of that many arrays."""
+    if dim == 0:
+        return way
+    inner = _wrapped(way, dim - 1)
+    return lambda plain, raw: [plain if inner is None else inner(plain, raw)]
 
 
 def _direct(
@@ -323,11 +332,18 @@ def _direct(
 ) -> Iterator[tuple[Slot, msgspec.json.Decoder[Any]]]:
     for slot in slots:
         native, node = _slot_type(slot, key, place, habits)
-        kind = Kind(LONG_WORD if slot.word == INT_WORD else slot.word, slot.dim)
-        is_own = not any(does_route(other, kind) for other in slots if other is not slot)
-        is_done = node is None or not (node.raw or node.below)
+        is_own = _is_own(slot, [other for other in slots if other is not slot])
+        is_done = node is None or not node.is_handled
         if (slot.dim or node) and native is not None and is_own and is_done:
             yield slot, msgspec.json.Decoder(native)
+
+
+def _is_own(slot: Slot, others: list[Slot]) -> bool:
+    """Tell whether no other column takes any part of what the decoder of a column lets through."""
+    words = {INT_WORD: (LONG_WORD,), DOUBLE_WORD: (DOUBLE_WORD, LONG_WORD)}.get(slot.word, (slot.word,))
+    if slot.dim > 1 and any(other.dim for other in others):
+        return False
+    return not any(does_route(other, Kind(word, slot.dim)) for other in others for word in words)
 
 
 def _type(

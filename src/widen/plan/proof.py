@@ -10,7 +10,7 @@ Source: spec of evolution, section 3, "conservation proof"; U1, U2.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
@@ -80,7 +80,7 @@ def _of_record(route: RecordRoute, record: dict[str, Document]) -> Form:
 
 def _of_field(slots: Sequence[Slot], value: Document) -> Form:
     if isinstance(value, dict) and not any(slot.record is not None for slot in slots):
-        return _rescued_form(value)
+        return _rescued_form(value) if count_leaves(value) else None
     form = _of_value([(slot, slot.dim) for slot in slots], value)
     return [RESCUED, _text(value)] if form is _LOST else form
 
@@ -96,7 +96,7 @@ def _of_value(slots: Sequence[tuple[Slot, int]], value: Document) -> Form:
             return form
     deeper = [(slot, dim - 1) for slot, dim in slots if dim]
     if not deeper:
-        return None if value == {} else _LOST
+        return _LOST if count_leaves(value) else None
     wrapped = _of_value(deeper, value)
     return wrapped if wrapped is None or wrapped is _LOST else ["[]", wrapped]
 
@@ -129,7 +129,10 @@ def _expected(slot: Slot, value: Document) -> Any:
 
 
 def _expected_number(slot: Slot, token: str) -> Any:
-    number = Decimal(token)
+    try:
+        number = Decimal(token)
+    except InvalidOperation:
+        return _LOST
     if str(slot.type) in _WHOLE:
         half = 2 ** _WHOLE[str(slot.type)]
         return str(int(token)) if token.lstrip("-").isdigit() and -half <= number < half else _LOST
@@ -212,11 +215,12 @@ def _merged(form: Form, rest: Form) -> Form:
 
 
 def _text(document: Document) -> str:
+    """Return a text that only equal documents share; a text in it is not taken for a number of the same letters."""
     if isinstance(document, dict):
-        return "{" + ",".join(f"{key}:{_text(value)}" for key, value in document.items()) + "}"
+        return "{" + ",".join(f"{key!r}:{_text(value)}" for key, value in sorted(document.items())) + "}"
     if isinstance(document, list):
         return "[" + ",".join(map(_text, document)) + "]"
-    return str(document)
+    return str(document) if isinstance(document, Number) else repr(document)
 
 
-_EXACT = Context(prec=5000)
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)

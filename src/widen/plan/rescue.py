@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from widen.observe.document import Document, Number
+from widen.observe.document import Document, Number, has_leaf
 from widen.plan.convert import MISSING, convert, word_of_value
 from widen.plan.route import RecordRoute, Slot
 
@@ -49,7 +49,7 @@ def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
 
 
 def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and has_leaf(value):
         rests = [_rest_of_record(slot.record, value) for slot in slots if slot.record is not None]
         return min(rests, key=_size, default=value)
     return _HELD if _is_held(slots, value, 0) else value
@@ -62,7 +62,7 @@ def _size(rest: Any) -> int:
 def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:
     if isinstance(value, list):
         return all(_is_held(slots, item, dim + 1) for item in value)
-    if value is None or value == {}:
+    if not has_leaf(value):
         return True
     deep = [slot for slot in slots if slot.dim >= dim]
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from widen.observe.document import Document
+from widen.observe.document import Document, has_leaf
 from widen.observe.kind import RECORD_WORD
 from widen.plan.convert import MISSING, convert, word_of_value
 from widen.plan.route import RecordRoute, Slot
@@ -65,6 +65,6 @@ def _held(value: Document, word: str, slot: Slot, dim: int) -> Any:
 def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:
     """Return the array with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
     held = [MISSING if item is None else _held(item, _word(item), slot, dim) for item in items]
-    if held and all(item is MISSING for item in held) and any(item is not None for item in items):
+    if held and all(item is MISSING for item in held) and any(map(has_leaf, items)):
         return MISSING
     return [None if item is MISSING else item for item in held]

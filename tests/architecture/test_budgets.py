@@ -57,9 +57,11 @@ def test_every_return_is_annotated() -> None:
 
 
 def test_public_docstrings_name_the_errors_that_are_raised_there() -> None:
+    """Those of the command line are its help, which speaks to people who see no exceptions."""
     silent = [
         f"{module.where(node)} {name} raises {error}"
         for module in modules()
+        if module.room != "cli"
         for name, node in public(module)
         if isinstance(node, Function)
         for error in _raised(node)

@@ -22,6 +22,9 @@ from widen.errors import SourceError
 WHOLE_BYTES = 8 * 2**20
 """Files up to this size are read whole."""
 
+NAMED_FILES = 1_000
+"""Up to how many files are named one by one, so that no pass over the batch sees one that came later."""
+
 JSON_NAMES = (".json", ".jsonl", ".ndjson")
 PACKED_NAMES = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
@@ -51,10 +54,12 @@ class Source:
     """The files of one interval.
 
     Args:
+        roots: What the caller named: files, directories and patterns.
         files: The files to read, by name.
         left_out: Files beside them in a directory that are no JSON by their names.
     """
 
+    roots: tuple[str, ...]
     files: tuple[SourceFile, ...]
     left_out: tuple[str, ...] = ()
 
@@ -80,7 +85,7 @@ def find_source(spark: SparkSession, paths: Sequence[str]) -> Source:
     chosen = named or found
     if not any(f.size_bytes for f in chosen):
         raise _unusable(paths, "there is nothing in it" if chosen else "there is no file", "Give it JSON records.")
-    return Source(tuple(chosen), tuple(f.path for f in found if f not in chosen))
+    return Source(tuple(paths), tuple(chosen), tuple(f.path for f in found if f not in chosen))
 
 
 def read_texts(spark: SparkSession, source: Source) -> DataFrame:
@@ -89,12 +94,14 @@ def read_texts(spark: SparkSession, source: Source) -> DataFrame:
     large = [f.path for f in source.files if f.size_bytes > WHOLE_BYTES]
     if large and not _has_lines(spark, large[0]):
         small, large = small + large, []
-    parts = [_frame(spark, paths, whole=whole) for paths, whole in ((small, True), (large, False)) if paths]
-    return reduce(DataFrame.unionAll, parts)
+    parts = [(paths, whole) for paths, whole in ((small, True), (large, False)) if paths]
+    if len(source.files) > NAMED_FILES and len(parts) == 1 and not source.left_out:
+        return _frame(spark, list(source.roots), whole=parts[0][1])
+    return reduce(DataFrame.unionAll, (_frame(spark, [*map(_escaped, paths)], whole=whole) for paths, whole in parts))
 
 
 def _frame(spark: SparkSession, paths: list[str], *, whole: bool) -> DataFrame:
-    texts = spark.read.text([_escaped(path) for path in paths], wholetext=whole, recursiveFileLookup=True)
+    texts = spark.read.text(paths, wholetext=whole, recursiveFileLookup=True)
     return texts.select(
         F.col("value").cast("binary").alias(TEXT),
         F.col("_metadata.file_path").alias(FILE),

@@ -46,7 +46,7 @@ FOREIGN = {
     "ingest": {"msgspec", "pyarrow"},
     "statement": {"sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
-    "report": {"jinja2", "msgspec", "rich"},
+    "report": {"jinja2", "msgspec", "pyarrow", "rich"},
     "__init__": set(),
     "__main__": set(),
 }

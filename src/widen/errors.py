@@ -12,7 +12,7 @@ WidenError
 │   ├── SchemaMismatch
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
-│   ├── EngineMissing       what was asked for runs on Spark, and Spark is not installed
+│   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
 │   ├── SourceError         the input of an ingestion cannot be used
 │   └── EvolutionRefused    the policy forbids the changes that a batch needs
 ├── TableError              what is on disk breaks the protocol, or needs a feature we lack
@@ -177,11 +177,11 @@ class AppendOnlyTable(RequestError):
 
 
 class EngineMissing(RequestError):
-    """What was asked for runs on Spark, and Spark is not installed."""
+    """What was asked for runs on Spark, and Spark cannot be started."""
 
     code = "WIDEN_SPARK_MISSING"
-    template = "This needs Spark, which is not installed here: {reason}."
-    hint = "Install it with: pip install 'widen[spark]'"
+    template = "This runs on Spark, which cannot be started: {reason}."
+    hint = "{fix}"
 
 
 class SourceError(RequestError):

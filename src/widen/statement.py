@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from sqlglot import tokenize
+from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
 
 from widen.errors import InvalidOption, InvalidStatement
 from widen.model.path import Path, format_path

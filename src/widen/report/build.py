@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from widen.log.snapshot import Snapshot
 from widen.model.path import Path, fields, leaves
 from widen.model.type import Field, StructType
-from widen.plan.name import COMMENT, CORRUPT, EVOLVED_FROM, role_of
+from widen.planning.name import COMMENT, CORRUPT, EVOLVED_FROM, role_of
 from widen.protocol.action import Add
 from widen.protocol.type_change import all_type_changes
 from widen.report.model import Column, Interval, Moment, Report
@@ -92,7 +92,7 @@ class _Past:
             sum(add.size for add in adds),
             record.changes,
             parameters if isinstance(parameters, dict) else {},
-            is_first=record.before is None and record.moment.version == 0,
+            is_first=record.is_first,
         )
 
 

@@ -7,13 +7,15 @@ Source: house rule: what the log can prove is not taken on trust.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from widen.model.path import Path, children, fields
 from widen.model.type import DataType, Field, StructType, is_atomic
+from widen.planning.operation import AddColumn, CreateTable, Operation, WidenType
+from widen.planning.plan import Event
 from widen.protocol.action import CommitInfo
 from widen.protocol.mapping import COLUMN_ID
 from widen.protocol.widening import is_widening
@@ -31,9 +33,36 @@ def changes(before: StructType, after: StructType, reasons: Sequence[tuple[Path,
         after: The schema after it.
         reasons: What the ingestion recorded, each with the column that it is about.
     """
+    return _joined((*_made(before, after), *_gone(before, after)), reasons)
+
+
+def plan_changes(operations: Iterable[Operation], events: Iterable[Event]) -> tuple[Change, ...]:
+    """Return what operations of a plan would make of the columns, in their order, with the events that ask for it."""
+    reasons = [(event.column, _reason_of(event)) for event in events]
+    return _joined([change for operation in operations for change in _planned(operation)], reasons)
+
+
+def _planned(operation: Operation) -> Iterator[Change]:
+    match operation:
+        case CreateTable(schema):
+            yield from (Change(ADDED, (field.name,), new=field.type.sql) for field in schema)
+        case AddColumn():
+            yield Change(ADDED, operation.path, new=operation.field.type.sql)
+        case WidenType(path, old, new):
+            yield Change(WIDENED, path, old.sql, new.sql)
+
+
+def _reason_of(event: Event) -> Reason:
+    file, position = event.first or ("", 0)
+    grade = event.grade.value
+    return Reason(event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample)
+
+
+def _joined(made: Iterable[Change], reasons: Sequence[tuple[Path, Reason]]) -> tuple[Change, ...]:
+    """Return the changes with their reasons; those that belong to none are told as what was routed."""
     left = list(reasons)
     found = []
-    for change in (*_made(before, after), *_gone(before, after)):
+    for change in made:
         mine = [item for item in left if item[0][: len(change.column)] == change.column]
         left = [item for item in left if item not in mine]
         told = tuple(reason for _, reason in mine)

@@ -16,7 +16,7 @@ from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import Add, CommitInfo, Metadata
 from widen.report.change import changes, reasons_of
-from widen.report.model import Change, Moment
+from widen.report.model import Change, Interval, Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,14 @@ class Record:
         return str(self.info.get("operation") or "")
 
     @property
+    def is_first(self) -> bool:
+        """Whether it made the table."""
+        return self.moment.version == 0
+
+    @property
     def changes(self) -> tuple[Change, ...]:
         """What it changed; none if the schema before it is not known."""
-        if self.after is None or (self.before is None and self.moment.version > 0):
+        if self.after is None or (self.before is None and not self.is_first):
             return ()
         return changes(self.before or StructType(), self.after, reasons_of(self.info))
 
@@ -70,6 +75,40 @@ def records(snapshot: Snapshot, limit: int | None = None, *, with_files: bool = 
         after = from_json(metadata.schema_string) if metadata else schema
         yield Record(Moment(version, time_ms), info, schema, after, adds)
         schema = after
+
+
+def history(snapshot: Snapshot, limit: int | None = None) -> list[Interval]:
+    """Return what the commits up to a version of a table did, newest first; numbers are those that they say.
+
+    Args:
+        snapshot: The version.
+        limit: How many at most.
+
+    Raises:
+        CorruptLog: a commit is damaged.
+        StorageError: the store refused.
+    """
+    return [_told(record) for record in records(snapshot, limit)][::-1]
+
+
+def _told(record: Record) -> Interval:
+    metrics, parameters = (record.info.get(key) for key in ("operationMetrics", "operationParameters"))
+    said = metrics if isinstance(metrics, dict) else {}
+    return Interval(
+        record.moment,
+        record.operation,
+        _number(said.get("numOutputRows")),
+        None,
+        _number(said.get("numFiles")) or _number(said.get("numAddedFiles")) or 0,
+        _number(said.get("numOutputBytes")) or 0,
+        record.changes,
+        parameters if isinstance(parameters, dict) else {},
+        is_first=record.is_first,
+    )
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, (str, int)) and str(text).isdecimal() else None
 
 
 def _schema_before(snapshot: Snapshot, version: int) -> StructType | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from widen.model.path import Path, leaves
 from widen.model.type import DataType, StructType
-from widen.protocol.mapping import mapping_mode, to_physical_path
 from widen.protocol.action import Protocol
+from widen.protocol.mapping import mapping_mode, to_physical_path
 from widen.protocol.statistics import ColumnStatistics, FileStatistics
 from widen.protocol.value import Scalar, Unknown, from_text
 
@@ -119,7 +119,9 @@ class Count:
                 yield path, tally.written > 0
 
 
-def leaves_of(schema: StructType, protocol: Protocol, properties: Mapping[str, str], keys: Mapping[str, str]) -> list[Leaf]:
+def leaves_of(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], keys: Mapping[str, str]
+) -> list[Leaf]:
     """Return the leaf columns of a schema in its order.
 
     Args:

@@ -27,11 +27,11 @@ LONGEST_VALUE = 28
 
 
 def printable(text: str) -> str:
-    """Return the text with everything that does not print, or that turns the direction of writing, as an escape.
+    r"""Return the text with everything that does not print, or that turns the direction of writing, as an escape.
 
     Example:
-        >>> printable("a\\x1b[31mb")
-        'a\\\\x1b[31mb'
+        >>> printable("a\tb")
+        'a\\tb'
     """
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
@@ -64,13 +64,13 @@ def value_text(value: Scalar | None) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """Return a number with thin spaces between thousands.
+    """Return a number with its thousands apart.
 
     Example:
         >>> count_text(1234567), count_text(None)
-        ('1\\u2009234\\u2009567', '–')
+        ('1,234,567', '–')
     """
-    return UNKNOWN_TEXT if count is None else f"{count:,}".replace(",", "\u2009")
+    return UNKNOWN_TEXT if count is None else f"{count:,}"
 
 
 def counted(count: int | None, noun: str) -> str:
@@ -165,12 +165,16 @@ def interval_text(interval: Interval) -> list[str]:
     """
     lines = []
     if interval.files:
-        corrupt = f", {counted(interval.corrupt, 'line')} that no record" if interval.corrupt else ""
-        what = f"wrote {counted(interval.records, 'record')} in {counted(interval.files, 'file')}"
-        lines.append(f"{what}, {size_text(interval.size_bytes)}{corrupt}")
+        lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
     said = summary(interval.parameters, interval.operation)
     lines += [printable(said)] if said else []
     return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
+
+
+def written_text(records: int | None, files: int, size_bytes: int, corrupt: int) -> str:
+    """Return what a commit wrote, in words."""
+    what = f"wrote {counted(records, 'record')} in {counted(files, 'file')}, {size_text(size_bytes)}"
+    return f"{what}; {counted(corrupt, 'text')} that is no record kept whole" if corrupt else what
 
 
 def changes_text(changes: Sequence[Change], *, is_first: bool) -> list[str]:

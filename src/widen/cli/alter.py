@@ -1,0 +1,94 @@
+"""The commands that change a table without its data: ``alter``, ``properties`` and ``sql``.
+
+Source: Delta Lake's ALTER TABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from widen.cli import door, look, option
+from widen.cli.output import show, show_json
+from widen.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from widen.table import Table
+
+
+def alter(
+    table: option.Table,
+    column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.", show_default=False)],
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
+    drop_not_null: Annotated[bool, typer.Option("--drop-not-null", help="Let it be null.")] = False,
+    first: Annotated[bool, typer.Option("--first", help="Make it the first.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Put it behind that one.")] = None,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Change one column in one commit; no file is rewritten."""
+    if not (type or drop_not_null or first or after) and comment is None:
+        raise typer.BadParameter("Say what to change: --type, --comment, --drop-not-null, --first or --after.")
+    opened = door.Table(table, option.storage(storage_option))
+    before = opened.version
+    nullable = True if drop_not_null else None
+    opened.alter_column(column, type=type, comment=comment, nullable=nullable, first=first, after=after)
+    _tell(before, opened, json=json)
+
+
+def properties(
+    table: option.Table,
+    set: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one.")] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove one.")] = None,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Show the properties of a table, or set or remove some in one commit."""
+    settings, wanted = option.storage(storage_option), option.pairs(set, "--set")
+    if wanted and unset:
+        raise typer.BadParameter("Each of --set and --unset is a commit of its own: say one of them.")
+    if not wanted and not unset:
+        shown = door.open_snapshot(door.LogStore(table, settings)).properties
+        if json:
+            show_json(shown)
+        else:
+            show([door.terminal.pairs_table(sorted(shown.items()))])
+        return
+    opened = door.Table(table, settings)
+    before = opened.version
+    missing = [key for key in unset or () if key not in opened.properties]
+    if missing:
+        there = ", ".join(sorted(opened.properties)) or "none"
+        raise InvalidOption(option="--unset", value=missing[0], expected=f"It is not set. There are: {there}.")
+    after = opened.set_properties(wanted) if wanted else opened.unset_properties(unset or ())
+    _tell(before, after, json=json)
+
+
+def sql(
+    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement of SQL.", show_default=False)],
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Run one statement; a table is named delta.`path`."""
+    settings, statement = option.storage(storage_option), door.parse(text)
+    if isinstance(statement, door.DescribeHistory):
+        look.history(statement.location, statement.limit, json, storage_option)
+        return
+    before = door.open_snapshot(door.LogStore(statement.location, settings)).version
+    _tell(before, door.execute(statement, settings), json=json)
+
+
+def _tell(before: int, table: Table, *, json: bool) -> None:
+    """Say which version the table is at now, and what that version changed."""
+    changed = table.version > before
+    intervals = door.history(table.snapshot, 1) if changed else []
+    if json:
+        changes = [change.to_value() for interval in intervals for change in interval.changes]
+        show_json({"version": table.version, "changed": changed, "changes": changes})
+    elif not changed:
+        show([Text(f"Nothing to change: version {table.version} is so already.")])
+    else:
+        show(door.terminal.done_parts(table.location, intervals[0]))

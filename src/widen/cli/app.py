@@ -1,0 +1,90 @@
+"""The application: its commands, and how its calls end.
+
+Exit codes: 0, done (for ``plan``: nothing to change); 2, ``plan`` found changes; 1, an error, also one in the words of
+the command; 130, interrupted; 141, nobody reads the output any more.
+
+Source: house rule: the message says what happened and how to go on; nobody is shown a traceback for a mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from widen.cli import alter, engine, ingest, look
+from widen.cli.output import show_error
+from widen.errors import WidenError
+
+INTERRUPTED, BROKEN_PIPE = 130, 141
+DEBUG = "WIDEN_DEBUG"
+"""The environment variable that asks for tracebacks."""
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
+"""What all errors in the words of a command are, whichever package the version of typer takes it from."""
+
+
+class WidenGroup(TyperGroup):
+    """The commands; every call ends with an exit code and, if it fails, with a message on stderr."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command and leave with its exit code."""
+        run = partial(super().main, *args, **{**extra, "standalone_mode": False})
+        return run() if not extra.get("standalone_mode", True) else sys.exit(_outcome(run))
+
+
+app = typer.Typer(
+    cls=WidenGroup,
+    name="widen",
+    help="Schemas that grow with the data, without rewriting a table and without losing a value.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("ingest")(ingest.ingest)
+app.command("plan")(ingest.plan)
+app.command("show")(look.show)
+app.command("history")(look.history)
+app.command("report")(look.report)
+app.command("read")(look.read)
+app.command("alter")(alter.alter)
+app.command("properties")(alter.properties)
+app.command("sql")(alter.sql)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    if not os.environ.get(DEBUG):
+        engine.keep_apart()
+    app(prog_name="widen")
+
+
+def _outcome(call: Callable[[], object]) -> int:
+    try:
+        code = call()
+        sys.stdout.flush()
+    except WidenError as error:
+        if os.environ.get(DEBUG):
+            raise
+        show_error(error)
+        return 1
+    except _UsageError as error:
+        show_error(error)
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return BROKEN_PIPE
+    return code if isinstance(code, int) else 0
+
+
+def _forget_output() -> None:
+    """Let what is still to be written go nowhere, so that Python does not complain of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,75 @@
+"""What the commands call, imported when it is first used: help is there at once, and looking needs no Spark.
+
+Source: house rule: optional extras are imported at a face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from widen.errors import EngineMissing
+
+if TYPE_CHECKING:
+    from widen.ingestion import ingest, plan
+    from widen.log.snapshot import open_snapshot
+    from widen.log.store import LogStore
+    from widen.report import terminal, words
+    from widen.report.build import build
+    from widen.report.outline import outline
+    from widen.report.page import page
+    from widen.report.record import history
+    from widen.spark.failure import FAILURES, translated
+    from widen.spark.session import find_session
+    from widen.statement import DescribeHistory, execute, parse
+    from widen.table import Table
+
+__all__ = [
+    "FAILURES",
+    "DescribeHistory",
+    "LogStore",
+    "Table",
+    "build",
+    "execute",
+    "find_session",
+    "history",
+    "ingest",
+    "open_snapshot",
+    "outline",
+    "page",
+    "parse",
+    "plan",
+    "terminal",
+    "translated",
+    "words",
+]
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "widen.ingestion": ("ingest", "plan"),
+    "widen.log.snapshot": ("open_snapshot",),
+    "widen.log.store": ("LogStore",),
+    "widen.report.build": ("build",),
+    "widen.report.outline": ("outline",),
+    "widen.report.page": ("page",),
+    "widen.report.record": ("history",),
+    "widen.report": ("terminal", "words"),
+    "widen.spark.failure": ("FAILURES", "translated"),
+    "widen.spark.session": ("find_session",),
+    "widen.statement": ("DescribeHistory", "execute", "parse"),
+    "widen.table": ("Table",),
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of the layers below, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    try:
+        return import_module(f"{home}.{name}") if home == "widen.report" else getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise EngineMissing(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error

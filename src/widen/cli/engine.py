@@ -1,0 +1,54 @@
+"""Spark for one call of the command line: started when it is needed, and kept from talking into the output.
+
+Source: house rule: stdout carries the result, stderr what a person should know.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import IO, TYPE_CHECKING
+
+from widen.cli import door
+from widen.errors import EngineMissing
+
+if TYPE_CHECKING:
+    from widen.spark.schema import SparkSession
+
+_FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."
+_apart: list[IO[bytes]] = []
+
+
+def keep_apart() -> None:
+    """Let what other programs write to stderr go to a file, for the rest of this process; Python's own stays.
+
+    Java and its loggers take the file descriptor as it is when they start.
+    """
+    said = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open as long as the process)
+    sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)
+    os.dup2(said.fileno(), 2)
+    _apart.append(said)
+
+
+def session() -> SparkSession:
+    """Return the session to work in.
+
+    Raises:
+        EngineMissing: Spark or Java is not installed, or does not start.
+    """
+    find_session, failures = door.find_session, door.FAILURES
+    try:
+        return find_session()
+    except failures as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise EngineMissing(reason=f"{reason}{_last_words()}", fix=_FIX) from error
+
+
+def _last_words() -> str:
+    """Return the last line that Java wrote before it gave up."""
+    if not _apart:
+        return ""
+    _apart[0].seek(0)
+    lines = _apart[0].read().decode(errors="replace").split("\n")
+    return next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")

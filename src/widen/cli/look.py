@@ -1,0 +1,129 @@
+"""The commands that only look: ``show``, ``history``, ``report`` and ``read``.
+
+Source: house rule: what the log says is told without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from widen.cli import door, engine, option
+from widen.cli.output import note, progress, show_json, show_line
+from widen.cli.output import show as show_parts
+from widen.errors import StorageError
+
+if TYPE_CHECKING:
+    from widen.log.snapshot import Snapshot
+    from widen.spark.schema import DataFrame
+
+SHOWN_ROWS = 20
+
+
+def show(
+    table: option.Table,
+    version: option.Version = None,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Show the columns of a table, its version, files, protocol and properties."""
+    outline = door.outline(_opened(table, storage_option, version))
+    if json:
+        show_json(outline.to_value())
+    else:
+        show_parts(door.terminal.outline_parts(outline))
+
+
+def history(
+    table: option.Table,
+    limit: option.Limit = None,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Tell the versions of a table, newest first, and what each of them did."""
+    snapshot = _opened(table, storage_option)
+    intervals = door.history(snapshot, limit)
+    if json:
+        show_json([{**interval.to_value(), "parameters": dict(interval.parameters)} for interval in intervals])
+    else:
+        show_parts(door.terminal.history_parts(snapshot.location, intervals))
+
+
+def report(
+    table: option.Table,
+    json: option.Json = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML.", show_default=False)
+    ] = None,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Tell what every column holds and where it came from, what changed and when."""
+    found = door.build(_opened(table, storage_option))
+    if html is not None:
+        _write(html, door.page(found))
+        note(f"wrote {html}")
+    if json:
+        show_json(found.to_value())
+    elif html is None:
+        show_parts(door.terminal.report_parts(found))
+
+
+def read(
+    table: option.Table,
+    version: option.Version = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
+    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='Which rows, e.g. "total > 100".')] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="How many rows; 20 by default, with --json all.", show_default=False)
+    ] = None,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Show rows in the current types of the columns, wherever they were written; with --json one object a line."""
+    with progress("reading"):
+        opened = door.Table(table, option.storage(storage_option))
+        frame = opened.read(engine.session(), version, timestamp, where)
+    wanted = limit if json or limit else SHOWN_ROWS
+    if json:
+        for line in _lines(frame, wanted):
+            show_line(line)
+        return
+    assert wanted is not None
+    with progress("reading"):
+        rows = list(_lines(frame, wanted + 1))
+    show_parts(door.terminal.rows_parts(frame.columns, rows[:wanted]))
+    if len(rows) > wanted:
+        note(f"{wanted} rows are shown and there are more: say --limit, or --json for all.")
+
+
+def _opened(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
+    return door.open_snapshot(door.LogStore(table, option.storage(storage_option)), version)
+
+
+def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
+    """Yield the rows as JSON objects with all their columns, nulls too.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+        InvalidOption: Spark does not understand the condition.
+    """
+    texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
+    with door.translated():
+        yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
+
+
+_AS_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) as line"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fix = "Name a file in a folder that exists and may be written."
+        raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error

@@ -1,0 +1,167 @@
+"""The outline of a table: its columns and what is known of it as a whole.
+
+Source: house rule: metadata is read from the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from widen.log.snapshot import Snapshot
+from widen.model.path import Path, fields, format_path
+from widen.model.schema import type_to_value
+from widen.model.type import ArrayType, DataType, MapType, StructType
+from widen.planning.name import COMMENT, EVOLVED_FROM
+from widen.protocol.feature import features
+from widen.protocol.type_change import strip, type_changes
+from widen.report.model import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One recorded change of a type.
+
+    Args:
+        path: From the field to the leaf, in steps of element, key and value; empty for the field itself.
+        old: The type before it, in Spark SQL.
+        new: The type after it.
+    """
+
+    path: Path
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One column or nested field.
+
+    Args:
+        path: Where it stands.
+        own: The end of the path, from the field that encloses it.
+        depth: How many fields enclose it.
+        type: Its type in Spark SQL.
+        brief: The same without the fields inside it.
+        nullable: Whether it may be null.
+        evolved_from: The source field, if it stands beside the one with the plain name; else empty.
+        comment: Its comment; empty if it has none.
+        steps: Its type history, oldest first.
+    """
+
+    path: Path
+    own: Path
+    depth: int
+    type: str
+    brief: str
+    nullable: bool
+    evolved_from: str = ""
+    comment: str = ""
+    steps: tuple[Step, ...] = ()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the line as a JSON object."""
+        steps = [{"path": format_path(step.path), "from": step.old, "to": step.new} for step in self.steps]
+        return {
+            "column": format_path(self.path),
+            "type": self.type,
+            "nullable": self.nullable,
+            "evolvedFrom": self.evolved_from or None,
+            "comment": self.comment or None,
+            "typeHistory": steps,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A version of a table as a whole.
+
+    Args:
+        location: Where it lies.
+        moment: The version.
+        files: How many files are live.
+        size_bytes: Their size.
+        reader_version: The protocol version that readers must know.
+        writer_version: Likewise for writers.
+        features: The table features, by name.
+        properties: The configuration.
+        partition_by: The columns that files are split by.
+        schema: As readers see it.
+        lines: Its columns and nested fields, parents first.
+    """
+
+    location: str
+    moment: Moment
+    files: int
+    size_bytes: int
+    reader_version: int
+    writer_version: int
+    features: tuple[str, ...]
+    properties: Mapping[str, str]
+    partition_by: tuple[str, ...]
+    schema: StructType
+    lines: tuple[Line, ...]
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the outline as a JSON object."""
+        protocol = {"minReaderVersion": self.reader_version, "minWriterVersion": self.writer_version}
+        return {
+            "location": self.location,
+            **self.moment.to_value(),
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "protocol": {**protocol, "features": list(self.features)},
+            "properties": dict(self.properties),
+            "partitionBy": list(self.partition_by),
+            "columns": [line.to_value() for line in self.lines],
+            "schema": type_to_value(self.schema),
+        }
+
+
+def outline(snapshot: Snapshot) -> Outline:
+    """Return the outline of one version of a table.
+
+    Raises:
+        CorruptLog: a log file is damaged.
+        StorageError: the store refused.
+    """
+    files = snapshot.files()
+    return Outline(
+        snapshot.location,
+        Moment(snapshot.version, snapshot.timestamp_ms),
+        files.num_rows,
+        pc.sum(files.column("size_bytes")).as_py() or 0,
+        snapshot.protocol.min_reader_version,
+        snapshot.protocol.min_writer_version,
+        tuple(sorted(features(snapshot.protocol))),
+        dict(snapshot.properties),
+        tuple(snapshot.partition_columns),
+        strip(snapshot.schema),
+        tuple(_lines(snapshot.schema)),
+    )
+
+
+def _lines(schema: StructType) -> Iterator[Line]:
+    above: list[Path] = []
+    for path, field in fields(schema):
+        above = [other for other in above if path[: len(other)] == other]
+        steps = tuple(Step(change.path, change.old.sql, change.new.sql) for change in type_changes(field))
+        evolved, comment = (str(field.metadata.get(key) or "") for key in (EVOLVED_FROM, COMMENT))
+        own = path[len(above[-1]) :] if above else path
+        types = (field.type.sql, _brief(field.type))
+        yield Line(path, own, len(above), *types, field.nullable, evolved, comment, steps)
+        above.append(path)
+
+
+def _brief(data_type: DataType) -> str:
+    match data_type:
+        case StructType():
+            return "struct"
+        case ArrayType(element):
+            return f"array<{_brief(element)}>"
+        case MapType(key, value):
+            return f"map<{_brief(key)}, {_brief(value)}>"
+    return data_type.sql

@@ -1,0 +1,107 @@
+"""The report as one page of HTML that needs nothing but itself.
+
+Source: house rule: every text that comes from data or from a log is made printable and escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from widen.report import words
+from widen.report.model import GRADES, ROUTED, Change, Column, Interval, Report
+
+CHART_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 960, 96, 96
+GAP = 0.25
+"""How much of its place a bar leaves free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One interval in the chart.
+
+    Args:
+        left: In units of the drawing.
+        width: Likewise.
+        height: Likewise, from the ground.
+        marks: The grades of its changes, gravest first, each once.
+        label: What it says to those who point at it or cannot see it.
+    """
+
+    left: float
+    width: float
+    height: float
+    marks: tuple[str, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """From which interval to which one a column was written, along all of them.
+
+    Args:
+        left: In units of the drawing.
+        width: Likewise.
+        label: The same in words.
+    """
+
+    left: float
+    width: float
+    label: str
+
+
+def page(report: Report) -> str:
+    """Return the report as a document of HTML."""
+    template = _environment().get_template("page.html.j2")
+    shown = [interval for interval in report.intervals if told(interval)]
+    return template.render(report=report, bars=list(_bars(report.intervals)), shown=shown, strips=_strips(report))
+
+
+def told(interval: Interval) -> list[Change]:
+    """Return the changes of an interval that are told one by one: not the plain columns of a new table."""
+    return [c for c in interval.changes if c.what != ROUTED and not (interval.is_first and c.grade == "additive")]
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("widen.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(words=words, grades=GRADES, told=told, plain=_plain)
+    environment.globals.update(width=CHART_WIDTH, height=CHART_HEIGHT, strip_width=STRIP_WIDTH)
+    return environment
+
+
+def _plain(interval: Interval) -> int:
+    """Return how many columns a new table began with that need no telling."""
+    return sum(change.what != ROUTED for change in interval.changes) - len(told(interval)) if interval.is_first else 0
+
+
+def _bars(intervals: tuple[Interval, ...]) -> Iterator[Bar]:
+    most = max((interval.records or 0 for interval in intervals), default=0) or 1
+    place = CHART_WIDTH / max(len(intervals), 12)
+    for at, interval in enumerate(intervals):
+        records = interval.records or 0
+        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in told(interval)))
+        moment = f"version {interval.moment.version}, {words.moment_text(interval.moment.time_ms)} UTC"
+        label = f"{moment}: {words.counted(interval.records, 'record')}, {words.counted(len(told(interval)), 'change')}"
+        height = max(CHART_HEIGHT * records / most, 1.5) if records else 0
+        yield Bar(at * place + place * GAP / 2, place * (1 - GAP), height, marks, label)
+
+
+def _strips(report: Report) -> dict[Column, Strip]:
+    places = {interval.moment.version: at for at, interval in enumerate(report.intervals)}
+    step = STRIP_WIDTH / max(len(places), 1)
+    found = {}
+    for column in report.columns:
+        if column.first is None or column.last is None:
+            continue
+        first, last = places[column.first.version], places[column.last.version]
+        spoken = f"version {column.first.version} to version {column.last.version}"
+        found[column] = Strip(first * step, (last - first + 1) * step, f"written from {spoken}")
+    return found

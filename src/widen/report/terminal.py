@@ -1,0 +1,333 @@
+"""Outlines, histories, plans and reports on a terminal.
+
+Source: house rule: stdout carries the result; what comes from data is made printable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from widen.planning.plan import Plan, Rescued
+from widen.report.change import plan_changes
+from widen.report.model import ROUTED, Change, Column, Interval, Moment, Report
+from widen.report.outline import Line, Outline, Step
+from widen.report.words import (
+    SIGNS,
+    UNKNOWN_TEXT,
+    count_text,
+    counted,
+    interval_text,
+    moment_text,
+    path_text,
+    position_text,
+    printable,
+    sample_text,
+    share_text,
+    shortened,
+    size_text,
+    value_text,
+)
+
+GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
+LONGEST_TYPE = 44
+BAR_WIDTH = 10
+
+
+# ---- outline ---------------------------------------------------------------------------------------
+
+
+def outline_parts(outline: Outline) -> Iterator[RenderableType]:
+    """Yield the outline of a table, part by part."""
+    yield _title(outline.location)
+    facts = (counted(outline.files, "file"), size_text(outline.size_bytes))
+    yield _facts(_version(outline.moment), *facts, *_split_by(outline.partition_by))
+    protocol = f"protocol: reader {outline.reader_version}, writer {outline.writer_version}"
+    yield _facts(protocol, *map(printable, outline.features))
+    yield _outline_table(outline.lines)
+    if outline.properties:
+        yield _heading("Properties")
+        yield pairs_table(outline.properties.items())
+
+
+def _outline_table(lines: Sequence[Line]) -> Table:
+    table = _table("column", "type", "null")
+    has_evolved, has_steps = any(line.evolved_from for line in lines), any(line.steps for line in lines)
+    has_comments = any(_own_comment(line) for line in lines)
+    for is_there, name in ((has_evolved, "evolved from"), (has_steps, "type history"), (has_comments, "comment")):
+        if is_there:
+            table.add_column(name)
+    for line in lines:
+        cells = [_indented(line), Text(line.brief, "cyan"), Text("yes" if line.nullable else "no", "dim")]
+        cells += [Text(printable(line.evolved_from), "magenta")] if has_evolved else []
+        cells += [Text("; ".join(map(_step_text, line.steps)))] if has_steps else []
+        cells += [Text(printable(_own_comment(line)), "dim")] if has_comments else []
+        table.add_row(*cells)
+    return table
+
+
+def _indented(line: Line) -> Text:
+    return Text("  " * line.depth + path_text(line.own))
+
+
+def _own_comment(line: Line) -> str:
+    return "" if line.evolved_from and line.comment.startswith("evolved_from:") else line.comment
+
+
+def _step_text(step: Step) -> str:
+    where = f"{path_text(step.path)}: " if step.path else ""
+    return f"{where}{step.old} → {step.new}"
+
+
+def _split_by(partition_by: Sequence[str]) -> tuple[str, ...]:
+    return (f"split by {', '.join(map(printable, partition_by))}",) if partition_by else ()
+
+
+# ---- history ---------------------------------------------------------------------------------------
+
+
+def history_parts(location: str, intervals: Sequence[Interval]) -> Iterator[RenderableType]:
+    """Yield the history of a table: what each commit did, in words."""
+    yield _title(location)
+    table = _table("version", "time (UTC)", "operation", "what it did")
+    table.columns[0].justify = "right"
+    for interval in intervals:
+        words = interval_text(interval) or [UNKNOWN_TEXT]
+        said = Text("\n").join(map(Text, words))
+        moment = interval.moment
+        operation = Text(printable(interval.operation))
+        table.add_row(Text(str(moment.version), "bold"), Text(moment_text(moment.time_ms), "dim"), operation, said)
+    yield table
+
+
+def done_parts(location: str, interval: Interval) -> Iterator[RenderableType]:
+    """Yield what one commit just did."""
+    yield version_line(interval.moment.version, location)
+    yield from (Text(f"  {line}") for line in interval_text(interval))
+
+
+def version_line(version: int, location: str) -> Text:
+    """Return the line that says which version was made."""
+    return Text.assemble(("✓ ", "bold green"), (f"version {version}", "bold"), f" of {printable(location)}")
+
+
+# ---- plan ------------------------------------------------------------------------------------------
+
+
+def plan_parts(plan: Plan) -> Iterator[RenderableType]:
+    """Yield what a plan does and why; what waits, what is rescued and what is refused come after it."""
+    planned = plan_changes(plan.operations, plan.events)
+    if planned:
+        yield _heading("Changes")
+        yield changes_table(planned)
+    if plan.refused:
+        yield _heading("Refused by the policy")
+        yield changes_table(plan_changes(plan.refused, plan.events))
+    if plan.rescued:
+        yield _heading("To the rescue column")
+        yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
+    if plan.pending:
+        yield _heading("Waiting for a first value")
+        yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
+
+
+def _rescued(rescued: Rescued) -> str:
+    return f"{count_text(rescued.count)} {' and '.join(rescued.kinds)}: {rescued.reason}"
+
+
+def _waiting(*counts: int) -> str:
+    found = zip(counts, ("null", "[]", "{}"), strict=True)
+    return ", ".join(f"{count_text(count)} × {what}" for count, what in found if count)
+
+
+def changes_table(found: Iterable[Change]) -> Table:
+    """Return changes of columns as a table: what changes, how much it means, and what came first."""
+    table = _table("", "column", "change", "grade", "rule", "values", "first seen")
+    for change in found:
+        main = change.reasons[0] if change.reasons else None
+        style = GRADE_STYLES.get(change.grade, "")
+        table.add_row(
+            Text(SIGNS[change.what], style),
+            Text(path_text(change.column)),
+            _change_cell(change),
+            Text(change.grade, style),
+            Text(printable(", ".join(main.rules)) if main else "by hand", "dim"),
+            Text(f"{count_text(main.count)} {printable(' and '.join(main.kinds))}".strip() if main else ""),
+            Text(f"{sample_text(main)}  {position_text(main)}".strip() if main else "", "dim"),
+        )
+    return table
+
+
+def _change_cell(change: Change) -> Text:
+    new = Text(shortened(printable(change.new), LONGEST_TYPE), "cyan")
+    if not change.old:
+        return new
+    old = Text(shortened(printable(change.old), LONGEST_TYPE), "dim")
+    return old if not change.new else Text(" → ").join((old, new))
+
+
+# ---- report ----------------------------------------------------------------------------------------
+
+
+def report_parts(report: Report) -> Iterator[RenderableType]:
+    """Yield the report of a table: its columns, the changes of its schema, and its intervals."""
+    yield _title(report.location)
+    deleted = (f"{counted(report.deleted, 'row')} of the files deleted",) if report.deleted else ()
+    facts = (counted(report.rows, "row"), counted(report.files, "file"), size_text(report.size_bytes), *deleted)
+    yield _facts(_version(report.moment), *facts)
+    yield _heading("Columns")
+    yield _columns_table(report.columns)
+    if any(column.written is None for column in report.columns):
+        yield Text(f"  {UNKNOWN_TEXT} not counted: the log says nothing of values inside arrays and maps", "dim")
+    changed = [interval for interval in report.intervals if _told(interval)]
+    yield _heading("Changes of the schema")
+    yield from _timeline(changed) if changed else (Text("  none", "dim"),)
+    yield _heading("Intervals")
+    yield _intervals_table(report.intervals)
+
+
+def _columns_table(columns: Sequence[Column]) -> Table:
+    table = _table("column", "type", "evolved from", "rows", "share", "nulls", "min", "max", "written in")
+    for at in (3, 5):
+        table.columns[at].justify = "right"
+    table.columns[4].no_wrap = True
+    for column in columns:
+        table.add_row(
+            Text(path_text(column.path), "bold" if column.evolved_from else ""),
+            _type_cell(column),
+            Text(printable(column.evolved_from), "magenta"),
+            Text(count_text(column.written)),
+            _bar(column.share),
+            Text(count_text(column.nulls), "dim"),
+            Text(value_text(column.low)),
+            Text(value_text(column.high)),
+            Text(_span(column.first, column.last), "dim"),
+        )
+    return table
+
+
+def _type_cell(column: Column) -> Text:
+    before = "".join(f"{old} → " for old in column.types_before)
+    return Text(before, "dim").append(shortened(printable(column.type), LONGEST_TYPE), "cyan")
+
+
+def _bar(share: float | None) -> Text:
+    if share is None:
+        return Text(UNKNOWN_TEXT, "dim")
+    full = int(share * BAR_WIDTH) or int(share > 0)
+    bar = Text("█" * full, "green").append("░" * (BAR_WIDTH - full), "dim")
+    return bar.append(f" {share_text(share):>6}")
+
+
+def _span(first: Moment | None, last: Moment | None) -> str:
+    if first is None or last is None:
+        return UNKNOWN_TEXT
+    return f"v{first.version}" if first == last else f"v{first.version} … v{last.version}"
+
+
+def _told(interval: Interval) -> list[Change]:
+    return [change for change in interval.changes if change.what != ROUTED]
+
+
+def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
+    for interval in intervals:
+        head = Text.assemble(
+            (f"  v{interval.moment.version}", "bold"),
+            (f"  {moment_text(interval.moment.time_ms)}  ", "dim"),
+            printable(interval.operation),
+        )
+        if interval.is_first:
+            plain = sum(change.grade == "additive" for change in interval.changes)
+            head.append(f": the table begins with {counted(plain, 'column')}")
+        yield head
+        shown = [c for c in _told(interval) if not (interval.is_first and c.grade == "additive")]
+        if shown:
+            yield Padding(changes_table(shown), (0, 0, 0, 2))
+
+
+def _intervals_table(intervals: Sequence[Interval]) -> Table:
+    table = _table("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
+    for at in (0, 3, 4, 5, 6, 7):
+        table.columns[at].justify = "right"
+    for interval in intervals:
+        corrupt = interval.corrupt
+        table.add_row(
+            Text(str(interval.moment.version), "bold"),
+            Text(moment_text(interval.moment.time_ms), "dim"),
+            Text(printable(interval.operation)),
+            Text(count_text(interval.records)),
+            Text(count_text(corrupt), "red" if corrupt else "dim"),
+            Text(count_text(interval.files)),
+            Text(size_text(interval.size_bytes)),
+            Text(count_text(len(_told(interval)))),
+        )
+    return table
+
+
+# ---- rows ------------------------------------------------------------------------------------------
+
+
+def rows_parts(columns: Sequence[str], rows: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield rows as a table, a null as a dot.
+
+    Args:
+        columns: Their names, in order.
+        rows: Each as the text of a JSON object; numbers are shown as they are written there.
+    """
+    table = _table(*map(printable, columns))
+    for row in rows:
+        values = _decoder.decode(row)
+        table.add_row(*(_cell(bytes(values.get(name, _NULL)).decode()) for name in columns))
+    yield table
+
+
+_decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"null")
+
+
+def _cell(text: str) -> Text:
+    if text == "null":
+        return Text("·", "dim")
+    if text.startswith('"'):
+        return Text(printable(msgspec.json.decode(text, type=str)))
+    return Text(printable(text), "" if text[0] in "[{tf" else "cyan")
+
+
+# ---- parts -----------------------------------------------------------------------------------------
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 1), show_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _title(location: str) -> RenderableType:
+    name = location.rstrip("/").rpartition("/")[2] or location
+    return Group(Text(printable(name), "bold"), Text(printable(location), "dim"))
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", "bold")
+
+
+def _version(moment: Moment) -> str:
+    return f"version {moment.version}, {moment_text(moment.time_ms)} UTC"
+
+
+def _facts(*facts: str) -> Text:
+    return Text(" · ".join(facts))
+
+
+def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Return keys with their values as a table."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for key, value in pairs:
+        table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)))
+    return table

@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from widen.ingest import ingest as ingest_interval
+import widen
 
 Case = Callable[[SparkSession, str, str], None]
 
@@ -51,7 +51,7 @@ def known(spark: SparkSession, source: str, target: str) -> None:
 
 def ingest(spark: SparkSession, source: str, target: str) -> None:
     """One interval of Widen into the table at the target, new or not."""
-    ingest_interval(source, into=target, spark=spark)
+    widen.ingest(source, into=target, spark=spark)
 
 
 def infer_schema(spark: SparkSession, source: str, target: str) -> None:

@@ -7,22 +7,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
+    from widen.ingestion import Ingested, ingest, plan
+    from widen.statement import sql
     from widen.table import Table, create_table
 
 __all__ = [
     "ContentionError",
+    "Ingested",
     "InternalError",
     "RequestError",
     "Table",
     "TableError",
     "WidenError",
     "create_table",
+    "ingest",
+    "plan",
+    "sql",
 ]
+
+_HOMES = {
+    "Ingested": "widen.ingestion",
+    "Table": "widen.table",
+    "create_table": "widen.table",
+    "ingest": "widen.ingestion",
+    "plan": "widen.ingestion",
+    "sql": "widen.statement",
+}
 
 
 def __getattr__(name: str) -> object:
     """Return a public name, imported when it is first used, so that the pure part needs no engine."""
-    home = "widen.table" if name in ("Table", "create_table") else "widen.errors"
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(_HOMES.get(name, "widen.errors")), name)

@@ -18,8 +18,8 @@ from widen.log.store import LogStore
 from widen.model.path import Path, parse_path
 from widen.model.text import parse_type
 from widen.model.type import DataType, StructType
-from widen.plan import alter, command
-from widen.plan.merge import merge
+from widen.planning import alter, command
+from widen.planning.merge import merge
 from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol
 from widen.protocol.feature import ensure_data_writable, ensure_writable
 from widen.protocol.statistics import FileStatistics

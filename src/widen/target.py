@@ -16,11 +16,11 @@ from widen.log.commit import Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
-from widen.plan import command
-from widen.plan.alter import is_enabled
-from widen.plan.capability import TableFormat
-from widen.plan.plan import Plan
-from widen.plan.policy import Mode, Policy
+from widen.planning import command
+from widen.planning.alter import is_enabled
+from widen.planning.capability import TableFormat
+from widen.planning.plan import Plan
+from widen.planning.policy import Mode, Policy
 from widen.protocol.action import Action, Add, Metadata, Protocol
 from widen.protocol.feature import ensure_data_writable, ensure_writable, is_supported
 from widen.protocol.statistics import FileStatistics

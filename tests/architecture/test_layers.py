@@ -19,17 +19,18 @@ LAYERS = {
     "protocol": 2,
     "observe": 3,
     "log": 3,
-    "plan": 4,
-    "spark": 5,
-    "iceberg": 5,
-    "target": 5,
-    "table": 6,
-    "ingest": 6,
-    "statement": 7,
-    "report": 7,
-    "cli": 8,
-    "__init__": 9,
-    "__main__": 9,
+    "planning": 4,
+    "routing": 5,
+    "spark": 6,
+    "iceberg": 6,
+    "target": 6,
+    "table": 7,
+    "ingestion": 7,
+    "statement": 8,
+    "report": 8,
+    "cli": 9,
+    "__init__": 10,
+    "__main__": 10,
 }
 
 FOREIGN = {
@@ -37,13 +38,14 @@ FOREIGN = {
     "model": {"msgspec"},
     "protocol": {"msgspec"},
     "observe": {"msgspec"},
-    "plan": {"msgspec"},
+    "planning": {"msgspec"},
+    "routing": {"msgspec"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
     "iceberg": {"msgspec", "pyarrow", "pyiceberg"},
     "target": set(),
     "table": {"msgspec", "pyarrow"},
-    "ingest": {"msgspec", "pyarrow"},
+    "ingestion": {"msgspec", "pyarrow"},
     "statement": {"sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
@@ -51,7 +53,7 @@ FOREIGN = {
     "__main__": set(),
 }
 
-PURE = ["model", "protocol", "observe", "plan"]
+PURE = ["model", "protocol", "observe", "planning", "routing"]
 WITHOUT_SPARK = [*PURE, "log"]
 
 

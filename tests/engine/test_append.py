@@ -25,7 +25,7 @@ from widen.errors import (
     UnsupportedFeatureForWrite,
 )
 from widen.log.commit import commit
-from widen.plan.command import ENABLE_TYPE_WIDENING
+from widen.planning.command import ENABLE_TYPE_WIDENING
 from widen.protocol.action import Metadata
 from widen.spark import write as writing
 from widen.table import Table

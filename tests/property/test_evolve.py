@@ -12,12 +12,12 @@ from widen.model.path import leaves
 from widen.model.type import ArrayType, DataType, DecimalType, StructType
 from widen.observe.kind import Kind
 from widen.observe.observation import FieldSeen, KindSeen, Observation, RecordSeen, merge_records
-from widen.plan.apply import apply
-from widen.plan.evolve import evolve
-from widen.plan.operation import AddColumn, operation_from_value
-from widen.plan.policy import Mode, Policy
-from widen.plan.route import RecordRoute, does_route, routes
+from widen.planning.apply import apply
+from widen.planning.evolve import evolve
+from widen.planning.operation import AddColumn, operation_from_value
+from widen.planning.policy import Mode, Policy
 from widen.protocol.widening import is_widening
+from widen.routing.route import RecordRoute, does_route, routes
 
 GROWING = (Mode.SPLIT, Mode.WIDEN)
 intervals = st.lists(batches, min_size=1, max_size=3)

@@ -11,8 +11,8 @@ from widen.observe.document import Number
 from widen.observe.kind import word_of
 from widen.observe.number import number_kind
 from widen.observe.observation import KindSeen
-from widen.plan.convert import MISSING, convert
-from widen.plan.lattice import does_hold
+from widen.planning.lattice import does_hold
+from widen.routing.convert import MISSING, convert
 
 whole = st.one_of(
     st.integers(-(10**40), 10**40),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ def documents() -> Path:
 
 def widen(*words: str) -> Any:
     """What the command line answers, as JSON; the test fails with its message if the exit code is not 0."""
-    done = subprocess.run([*WIDEN, *words, "--json"], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(DATA.parents[1] / "src"), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run([*WIDEN, *words, "--json"], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return json.loads(done.stdout)

@@ -23,7 +23,7 @@ SOURCES = {"webhooks": "webhooks", "movies": "movies.json", "earthquakes": "eart
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str) -> None:
     told = widen("ingest", str(documents / source), "--into", str(tmp_path / "table"), "--evolve", mode, "--verify")
-    verified = told["verified"]
+    verified = told["verification"]
     print(f"{source} ({mode}): {verified['exact']} of {verified['leaves']} leaves exact")
     assert verified["leaves"] == sum(1 for record in records(documents / source) for _ in leaves(record))
     assert verified["exact"] == verified["leaves"]

@@ -9,11 +9,11 @@ from support.interval import columns, interval, plan_of, run
 from widen.model.text import parse_type
 from widen.model.type import LONG, STRING, Field, StructType
 from widen.observe.kind import Kind
-from widen.plan.evolve import evolve
-from widen.plan.operation import AddColumn, CreateTable
-from widen.plan.plan import Grade, Pending, Plan
-from widen.plan.policy import Mode, Policy
-from widen.plan.route import does_route, routes
+from widen.planning.evolve import evolve
+from widen.planning.operation import AddColumn, CreateTable
+from widen.planning.plan import Grade, Pending, Plan
+from widen.planning.policy import Mode, Policy
+from widen.routing.route import does_route, routes
 
 SPLIT = Policy(Mode.SPLIT)
 

@@ -7,9 +7,9 @@ import pytest
 from support.interval import columns, plan_of
 from widen.model.text import parse_type
 from widen.model.type import StructType
-from widen.plan.capability import TableFormat
-from widen.plan.operation import AddColumn, WidenType
-from widen.plan.policy import Mode, Policy
+from widen.planning.capability import TableFormat
+from widen.planning.operation import AddColumn, WidenType
+from widen.planning.policy import Mode, Policy
 
 
 def schema(text: str) -> StructType:

@@ -6,9 +6,9 @@ from widen.model.type import DataType, StructType
 from widen.observe.kind import Kind, leaf_and_dim, parse_kind, word_of
 from widen.observe.number import NO_FACTS, number_kind
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
-from widen.plan.evolve import evolve
-from widen.plan.plan import Plan
-from widen.plan.policy import Mode, Policy
+from widen.planning.evolve import evolve
+from widen.planning.plan import Plan
+from widen.planning.policy import Mode, Policy
 
 SAMPLES = {
     "boolean": "true",

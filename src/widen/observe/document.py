@@ -64,6 +64,16 @@ def parse(data: bytes) -> Document | NotJson:
     return document
 
 
+def has_leaf(document: Document) -> bool:
+    """Tell whether there is anything in a document but null, ``[]`` and ``{}``.
+
+    Source: spec of evolution, D7.
+    """
+    if isinstance(document, dict):
+        return any(map(has_leaf, document.values()))
+    return any(map(has_leaf, document)) if isinstance(document, list) else document is not None
+
+
 def _unique(pairs: list[tuple[str, Document]]) -> dict[str, Document]:
     record = dict(pairs)
     if len(record) != len(pairs):

@@ -19,10 +19,10 @@ from widen.model.type import BINARY, Field, StructType
 from widen.observe.observation import Observation, Position, merge_observations, observation_from_json
 from widen.observe.split import split
 from widen.observe.walk import signature
-from widen.plan.evolve import evolve
-from widen.plan.policy import Policy
-from widen.plan.row import Row
-from widen.plan.transcribe import ROUNDING_PATTERN, Transcriber
+from widen.planning.evolve import evolve
+from widen.planning.policy import Policy
+from widen.routing.row import Row
+from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 from widen.spark.arrow import to_arrow_schema
 from widen.spark.schema import to_spark
 from widen.spark.source import FILE, PART, TEXT, WHOLE

@@ -25,7 +25,7 @@ Check: TypeAlias = Callable[[Column], Column]
 def conformed(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
     """Return the rows as they go to files: physical names, the types of the table, partition columns as text.
 
-    The frame must fit the schema, as `widen.plan.merge.merge` judges it; what it lacks is null. A row that has null
+    The frame must fit the schema, as `widen.planning.merge.merge` judges it; what it lacks is null. A row that has null
     where the table forbids it fails the job.
 
     Args:

@@ -19,7 +19,7 @@ from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
-from widen.plan.proof import Proof, count_leaves, digest
+from widen.routing.proof import Proof, count_leaves, digest
 from widen.spark.batch import Positions
 from widen.spark.failure import translated
 from widen.spark.scan import read

@@ -16,8 +16,8 @@ from widen.model.path import fields, parse_path
 from widen.model.schema import from_json
 from widen.model.text import parse_type
 from widen.model.type import StructType
-from widen.plan.alter import ColumnChange, alter_column
-from widen.plan.command import Change, State, add_columns, add_feature, create, set_properties, unset_properties
+from widen.planning.alter import ColumnChange, alter_column
+from widen.planning.command import Change, State, add_columns, add_feature, create, set_properties, unset_properties
 from widen.protocol.action import Metadata, Protocol
 
 WIDE = {"delta.enableTypeWidening": "true"}

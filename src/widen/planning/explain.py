@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from widen.model.path import format_path
 from widen.observe.observation import Position
-from widen.plan.operation import Operation
-from widen.plan.plan import Event, Pending, Plan, Rescued
+from widen.planning.operation import Operation
+from widen.planning.plan import Event, Pending, Plan, Rescued
 
 NOTHING = "Nothing to change."
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.model.text import parse_type
-from widen.plan.capability import TableFormat, can_widen
+from widen.planning.capability import TableFormat, can_widen
 
 DELTA, COMPAT = TableFormat.DELTA, TableFormat.DELTA_ICEBERG_COMPAT
 V2, V3 = TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3

@@ -18,11 +18,11 @@ from widen.observe.document import Document, parse
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen
 from widen.observe.walk import observe_record
-from widen.plan.decoder import Decoder, Habits, SourcePath
-from widen.plan.name import CORRUPT, RESCUED, role_field
-from widen.plan.rescue import rescue
-from widen.plan.route import RecordRoute, Slot, routes
-from widen.plan.row import Row, to_row
+from widen.planning.name import CORRUPT, RESCUED, role_field
+from widen.routing.decoder import Decoder, Habits, SourcePath
+from widen.routing.rescue import rescue
+from widen.routing.route import RecordRoute, Slot, routes
+from widen.routing.row import Row, to_row
 
 ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE])"
 """Finds, in RE2 and in Python, the numbers that a double may round: long ones and those with an exponent."""

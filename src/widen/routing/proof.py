@@ -19,11 +19,12 @@ import msgspec
 from widen.model.type import DecimalType, StructType
 from widen.observe.document import Document, NotJson, Number, parse
 from widen.observe.kind import DOUBLE_WORD, STRING_WORD, TIMESTAMP_WORD
-from widen.plan.name import CORRUPT, RESCUED, role_field
-from widen.plan.route import RecordRoute, Slot, routes
+from widen.planning.name import CORRUPT, RESCUED, role_field
+from widen.routing.route import RecordRoute, Slot, routes
 
 Form: TypeAlias = Any
-"""Dicts, lists and ``[column, text]`` pairs; None for what is not there."""
+"""Dicts, lists that begin with ``"[]"``, and ``[column, text]`` pairs, the column None for what is rescued; None for
+what is not there."""
 
 _LOST: Final = object()
 _WHOLE: Mapping[str, int] = {"byte": 7, "short": 15, "integer": 31, "long": 63}
@@ -81,37 +82,41 @@ def _of_record(route: RecordRoute, record: dict[str, Document]) -> Form:
 def _of_field(slots: Sequence[Slot], value: Document) -> Form:
     if isinstance(value, dict) and not any(slot.record is not None for slot in slots):
         return _rescued_form(value) if count_leaves(value) else None
-    form = _of_value([(slot, slot.dim) for slot in slots], value)
-    return [RESCUED, _text(value)] if form is _LOST else form
+    form = _of_value([(slot, slot.dim) for slot in slots], value, whole=False)
+    return _rescued_text(value) if form is _LOST else form
 
 
-def _of_value(slots: Sequence[tuple[Slot, int]], value: Document) -> Form:
-    """Return the form of a value for the columns it may stand in, each with the arrays that are left to go into."""
+def _of_value(slots: Sequence[tuple[Slot, int]], value: Document, *, whole: bool) -> Form:
+    """Return the form of a value for the columns it may stand in, each with the arrays that are left to go into.
+
+    What stands in an array is held as a ``whole`` or lost; of another record a part may be rescued.
+    """
     if value is None:
         return None
     if isinstance(value, list):
         return _of_array([(slot, dim - 1) for slot, dim in slots if dim], value)
     for slot, dim in slots:
-        if dim == 0 and (form := _of_leaf(slot, value)) is not _LOST:
+        if dim == 0 and slot.record is not None and isinstance(value, dict):
+            form = _of_record(slot.record, value)
+            return _LOST if whole and _is_rescued(form) else form
+        if dim == 0 and (form := _of_scalar(slot, value)) is not _LOST:
             return form
     deeper = [(slot, dim - 1) for slot, dim in slots if dim]
     if not deeper:
         return _LOST if count_leaves(value) else None
-    wrapped = _of_value(deeper, value)
+    wrapped = _of_value(deeper, value, whole=whole)
     return wrapped if wrapped is None or wrapped is _LOST else ["[]", wrapped]
 
 
 def _of_array(slots: Sequence[tuple[Slot, int]], items: list[Document]) -> Form:
     if not slots:
         return _LOST if count_leaves(items) else None
-    forms = [_of_value(slots, item) for item in items]
+    forms = [_of_value(slots, item, whole=True) for item in items]
     return _LOST if any(form is _LOST for form in forms) else ["[]", *forms]
 
 
-def _of_leaf(slot: Slot, value: Document) -> Form:
-    if isinstance(value, dict):
-        return _LOST if slot.record is None else _of_record(slot.record, value)
-    text = _LOST if slot.record is not None else _expected(slot, value)
+def _of_scalar(slot: Slot, value: Document) -> Form:
+    text = _LOST if slot.record is not None or isinstance(value, dict) else _expected(slot, value)
     return text if text is _LOST else [slot.name, text]
 
 
@@ -205,10 +210,24 @@ def _rescued_form(document: Document | NotJson) -> Form:
     if isinstance(document, dict):
         rest = {key: form for key, value in document.items() if (form := _rescued_form(value)) is not None}
         return rest or None
-    return None if document is None else [RESCUED, _text(document)]
+    return None if document is None else _rescued_text(document)
+
+
+def _rescued_text(document: Document) -> Form:
+    return [None, _text(document)]
+
+
+def _is_rescued(form: Form) -> bool:
+    """Tell whether any part of a form stands in the rescue column."""
+    if isinstance(form, dict):
+        return any(map(_is_rescued, form.values()))
+    return isinstance(form, list) and (form[0] is None or any(map(_is_rescued, form[1:])))
 
 
 def _merged(form: Form, rest: Form) -> Form:
+    """Return what columns and rescue column say together; a record that a column of arrays wraps is rescued bare."""
+    if isinstance(rest, dict) and isinstance(form, list) and len(form) == 2 and form[0] == "[]":
+        return ["[]", _merged(form[1], rest)]
     if isinstance(form, dict) and isinstance(rest, dict):
         return {**form, **{key: _merged(form.get(key), value) for key, value in rest.items()}}
     return rest

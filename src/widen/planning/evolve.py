@@ -16,8 +16,8 @@ from widen.model.path import ELEMENT, Path, leaves
 from widen.model.type import DataType, Field, StructType
 from widen.observe.kind import RECORD_WORD, Kind, leaf_and_dim, nested, word_of
 from widen.observe.observation import FieldSeen, KindSeen, Observation, RecordSeen, merge_records
-from widen.plan.choice import Choice, Column, Growth, Kinds, Want, choose, uncovered
-from widen.plan.name import (
+from widen.planning.choice import Choice, Column, Growth, Kinds, Want, choose, uncovered
+from widen.planning.name import (
     CORRUPT,
     RESCUED,
     ROLES,
@@ -31,9 +31,9 @@ from widen.plan.name import (
     source_key,
     suffix,
 )
-from widen.plan.operation import AddColumn, CreateTable, Operation, WidenType
-from widen.plan.plan import Event, Grade, Pending, Plan, Rescued
-from widen.plan.policy import Mode, Policy
+from widen.planning.operation import AddColumn, CreateTable, Operation, WidenType
+from widen.planning.plan import Event, Grade, Pending, Plan, Rescued
+from widen.planning.policy import Mode, Policy
 
 
 def evolve(schema: StructType | None, observation: Observation, policy: Policy) -> Plan:

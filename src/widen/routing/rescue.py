@@ -6,11 +6,12 @@ Source: spec of evolution, U1, D1 (freeze), D10.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from widen.observe.document import Document, Number, has_leaf
-from widen.plan.convert import MISSING, convert, word_of_value
-from widen.plan.route import RecordRoute, Slot
+from widen.routing.convert import MISSING, convert, word_of_value
+from widen.routing.route import RecordRoute, Slot
 
 _HELD: Final = object()
 
@@ -50,13 +51,14 @@ def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
 
 def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
     if isinstance(value, dict) and has_leaf(value):
-        rests = [_rest_of_record(slot.record, value) for slot in slots if slot.record is not None]
-        return min(rests, key=_size, default=value)
+        record = _record_of(slots)
+        return value if record is None else _rest_of_record(record, value)
     return _HELD if _is_held(slots, value, 0) else value
 
 
-def _size(rest: Any) -> int:
-    return 0 if rest is _HELD else len(rest)
+def _record_of(slots: Iterable[Slot]) -> RecordRoute | None:
+    """Return where the sub-fields of a record go that must be held in full: to the column with the fewest arrays."""
+    return next((slot.record for slot in slots if slot.record is not None), None)
 
 
 def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:
@@ -66,6 +68,7 @@ def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:
         return True
     deep = [slot for slot in slots if slot.dim >= dim]
     if isinstance(value, dict):
-        return any(_rest_of_record(slot.record, value) is _HELD for slot in deep if slot.record is not None)
+        record = _record_of(deep)
+        return record is not None and _rest_of_record(record, value) is _HELD
     word = word_of_value(value)
     return any(convert(value, word, slot.word, slot.type) is not MISSING for slot in deep)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.model.type import LONG, STRING, Field, StructType
-from widen.plan.name import Names, allowed_name, naming_order, role_field, source_field, source_key, suffix
+from widen.planning.name import Names, allowed_name, naming_order, role_field, source_field, source_key, suffix
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from widen.errors import (
 from widen.model.path import KEY, Path, format_path, replace_type, resolve
 from widen.model.schema import field_to_value
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, is_atomic
-from widen.plan.command import ENABLE_TYPE_WIDENING, PREVIEW, TYPE_WIDENING, Change, State, with_operations
-from widen.plan.operation import WidenType
+from widen.planning.command import ENABLE_TYPE_WIDENING, PREVIEW, TYPE_WIDENING, Change, State, with_operations
+from widen.planning.operation import WidenType
 from widen.protocol.feature import CONSTRAINT_PREFIX, is_supported
 from widen.protocol.widening import is_iceberg_compatible, is_widening
 

@@ -18,8 +18,8 @@ from widen.errors import ColumnNotFound, FeatureRequired, InvalidOption
 from widen.model.path import Path, fields, format_path, leaves, parse_path, resolve
 from widen.model.schema import from_json, to_json, type_to_value
 from widen.model.type import DataType, Field, StructType, is_atomic
-from widen.plan.apply import apply
-from widen.plan.operation import AddColumn, Operation
+from widen.planning.apply import apply
+from widen.planning.operation import AddColumn, Operation
 from widen.protocol import mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded

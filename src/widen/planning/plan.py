@@ -17,7 +17,7 @@ from widen.model.path import Path
 from widen.model.schema import type_to_value
 from widen.model.type import StructType
 from widen.observe.observation import Position
-from widen.plan.operation import Operation
+from widen.planning.operation import Operation
 
 
 class Grade(str, Enum):

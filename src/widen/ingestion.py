@@ -20,10 +20,10 @@ from widen.log.commit import Conflicted
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
 from widen.observe.observation import Observation
-from widen.plan.evolve import evolve as evolve_schema
-from widen.plan.explain import explain_operations
-from widen.plan.plan import Plan
-from widen.plan.policy import Mode, Policy
+from widen.planning.evolve import evolve as evolve_schema
+from widen.planning.explain import explain_operations
+from widen.planning.plan import Plan
+from widen.planning.policy import Mode, Policy
 from widen.protocol.action import Add
 from widen.spark.batch import Attempt
 from widen.spark.interval import observe, write_rows

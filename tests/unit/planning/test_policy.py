@@ -4,7 +4,7 @@ import pytest
 
 from widen.model.path import Path
 from widen.model.type import STRING
-from widen.plan.policy import Mode, Policy
+from widen.planning.policy import Mode, Policy
 
 PINNED = Policy(pins={("a",): Mode.FREEZE, ("a", "b"): Mode.SPLIT, ("c",): STRING, ("a", "b", "t"): STRING})
 

@@ -6,7 +6,7 @@ from widen.model.text import parse_type
 from widen.observe.kind import Kind
 from widen.observe.number import NO_FACTS, Facts, number_kind
 from widen.observe.observation import KindSeen
-from widen.plan.lattice import WIDER, Span, common_leaf, decimal_for, does_cover, does_take
+from widen.planning.lattice import WIDER, Span, common_leaf, decimal_for, does_cover, does_take
 
 
 def seen(*tokens: str, facts: Facts = NO_FACTS) -> KindSeen:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from widen.errors import SchemaMismatch
 from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType
-from widen.plan.operation import AddColumn, Operation, WidenType
+from widen.planning.operation import AddColumn, Operation, WidenType
 from widen.protocol.widening import is_widening
 
 

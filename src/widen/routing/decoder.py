@@ -30,8 +30,8 @@ from widen.observe.kind import (
 from widen.observe.number import SURE_CHARS
 from widen.observe.observation import FieldSeen, Position, RecordSeen
 from widen.observe.walk import observe_value
-from widen.plan.route import RecordRoute, Slot, does_route
-from widen.plan.row import Row, route_value
+from widen.routing.route import RecordRoute, Slot, does_route
+from widen.routing.row import Row, route_value
 
 _INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -189,6 +189,7 @@ class Decoder:
 _plain = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _KEY = re.compile(rb'(?<!\\)"\s*:')
+_UNCOUNTED = re.compile(rb'\\\\"|\\u00(?:20|3[aA])')
 _UNNAMED = re.compile(r'["\\\x00-\x1f]')
 """In keys that no field of a decoder can have; the records with such a key take the exact path."""
 
@@ -196,13 +197,13 @@ _UNNAMED = re.compile(r'["\\\x00-\x1f]')
 def _has_duplicates(text: bytes, row: Row) -> bool:
     """Tell whether a key may stand twice in one object: the text then has more quotes than what it decodes to.
 
-    With escapes in the text quotes say nothing, and keys are counted; where they end in a backslash, they are hard to
-    count, and the answer is yes.
+    With escapes in the text quotes say nothing, and keys are counted; where they end in a backslash, or a colon or a
+    space is escaped, they are hard to count, and the answer is yes.
     """
     once = _encode(row)
     if b"\\" not in text:
         return text.count(b'"') != once.count(b'"')
-    return b'\\\\"' in text or len(_KEY.findall(text)) != len(_KEY.findall(once))
+    return _UNCOUNTED.search(text) is not None or len(_KEY.findall(text)) != len(_KEY.findall(once))
 
 
 def _route(node: _Node, record: Any, row: Row, seen: RecordSeen, at: Position) -> bool:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from support.interval import interval, plan_of
 from widen.model.text import parse_type
 from widen.model.type import StructType
-from widen.plan.evolve import evolve
-from widen.plan.explain import explain
-from widen.plan.policy import Mode, Policy
+from widen.planning.evolve import evolve
+from widen.planning.explain import explain
+from widen.planning.policy import Mode, Policy
 
 
 def declared(text: str) -> StructType:

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from widen.model.type import DataType, Field, StructType
 from widen.observe.kind import Kind, leaf_and_dim, word_of
-from widen.plan.lattice import does_take, specificity
-from widen.plan.name import role_of, source_key
+from widen.planning.lattice import does_take, specificity
+from widen.planning.name import role_of, source_key
 
 
 @dataclass(frozen=True, slots=True)

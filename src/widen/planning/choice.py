@@ -23,8 +23,8 @@ from widen.observe.kind import (
     word_of,
 )
 from widen.observe.observation import KindSeen
-from widen.plan.capability import TableFormat, can_widen
-from widen.plan.lattice import (
+from widen.planning.capability import TableFormat, can_widen
+from widen.planning.lattice import (
     RECORD,
     WIDER,
     Span,
@@ -35,7 +35,7 @@ from widen.plan.lattice import (
     number_types,
     specificity,
 )
-from widen.plan.policy import Mode
+from widen.planning.policy import Mode
 
 Kinds: TypeAlias = Mapping[Kind, KindSeen]
 """What an interval brings for one field."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from widen.errors import InternalError
 from widen.model.path import Path, format_path, replace_type, resolve
 from widen.model.type import DataType, StructType
-from widen.plan.operation import AddColumn, CreateTable, Operation, WidenType
+from widen.planning.operation import AddColumn, CreateTable, Operation, WidenType
 
 
 def apply(schema: StructType | None, operations: Iterable[Operation]) -> StructType:

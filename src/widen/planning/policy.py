@@ -11,7 +11,7 @@ from enum import Enum
 
 from widen.model.path import Path
 from widen.model.type import DataType
-from widen.plan.capability import TableFormat
+from widen.planning.capability import TableFormat
 
 MAX_COLUMNS = 2000
 """How many leaves a table may get by ingestion, unless told otherwise."""

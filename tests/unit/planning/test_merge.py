@@ -7,8 +7,8 @@ import pytest
 from widen.errors import SchemaMismatch
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
-from widen.plan.merge import merge
-from widen.plan.operation import AddColumn, WidenType
+from widen.planning.merge import merge
+from widen.planning.operation import AddColumn, WidenType
 
 
 def schema(text: str) -> StructType:

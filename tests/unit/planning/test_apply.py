@@ -5,8 +5,8 @@ import pytest
 from widen.errors import ColumnNotFound, InternalError
 from widen.model.text import parse_type
 from widen.model.type import INTEGER, LONG, STRING, Field, StructType
-from widen.plan.apply import apply
-from widen.plan.operation import AddColumn, CreateTable, WidenType, operation_from_value
+from widen.planning.apply import apply
+from widen.planning.operation import AddColumn, CreateTable, WidenType, operation_from_value
 
 SCHEMA = StructType(
     (Field("a", parse_type("array<struct<b: int>>"), metadata={"k": 1}), Field("m", parse_type("map<string,int>")))

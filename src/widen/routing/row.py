@@ -9,8 +9,8 @@ from typing import Any
 
 from widen.observe.document import Document, has_leaf
 from widen.observe.kind import RECORD_WORD
-from widen.plan.convert import MISSING, convert, word_of_value
-from widen.plan.route import RecordRoute, Slot
+from widen.routing.convert import MISSING, convert, word_of_value
+from widen.routing.route import RecordRoute, Slot
 
 Row = dict[str, Any]
 

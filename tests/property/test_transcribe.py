@@ -1,0 +1,69 @@
+"""The native path and the exact path give one row, and what has no column is seen."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.drift import batches
+from support.leaf import lost
+from support.settle import records_of, settle, through_arrow
+from widen.planning.evolve import evolve
+from widen.planning.name import CORRUPT, RESCUED, role_field
+from widen.planning.policy import Mode, Policy
+from widen.routing.rescue import rescue
+from widen.routing.route import routes
+from widen.routing.row import to_row
+from widen.routing.transcribe import Transcriber
+
+modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
+
+
+def prefix_schema(batch: list[bytes], length: int, policy: Policy, mode_after: Mode):
+    plan = settle(None, batch[:length], policy).plan
+    return plan.schema
+
+
+@given(batches, st.integers(0, 4), modes, st.booleans(), st.booleans())
+def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
+    batch: list[bytes], length: int, mode: Mode, frozen: bool, adapts: bool
+) -> None:
+    base = settle(None, batch[:length], Policy(mode)).plan.schema
+    policy = Policy(Mode.FREEZE if frozen else mode)
+    schema = settle(base, batch, policy).plan.schema if frozen else base
+    rescued = role_field(schema, RESCUED)
+    maker = Transcriber(schema)
+    for number, text in enumerate(batch):
+        before = maker.observation.corrupt
+        rows = through_arrow(schema, list(maker.rows(text, ("f", number))))
+        records = records_of(text)
+        if adapts:
+            maker.adapt()
+        if records is None:
+            assert maker.observation.corrupt == before + 1
+            corrupt = role_field(schema, CORRUPT)
+            if corrupt:
+                assert [row[corrupt.name] for row in rows] == [text.decode(errors="backslashreplace")]
+            continue
+        exact = [to_row(routes(schema), record) for record in records]
+        for row, record in zip(exact, records, strict=True):
+            if rescued:
+                row[rescued.name] = rescue(routes(schema), record)
+        assert repr(rows) == repr(through_arrow(schema, exact)), text
+        if any(lost(schema, row, record) for row, record in zip(rows, records, strict=True)):
+            plan = evolve(base, maker.observation, policy)
+            assert plan.schema != schema, text
+
+
+@given(batches, batches, modes, st.integers(1, 3), st.randoms(use_true_random=False))
+def test_the_order_of_the_batch_does_not_change_the_plan(
+    history: list[bytes], batch: list[bytes], mode: Mode, adapt_every: int, shuffler: random.Random
+) -> None:
+    policy = Policy(mode)
+    base = settle(None, history, policy).plan.schema
+    straight = settle(base, batch, policy, adapt_every).plan.schema
+    mixed = list(batch)
+    shuffler.shuffle(mixed)
+    assert settle(base, mixed, policy).plan.schema == straight

@@ -1,0 +1,95 @@
+"""Whether a row says everything that a record says, told leaf by leaf from U1 and U2 and from nothing of the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from widen.model.type import ArrayType, DataType, Field, StructType
+from widen.observe.document import Number
+
+Cell = tuple[Any, DataType]
+"""What stands somewhere in a row, with its type."""
+
+
+def lost(schema: StructType, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the values of a record that no column of the row says exactly, the rescue column apart."""
+    rescued = row.get("_rescued")
+    rest = {} if rescued is None else json.loads(rescued, parse_int=Number, parse_float=Number)
+    return [path for path in _lost(schema, row, record, "") if not _is_rescued(rest, record, path)]
+
+
+def _lost(struct: StructType, row: Mapping[str, Any], record: Mapping[str, Any], above: str) -> list[str]:
+    found: list[str] = []
+    for key, value in record.items():
+        cells = [
+            (row[field.name], field.type) for field in struct if _key(field) == key and row.get(field.name) is not None
+        ]
+        found += _lost_value(cells, value, f"{above}/{json.dumps(key)}")
+    return found
+
+
+def _key(field: Field) -> str:
+    return str(field.metadata.get("widen.source", [field.name])[-1])
+
+
+def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, list):
+        arrays = [(cell, kind) for cell, kind in cells if isinstance(kind, ArrayType) and len(cell) == len(value)]
+        if not value or not any(True for _ in _scalars(value)):
+            return []
+        return [
+            at
+            for n, item in enumerate(value)
+            for at in _lost_value([(c[n], k.element) for c, k in arrays if c[n] is not None], item, f"{path}[{n}]")
+        ]
+    plain = [(cell, kind) for cell, kind in cells if not isinstance(kind, ArrayType)]
+    wrapped = [(c[0], k.element) for c, k in cells if isinstance(k, ArrayType) and len(c) == 1 and c[0] is not None]
+    if isinstance(value, dict):
+        ways = [_lost(kind, cell, value, path) for cell, kind in plain if isinstance(kind, StructType)]
+        ways += [_lost_value(wrapped, value, path)] if wrapped else []
+        return min(ways, key=len, default=[path] if any(True for _ in _scalars(value)) else [])
+    if any(_says(cell, value) for cell, kind in plain if not isinstance(kind, StructType)):
+        return []
+    return _lost_value(wrapped, value, path) if wrapped else [path]
+
+
+def _says(cell: Any, value: Any) -> bool:
+    if isinstance(value, bool):
+        return cell in (value, "true" if value else "false") and isinstance(cell, bool | int | float | Decimal | str)
+    if isinstance(cell, str) or not isinstance(value, Number):
+        return isinstance(cell, str) and cell == value
+    if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
+        return False
+    try:
+        token = Decimal(value)
+    except InvalidOperation:
+        return False
+    said = Decimal(repr(cell)) if isinstance(cell, float) else Decimal(cell)
+    is_signed = token == 0 and token.is_signed() and any(char in value for char in ".eE")
+    return said == token and (not is_signed or said.is_signed())
+
+
+def _scalars(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _scalars(each)
+    elif value is not None:
+        yield value
+
+
+def _is_rescued(rest: Any, record: Any, path: str) -> bool:
+    """Tell whether the rest, a part of the record, has the value at a path, or an array that it stands in."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(path):
+        if path[at] == "[":
+            return bool(rest == record)
+        key, at = decoder.raw_decode(path, at + 1)
+        if not isinstance(rest, dict) or key not in rest:
+            return False
+        rest, record = rest[key], record[key]
+    return bool(rest == record) and type(rest) is type(record)

@@ -1,0 +1,69 @@
+"""An interval from texts to Arrow rows without Spark: passes until the plan is confirmed, as the engine makes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from widen.model.type import StructType
+from widen.observe.document import parse
+from widen.observe.observation import Observation, observation_from_json
+from widen.planning.evolve import evolve
+from widen.planning.plan import Plan
+from widen.planning.policy import Policy
+from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
+from widen.spark.arrow import to_arrow_schema
+
+_ROUNDING = re.compile(ROUNDING_PATTERN.encode())
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The plan of an interval, and the rows of each text after a trip through Arrow."""
+
+    plan: Plan
+    rows: list[list[dict[str, Any]]]
+    passes: int
+
+
+def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adapt_every: int = 1) -> Settled:
+    """Return what an interval comes to; every observation travels as JSON, as it does between executors."""
+    known = Observation()
+    for number in range(1, 9):
+        plan = evolve(base, known, policy)
+        maker = Transcriber(plan.schema)
+        rows = list(_transcribed(maker, texts, adapt_every))
+        known = known.merged(observation_from_json(maker.observation.to_json()))
+        confirmed = evolve(base, known, policy)
+        if confirmed.schema == plan.schema:
+            return Settled(confirmed, [through_arrow(plan.schema, made) for made in rows], number)
+    raise AssertionError(f"the plan still changed after {number} passes")
+
+
+def _transcribed(maker: Transcriber, texts: Iterable[bytes], adapt_every: int) -> Iterator[list[dict[str, Any]]]:
+    for number, text in enumerate(texts, 1):
+        yield list(maker.rows(text, ("f", number), may_round=_ROUNDING.search(text) is not None))
+        if number % adapt_every == 0:
+            maker.adapt()
+
+
+def through_arrow(schema: StructType, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows as Arrow gives them back."""
+    if not schema.fields:
+        return [{} for _ in rows]
+    back: list[dict[str, Any]] = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema)).to_pylist()
+    return back
+
+
+def records_of(text: bytes) -> list[Any] | None:
+    """Return the records that a text stands for; None for a text that is kept whole."""
+    document = parse(text)
+    if isinstance(document, dict):
+        return [document]
+    if isinstance(document, list) and all(isinstance(item, dict) for item in document):
+        return document
+    return None

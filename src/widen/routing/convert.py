@@ -110,7 +110,7 @@ def _to_decimal(value: Document, to_type: DecimalType) -> Any:
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     if number == 0:
-        return MISSING if number.is_signed() and "." in value else Decimal(0)
+        return MISSING if number.is_signed() and not value[1:].isdecimal() else Decimal(0)
     trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     fits = number.adjusted() + 1 <= to_type.precision - to_type.scale and exponent + trailing >= -to_type.scale
     return number if fits else MISSING

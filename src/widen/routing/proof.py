@@ -9,7 +9,8 @@ Source: spec of evolution, section 3, "conservation proof"; U1, U2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
@@ -38,7 +39,7 @@ class Proof:
     """
 
     def __init__(self, schema: StructType) -> None:
-        self._route = routes(schema)
+        self._route = _telling(routes(schema))
         self._corrupt, self._rescued = (role_field(schema, role) for role in (CORRUPT, RESCUED))
 
     def of_record(self, record: dict[str, Document]) -> Form:
@@ -70,6 +71,23 @@ def count_leaves(document: Document) -> int:
     if isinstance(document, list):
         return sum(map(count_leaves, document))
     return int(document is not None)
+
+
+def _telling(route: RecordRoute) -> RecordRoute:
+    """Return the routes with one column for the records of each field: the one with the most arrays.
+
+    Source: spec of evolution, U17: it has all sub-fields.
+    """
+    return {key: tuple(_telling_slots(slots)) for key, slots in route.items()}
+
+
+def _telling_slots(slots: Sequence[Slot]) -> Iterator[Slot]:
+    largest = max((slot.dim for slot in slots if slot.record is not None), default=0)
+    for slot in slots:
+        if slot.record is None:
+            yield slot
+        elif slot.dim == largest:
+            yield replace(slot, record=_telling(slot.record))
 
 
 # ---- from the source -------------------------------------------------------------------------------
@@ -147,8 +165,8 @@ def _expected_number(slot: Slot, token: str) -> Any:
 
 
 def _expected_decimal(data_type: DecimalType, number: Decimal) -> Any:
-    if number.is_zero() and number.is_signed():
-        return _LOST if number.as_tuple().exponent != 0 else "0"
+    if number.is_zero():
+        return _LOST if number.is_signed() and number.as_tuple().exponent != 0 else "0"
     _, digits, exponent = number.normalize(_EXACT).as_tuple()
     assert isinstance(exponent, int)
     before = len(digits) + exponent
@@ -192,7 +210,7 @@ def _of_columns(columns: Sequence[tuple[Slot, int, Any]]) -> Form:
 
 def _held(value: Any) -> str:
     """Return the text of what a column holds, in the form in which the source's value is told."""
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, (bool, str)):
         return str(value)
     if isinstance(value, float):
         return _plain(Decimal(repr(value)))

@@ -57,8 +57,12 @@ def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
 
 
 def _record_of(slots: Iterable[Slot]) -> RecordRoute | None:
-    """Return where the sub-fields of a record go that must be held in full: to the column with the fewest arrays."""
-    return next((slot.record for slot in slots if slot.record is not None), None)
+    """Return where the sub-fields of a record go in the column with the most arrays, which has all of them (U17)."""
+    return next((slot.record for slot in sorted(slots, key=_minus_dim) if slot.record is not None), None)
+
+
+def _minus_dim(slot: Slot) -> int:
+    return -slot.dim
 
 
 def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:

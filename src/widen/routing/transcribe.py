@@ -19,10 +19,11 @@ from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen
 from widen.observe.walk import observe_record
 from widen.planning.name import CORRUPT, RESCUED, role_field
-from widen.routing.decoder import Decoder, Habits, SourcePath
+from widen.routing.decoder import Decoder
 from widen.routing.rescue import rescue
 from widen.routing.route import RecordRoute, Slot, routes
 from widen.routing.row import Row, to_row
+from widen.routing.shape import Habits, SourcePath
 
 ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE])"
 """Finds, in RE2 and in Python, the numbers that a double may round: long ones and those with an exponent."""

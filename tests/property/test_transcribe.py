@@ -21,11 +21,6 @@ from widen.routing.transcribe import Transcriber
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 
 
-def prefix_schema(batch: list[bytes], length: int, policy: Policy, mode_after: Mode):
-    plan = settle(None, batch[:length], policy).plan
-    return plan.schema
-
-
 @given(batches, st.integers(0, 4), modes, st.booleans(), st.booleans())
 def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
     batch: list[bytes], length: int, mode: Mode, frozen: bool, adapts: bool

@@ -25,8 +25,8 @@ from widen.routing.route import RecordRoute, Slot, routes
 from widen.routing.row import Row, to_row
 from widen.routing.shape import Habits, SourcePath
 
-ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE])"
-"""Finds, in RE2 and in Python, the numbers that a double may round: long ones and those with an exponent."""
+ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
+"""Finds, in RE2 and in Python, the numbers that decoding may change: long ones, those with an exponent, and -0."""
 
 _NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
 
@@ -91,9 +91,11 @@ class Transcriber:
 
 
 def _rounds(text: bytes) -> bool:
-    """Tell whether a double would change any number of a text."""
+    """Tell whether decoding would change any number of a text."""
     return any(
-        _rounds_number(token.decode()) for token in _NUMBER.findall(text) if len(token) > 15 or b"e" in token.lower()
+        token == b"-0" or _rounds_number(token.decode())
+        for token in _NUMBER.findall(text)
+        if len(token) > 15 or token == b"-0" or b"e" in token.lower()
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
     from widen.ingestion import Ingested, ingest, plan
-    from widen.statement import sql
+    from widen.statement.run import sql
     from widen.table import Table, create_table
 
 __all__ = [
@@ -31,7 +31,7 @@ _HOMES = {
     "create_table": "widen.table",
     "ingest": "widen.ingestion",
     "plan": "widen.ingestion",
-    "sql": "widen.statement",
+    "sql": "widen.statement.run",
 }
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from widen.report.record import history
     from widen.spark.failure import FAILURES, translated
     from widen.spark.session import find_session
-    from widen.statement import DescribeHistory, execute, parse
+    from widen.statement.parse import parse
+    from widen.statement.run import execute
+    from widen.statement.value import DescribeHistory
     from widen.table import Table
 
 __all__ = [
@@ -56,7 +58,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report": ("terminal", "words"),
     "widen.spark.failure": ("FAILURES", "translated"),
     "widen.spark.session": ("find_session",),
-    "widen.statement": ("DescribeHistory", "execute", "parse"),
+    "widen.statement.parse": ("parse",),
+    "widen.statement.run": ("execute",),
+    "widen.statement.value": ("DescribeHistory",),
     "widen.table": ("Table",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from widen.report import words
 from widen.report.model import GRADES, ROUTED, Change, Column, Interval, Report
 
-CHART_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 960, 96, 96
+MAX_CHART_WIDTH, PLACE_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1080, 72, 96, 96
 GAP = 0.25
 """How much of its place a bar leaves free."""
 
@@ -55,8 +55,10 @@ class Strip:
 def page(report: Report) -> str:
     """Return the report as a document of HTML."""
     template = _environment().get_template("page.html.j2")
-    shown = [interval for interval in report.intervals if told(interval)]
-    return template.render(report=report, bars=list(_bars(report.intervals)), shown=shown, strips=_strips(report))
+    width = min(MAX_CHART_WIDTH, PLACE_WIDTH * max(len(report.intervals), 1))
+    shown = [interval for interval in report.intervals if told(interval) or _plain(interval)]
+    bars = list(_bars(report.intervals, width))
+    return template.render(report=report, bars=bars, width=width, shown=shown, strips=_strips(report))
 
 
 def told(interval: Interval) -> list[Change]:
@@ -73,7 +75,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(words=words, grades=GRADES, told=told, plain=_plain)
-    environment.globals.update(width=CHART_WIDTH, height=CHART_HEIGHT, strip_width=STRIP_WIDTH)
+    environment.globals.update(height=CHART_HEIGHT, strip_width=STRIP_WIDTH)
     return environment
 
 
@@ -82,9 +84,9 @@ def _plain(interval: Interval) -> int:
     return sum(change.what != ROUTED for change in interval.changes) - len(told(interval)) if interval.is_first else 0
 
 
-def _bars(intervals: tuple[Interval, ...]) -> Iterator[Bar]:
+def _bars(intervals: tuple[Interval, ...], width: int) -> Iterator[Bar]:
     most = max((interval.records or 0 for interval in intervals), default=0) or 1
-    place = CHART_WIDTH / max(len(intervals), 12)
+    place = width / max(len(intervals), 1)
     for at, interval in enumerate(intervals):
         records = interval.records or 0
         marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in told(interval)))

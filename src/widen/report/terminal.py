@@ -5,15 +5,18 @@ Source: house rule: stdout carries the result; what comes from data is made prin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from widen.model.path import Path
 from widen.planning.plan import Plan, Rescued
 from widen.report.change import plan_changes
 from widen.report.model import ROUTED, Change, Column, Interval, Moment, Report
@@ -36,8 +39,33 @@ from widen.report.words import (
 )
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
-LONGEST_TYPE = 44
 BAR_WIDTH = 10
+NULL_TEXT = "·"
+LENGTHS = (28, 20, 14, 10, 0)
+"""How long values may be in a table, tried in this order until it fits; with 0 they are left out."""
+LENGTH_WITHOUT_BARS = 10
+
+
+class Fitting:
+    """A part in the first of its forms that fits the terminal, else in the last.
+
+    Args:
+        make: Gives the form with values up to a length.
+    """
+
+    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unlimited = options.update(width=_UNLIMITED)
+        for length in LENGTHS:
+            part = self._make(length)
+            if Measurement.get(console, unlimited, part).maximum <= options.max_width:
+                break
+        yield part
+
+
+_UNLIMITED = 1 << 16
 
 
 # ---- outline ---------------------------------------------------------------------------------------
@@ -146,29 +174,35 @@ def _waiting(*counts: int) -> str:
     return ", ".join(f"{count_text(count)} × {what}" for count, what in found if count)
 
 
-def changes_table(found: Iterable[Change]) -> Table:
+def changes_table(found: Sequence[Change]) -> Fitting:
     """Return changes of columns as a table: what changes, how much it means, and what came first."""
-    table = _table("", "column", "change", "grade", "rule", "values", "first seen")
+    return Fitting(partial(_changes_table, found))
+
+
+def _changes_table(found: Sequence[Change], length: int) -> Table:
+    seen = ("first seen", "at") if length else ()
+    table = _table("", "column", "change", "grade", "rule", "values", *seen)
     for change in found:
         main = change.reasons[0] if change.reasons else None
         style = GRADE_STYLES.get(change.grade, "")
+        sight = (shortened(sample_text(main), length), position_text(main)) if main and length else ("", "")
         table.add_row(
             Text(SIGNS[change.what], style),
             Text(path_text(change.column)),
-            _change_cell(change),
+            _change_cell(change, length),
             Text(change.grade, style),
             Text(printable(", ".join(main.rules)) if main else "by hand", "dim"),
             Text(f"{count_text(main.count)} {printable(' and '.join(main.kinds))}".strip() if main else ""),
-            Text(f"{sample_text(main)}  {position_text(main)}".strip() if main else "", "dim"),
+            *(Text(text, style) for text, style in zip(sight, ("", "dim"), strict=True) if length),
         )
     return table
 
 
-def _change_cell(change: Change) -> Text:
-    new = Text(shortened(printable(change.new), LONGEST_TYPE), "cyan")
+def _change_cell(change: Change, length: int) -> Text:
+    new = Text(shortened(printable(change.new), length + 8), "cyan")
     if not change.old:
         return new
-    old = Text(shortened(printable(change.old), LONGEST_TYPE), "dim")
+    old = Text(shortened(printable(change.old), length + 8), "dim")
     return old if not change.new else Text(" → ").join((old, new))
 
 
@@ -182,7 +216,7 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
     facts = (counted(report.rows, "row"), counted(report.files, "file"), size_text(report.size_bytes), *deleted)
     yield _facts(_version(report.moment), *facts)
     yield _heading("Columns")
-    yield _columns_table(report.columns)
+    yield Fitting(partial(_columns_table, report.columns))
     if any(column.written is None for column in report.columns):
         yield Text(f"  {UNKNOWN_TEXT} not counted: the log says nothing of values inside arrays and maps", "dim")
     changed = [interval for interval in report.intervals if _told(interval)]
@@ -192,37 +226,45 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
     yield _intervals_table(report.intervals)
 
 
-def _columns_table(columns: Sequence[Column]) -> Table:
-    table = _table("column", "type", "evolved from", "rows", "share", "nulls", "min", "max", "written in")
-    for at in (3, 5):
-        table.columns[at].justify = "right"
-    table.columns[4].no_wrap = True
+def _columns_table(columns: Sequence[Column], length: int) -> Table:
+    bounds = ("min", "max") if length else ()
+    table = _table("column", "type", "rows", "share", "nulls", *bounds, "written in")
+    table.columns[2].justify = table.columns[4].justify = "right"
+    table.columns[3].no_wrap = table.columns[-1].no_wrap = True
+    above: Path = ()
     for column in columns:
+        if column.path[:-1] != above:
+            above = column.path[:-1]
+            if above:
+                table.add_row(Text(path_text(above)))
         table.add_row(
-            Text(path_text(column.path), "bold" if column.evolved_from else ""),
-            _type_cell(column),
-            Text(printable(column.evolved_from), "magenta"),
+            _name_cell(column, len(above)),
+            _type_cell(column, length),
             Text(count_text(column.written)),
-            _bar(column.share),
+            _bar(column.share, BAR_WIDTH if length > LENGTH_WITHOUT_BARS else 0),
             Text(count_text(column.nulls), "dim"),
-            Text(value_text(column.low)),
-            Text(value_text(column.high)),
+            *(Text(shortened(value_text(value), length)) for value in (column.low, column.high) if length),
             Text(_span(column.first, column.last), "dim"),
         )
     return table
 
 
-def _type_cell(column: Column) -> Text:
+def _name_cell(column: Column, depth: int) -> Text:
+    name = Text("  " * bool(depth) + path_text(column.path[depth:]), "bold" if column.evolved_from else "")
+    return name.append(f" ← {printable(column.evolved_from)}", "not bold magenta") if column.evolved_from else name
+
+
+def _type_cell(column: Column, length: int) -> Text:
     before = "".join(f"{old} → " for old in column.types_before)
-    return Text(before, "dim").append(shortened(printable(column.type), LONGEST_TYPE), "cyan")
+    return Text(before, "dim").append(shortened(printable(column.type), max(length, 20)), "cyan")
 
 
-def _bar(share: float | None) -> Text:
+def _bar(share: float | None, width: int) -> Text:
     if share is None:
         return Text(UNKNOWN_TEXT, "dim")
-    full = int(share * BAR_WIDTH) or int(share > 0)
-    bar = Text("█" * full, "green").append("░" * (BAR_WIDTH - full), "dim")
-    return bar.append(f" {share_text(share):>6}")
+    full = int(share * width) or int(share > 0 and width > 0)
+    bar = Text("█" * full, "green").append("░" * (width - full), "dim")
+    return bar.append(f" {share_text(share):>6}" if width else share_text(share))
 
 
 def _span(first: Moment | None, last: Moment | None) -> str:
@@ -274,17 +316,37 @@ def _intervals_table(intervals: Sequence[Interval]) -> Table:
 
 
 def rows_parts(columns: Sequence[str], rows: Sequence[str]) -> Iterator[RenderableType]:
-    """Yield rows as a table, a null as a dot.
+    """Yield rows as a table or, where that is too wide, one below the other; a null is a dot.
 
     Args:
         columns: Their names, in order.
         rows: Each as the text of a JSON object; numbers are shown as they are written there.
     """
+    decoded = [_decoder.decode(row) for row in rows]
+    cells = [[_cell(bytes(row.get(name, _NULL)).decode()) for name in columns] for row in decoded]
+    yield Fitting(lambda length: _rows_table(columns, cells) if length == LENGTHS[0] else _rows_list(columns, cells))
+
+
+def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
     table = _table(*map(printable, columns))
     for row in rows:
-        values = _decoder.decode(row)
-        table.add_row(*(_cell(bytes(values.get(name, _NULL)).decode()) for name in columns))
-    yield table
+        table.add_row(*row)
+    return table
+
+
+def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
+    return Group(*(part for at, row in enumerate(rows, 1) for part in (Text(f"row {at}", "dim"), _one(columns, row))))
+
+
+def _one(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
+    """Return one row, its columns below each other; nulls are left out."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, cell in zip(columns, row, strict=True):
+        if cell.plain != NULL_TEXT:
+            table.add_row(Text(f"  {printable(name)}", "dim"), cell)
+    return table
 
 
 _decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"null")
@@ -292,7 +354,7 @@ _decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"nu
 
 def _cell(text: str) -> Text:
     if text == "null":
-        return Text("·", "dim")
+        return Text(NULL_TEXT, "dim")
     if text.startswith('"'):
         return Text(printable(msgspec.json.decode(text, type=str)))
     return Text(printable(text), "" if text[0] in "[{tf" else "cyan")
@@ -328,6 +390,8 @@ def _facts(*facts: str) -> Text:
 def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
     """Return keys with their values as a table."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
     for key, value in pairs:
         table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)))
     return table

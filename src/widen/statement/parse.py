@@ -1,192 +1,32 @@
-"""SQL: a text becomes one statement, and a statement one call of a table.
+"""Reading a statement from its text, token by token; the tokens are those of Spark SQL.
 
-The tokens are those of Spark SQL. A table is named by its path: ``delta.`/data/orders```.
+A table is named by its path: ``delta.`/data/orders```.
 
 Source: Spark's ALTER TABLE; Delta Lake's DESCRIBE HISTORY.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from sqlglot import Token, TokenType, tokenize
 from sqlglot.errors import TokenError
 
-from widen.errors import InvalidOption, InvalidStatement
+from widen.errors import InvalidStatement
 from widen.model.path import Path, format_path
 from widen.model.text import parse_type
 from widen.model.type import DataType
-from widen.spark.schema import DataFrame, SparkSession
-from widen.spark.session import find_session
-from widen.table import Table
-
-UNDERSTOOD = (
-    "ALTER TABLE delta.`path` ALTER|CHANGE [COLUMN] c TYPE t | COMMENT 'text' | DROP NOT NULL | FIRST | AFTER d",
-    "ALTER TABLE delta.`path` ADD COLUMN[S] (c type, ...)",
-    "ALTER TABLE delta.`path` SET TBLPROPERTIES ('key' = 'value', ...)",
-    "ALTER TABLE delta.`path` UNSET TBLPROPERTIES [IF EXISTS] ('key', ...)",
-    "DESCRIBE HISTORY delta.`path` [LIMIT n]",
+from widen.statement.value import (
+    UNDERSTOOD,
+    AddColumns,
+    AlterColumn,
+    DescribeHistory,
+    SetProperties,
+    Statement,
+    UnsetProperties,
 )
-"""Every statement that is understood, as it is shown to people."""
-
-HISTORY = (
-    "version bigint, timestamp timestamp, operation string, operationParameters map<string,string>, "
-    "readVersion bigint, isolationLevel string, isBlindAppend boolean, operationMetrics map<string,string>, "
-    "engineInfo string"
-)
-"""The columns of DESCRIBE HISTORY, as in Delta Lake."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlterColumn:
-    """Change one column.
-
-    Args:
-        location: Of the table.
-        path: The column.
-        type: The new type; None leaves it.
-        comment: The new comment, likewise.
-        nullable: Whether it may be null, likewise.
-        first: Whether it becomes the first of its struct.
-        after: The column that it is to follow; None leaves it where it is.
-    """
-
-    location: str
-    path: Path
-    type: DataType | None = None
-    comment: str | None = None
-    nullable: bool | None = None
-    first: bool = False
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumns:
-    """Add columns or nested fields.
-
-    Args:
-        location: Of the table.
-        columns: The type of each by its path.
-    """
-
-    location: str
-    columns: Mapping[str, DataType]
-
-
-@dataclass(frozen=True, slots=True)
-class SetProperties:
-    """Set properties of the table at a location."""
-
-    location: str
-    properties: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class UnsetProperties:
-    """Remove properties of the table at a location.
-
-    Args:
-        location: Of the table.
-        keys: The properties.
-        if_exists: Whether one that is not set is none to complain of.
-    """
-
-    location: str
-    keys: tuple[str, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeHistory:
-    """Tell the commits of the table at a location, newest first.
-
-    Args:
-        location: Of the table.
-        limit: How many at most; None for all.
-    """
-
-    location: str
-    limit: int | None = None
-
-
-Statement: TypeAlias = AlterColumn | AddColumns | SetProperties | UnsetProperties | DescribeHistory
-"""Any of the statements."""
-
-
-def sql(
-    text: str, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
-) -> Table | DataFrame:
-    """Run one statement: one that changes a table gives it at its new version, one that asks gives a DataFrame.
-
-    Args:
-        text: One statement of Spark SQL, of those in `UNDERSTOOD`; a table is named ``delta.`path```.
-        spark: The session for a DataFrame; by default the active one, else a local one.
-        storage_options: Settings and credentials of the store of the table.
-
-    Raises:
-        InvalidStatement: the text is no statement, or none that this version understands.
-        InvalidType: a type cannot be read.
-        InvalidOption: a value cannot be used.
-        ColumnNotFound: no such column.
-        TypeChangeRefused: the type of a column may not change so.
-        FeatureRequired: the change needs a table feature that the table does not have.
-        ContentionError: somebody changed the table meanwhile.
-        TableError: the table cannot be read or written.
-
-    Source: house rule: one statement, one call, one commit.
-    """
-    statement = parse(text)
-    if isinstance(statement, DescribeHistory):
-        return _history(spark or find_session(), statement, storage_options)
-    return execute(statement, storage_options)
-
-
-def execute(
-    statement: AlterColumn | AddColumns | SetProperties | UnsetProperties,
-    storage_options: Mapping[str, str] | None = None,
-) -> Table:
-    """Return the table after a statement that changes it, in one commit.
-
-    Raises:
-        InvalidOption: a value cannot be used, or a property to remove is not set.
-        ColumnNotFound: no such column.
-        TypeChangeRefused: the type of a column may not change so.
-        FeatureRequired: the change needs a table feature that the table does not have.
-        ContentionError: somebody changed the table meanwhile.
-        TableError: the table cannot be read or written.
-    """
-    table = Table(statement.location, storage_options)
-    match statement:
-        case AlterColumn(_, path, new, comment, nullable, first, after):
-            return table.alter_column(path, type=new, comment=comment, nullable=nullable, first=first, after=after)
-        case AddColumns(_, columns):
-            return table.add_columns(columns)
-        case SetProperties(_, properties):
-            return table.set_properties(properties)
-        case UnsetProperties(_, keys, if_exists):
-            for key in () if if_exists else sorted(set(keys) - table.properties.keys()):
-                raise InvalidOption(option="UNSET TBLPROPERTIES", value=key, expected="It is not set; say IF EXISTS.")
-            return table.unset_properties(keys)
-
-
-def _history(spark: SparkSession, wanted: DescribeHistory, storage_options: Mapping[str, str] | None) -> DataFrame:
-    rows = [
-        json.dumps({"version": version, "timestamp": time_ms, "info": info})
-        for version, time_ms, info in Table(wanted.location, storage_options).history(wanted.limit)
-    ]
-    names = [part.split()[0] for part in HISTORY.replace("map<string,string>", "map").split(", ")]
-    info = ", ".join(part for part in HISTORY.split(", ") if not part.startswith(("version", "timestamp")))
-    frame = spark.createDataFrame([(row,) for row in rows], "line string").selectExpr(
-        f"from_json(line, 'version bigint, timestamp bigint, info struct<{info}>') as row"
-    )
-    told = ["row.version as version", "timestamp_millis(row.timestamp) as timestamp"]
-    return frame.selectExpr(*told, *(f"row.info.{name} as {name}" for name in names[2:]))
-
-
-# ---- parsing ---------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> Statement:

@@ -1,0 +1,1 @@
+"""SQL: a text becomes one statement, and a statement one call of a table."""

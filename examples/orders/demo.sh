@@ -23,8 +23,8 @@ run alter "$table" customer.id --type bigint
 say "Wednesday: ids past 2^53 from a market place, loose beans by weight, and one line that is no JSON."
 run ingest "$here/day3" --into "$table" --verify
 
-say "Old and new files together, in the current types."
-run read "$table"
+say "One customer over all three days: old and new files together, in the current types."
+run read "$table" --where "customer.id = 3305"
 
 say "What changed, and when."
 run history "$table"

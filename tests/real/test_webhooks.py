@@ -55,9 +55,9 @@ def records(source: Path) -> Iterator[Any]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Everything that is no record and no array, and what is empty."""
-    if isinstance(value, dict | list) and value:
+    """Every value that is no record, no array and not null."""
+    if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from leaves(each)
-    else:
+    elif value is not None:
         yield value

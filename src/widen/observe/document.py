@@ -11,6 +11,9 @@ from typing import Any, NoReturn, TypeAlias
 
 BOM = b"\xef\xbb\xbf"
 
+MAX_DEPTH = 50
+"""How many records and arrays may stand in each other. Arrow's messages, in which rows travel, hold 64 levels."""
+
 
 class Number(str):
     """A JSON number, as the source spells it. Telling it from a text is all that the class is for."""
@@ -33,14 +36,15 @@ class _RefusedError(Exception):
     """Carries a reason out of the JSON scanner."""
 
 
-def parse(data: bytes) -> Document | NotJson:
+def parse(data: bytes, above: int = 0) -> Document | NotJson:
     """Return the document that a text holds, or why it holds none.
 
     Refused are: what is no JSON (NaN and Infinity too), duplicate keys, half surrogate pairs and what is not UTF-8,
-    for no column could hold them as they are, and nesting deeper than the interpreter's stack.
+    for no column could hold them as they are, and nesting deeper than `MAX_DEPTH`.
 
     Args:
         data: One JSON value as UTF-8; a byte order mark in front is passed over.
+        above: How many records and arrays the value stands in, where it is a part of a text.
 
     Source: RFC 8259; spec of evolution, D11.
 
@@ -51,6 +55,8 @@ def parse(data: bytes) -> Document | NotJson:
     try:
         text = data.removeprefix(BOM).decode()
         document = _decoder.decode(text)
+        if data.count(b"{") + data.count(b"[") + above > MAX_DEPTH and _depth(document) + above > MAX_DEPTH:
+            return NotJson(_TOO_DEEP)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeDecodeError:
@@ -58,7 +64,7 @@ def parse(data: bytes) -> Document | NotJson:
     except UnicodeEncodeError:
         return NotJson("half of a surrogate pair stands alone")
     except RecursionError:
-        return NotJson("it is nested too deeply")
+        return NotJson(_TOO_DEEP)
     except (json.JSONDecodeError, _RefusedError) as error:
         return NotJson(str(error))
     return document
@@ -72,6 +78,17 @@ def has_leaf(document: Document) -> bool:
     if isinstance(document, dict):
         return any(map(has_leaf, document.values()))
     return any(map(has_leaf, document)) if isinstance(document, list) else document is not None
+
+
+_TOO_DEEP = f"more than {MAX_DEPTH} records and arrays stand in each other"
+
+
+def _depth(document: Document) -> int:
+    depth, level = 0, [document]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        level = [item for group in level for item in (group.values() if isinstance(group, dict) else group)]
+        depth += 1
+    return depth
 
 
 def _unique(pairs: list[tuple[str, Document]]) -> dict[str, Document]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -32,6 +32,9 @@ MISSING: Final = object()
 """The column cannot hold this value exactly."""
 
 _BITS: Mapping[str, int] = MappingProxyType({"byte": 8, "short": 16, "integer": 32, "long": 64})
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Never rounds. Arrow takes a decimal with thousands of zeros at its end for another number, so they are cut off."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_UNITS = ((10**11, 10**6), (10**14, 10**3), (10**17, 1))
 """Below which magnitude a long is taken for seconds, ms or µs since the epoch, with the µs in one; above, for ns."""
@@ -113,7 +116,7 @@ def _to_decimal(value: Document, to_type: DecimalType) -> Any:
         return MISSING if number.is_signed() and not value[1:].isdecimal() else Decimal(0)
     trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     fits = number.adjusted() + 1 <= to_type.precision - to_type.scale and exponent + trailing >= -to_type.scale
-    return number if fits else MISSING
+    return number.quantize(Decimal(1).scaleb(-to_type.scale), context=_EXACT) if fits else MISSING
 
 
 def _to_timestamp(value: Document, _: DataType) -> Any:

@@ -112,7 +112,7 @@ def _route_slowly(item: Raw, raw: bytes, plain: Any, row: Row, seen: RecordSeen,
             if _is_direct(raw, typed):
                 row[slot.name] = plain
                 return True
-    value = parse(raw)
+    value = parse(raw, sum(1 + dim for _, dim in item.place) + 1)
     if isinstance(value, NotJson) or item.rescues:
         return False
     observe_value(_field_at(seen, item.place, item.key), value, at)

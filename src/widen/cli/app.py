@@ -37,6 +37,20 @@ class WidenGroup(TyperGroup):
         run = partial(super().main, *args, **{**extra, "standalone_mode": False})
         return run() if not extra.get("standalone_mode", True) else sys.exit(_outcome(run))
 
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Call a command; one whose output nobody reads any more ends quietly.
+
+        Raises:
+            typer.Exit: that is so.
+        """
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_output()
+            raise typer.Exit(BROKEN_PIPE) from None
+        return result
+
 
 app = typer.Typer(
     cls=WidenGroup,
@@ -68,7 +82,6 @@ def main() -> None:
 def _outcome(call: Callable[[], object]) -> int:
     try:
         code = call()
-        sys.stdout.flush()
     except WidenError as error:
         if os.environ.get(DEBUG):
             raise
@@ -79,9 +92,6 @@ def _outcome(call: Callable[[], object]) -> int:
         return 1
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        _forget_output()
-        return BROKEN_PIPE
     return code if isinstance(code, int) else 0
 
 

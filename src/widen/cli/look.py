@@ -5,7 +5,7 @@ Source: house rule: what the log says is told without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +15,12 @@ import typer
 from widen.cli import door, engine, option
 from widen.cli.output import note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
-from widen.errors import StorageError
+from widen.errors import InvalidOption, StorageError
 
 if TYPE_CHECKING:
     from widen.log.snapshot import Snapshot
     from widen.spark.schema import DataFrame
+    from widen.table import Table
 
 SHOWN_ROWS = 20
 
@@ -79,6 +80,10 @@ def read(
         str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
     ] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Which rows, e.g. "total > 100".')] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SQL", help="A column to show, or what to make of some; may be said again."),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="How many rows; 20 by default, with --json all.", show_default=False)
     ] = None,
@@ -88,7 +93,7 @@ def read(
     """Show rows in the current types of the columns, wherever they were written; with --json one object a line."""
     with progress("reading"):
         opened = door.Table(table, option.storage(storage_option))
-        frame = opened.read(engine.session(), version, timestamp, where)
+        frame = _frame(opened, (version, timestamp, where), select or ())
     wanted = limit if json or limit else SHOWN_ROWS
     if json:
         for line in _lines(frame, wanted):
@@ -106,12 +111,22 @@ def _opened(table: str, storage_option: list[str] | None, version: int | None = 
     return door.open_snapshot(door.LogStore(table, option.storage(storage_option)), version)
 
 
+def _frame(table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str]) -> DataFrame:
+    spark, failures = engine.session(), door.FAILURES
+    try:
+        frame = table.read(spark, *wanted)
+        return frame.selectExpr(*select) if select else frame
+    except failures as error:
+        reason = str(error).partition("\n")[0]
+        said = ", ".join(filter(None, (*select, wanted[-1])))
+        raise InvalidOption(option="--where or --select", value=said, expected=f"Spark says: {reason}") from error
+
+
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
     """Yield the rows as JSON objects with all their columns, nulls too.
 
     Raises:
         CorruptFile: a file cannot be read.
-        InvalidOption: Spark does not understand the condition.
     """
     texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
     with door.translated():

@@ -92,7 +92,7 @@ def size_text(size_bytes: int) -> str:
     """
     size, unit = float(size_bytes), "B"
     for following in ("kB", "MB", "GB", "TB", "PB"):
-        if size < 999.5:
+        if size < 999.95:
             break
         size, unit = size / 1000, following
     return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,103 @@
+"""The orders of the demo through the command line: three days, each command, exact numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from widen.cli.app import app
+
+ORDERS = Path(__file__).resolve().parents[2] / "examples" / "orders"
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def told(*words: str) -> Any:
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def table(spark: object, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Monday and Tuesday ingested, a column widened by hand, then Wednesday."""
+    place = str(tmp_path_factory.mktemp("shop") / "orders")
+    monday = told("ingest", str(ORDERS / "day1"), "--into", place, "--verify")
+    assert (monday["version"], monday["records"], monday["corrupt"]) == (0, 16, 0)
+    assert monday["verification"]["exact"] == monday["verification"]["leaves"] == 221
+    assert run("plan", str(ORDERS / "day2"), "--into", place).exit_code == 2
+    assert run("plan", str(ORDERS / "day1"), "--into", place).exit_code == 0
+    assert run("ingest", str(ORDERS / "day2"), "--into", place, "--evolve", "fail").exit_code == 1
+    tuesday = run("ingest", str(ORDERS / "day2"), "--into", place, "--verify")
+    assert "verified: 328 of 328 leaves exact" in tuesday.stdout, tuesday.stderr
+    assert told("alter", place, "customer.id", "--type", "bigint")["changes"][0]["to"] == "bigint"
+    wednesday = told("ingest", str(ORDERS / "day3"), "--into", place, "--verify")
+    assert (wednesday["version"], wednesday["records"], wednesday["corrupt"]) == (3, 23, 1)
+    return place
+
+
+def test_show(table: str) -> None:
+    types = {line["column"]: line["type"] for line in told("show", table)["columns"]}
+    assert (types["order_id"], types["total"], types["customer.id"]) == ("bigint", "double", "bigint")
+    assert types["tags_array_string"] == "array<string>"
+
+
+def test_history(table: str) -> None:
+    entries = told("history", table)
+    assert [entry["operation"] for entry in entries] == ["WRITE", "CHANGE COLUMN", "WRITE", "WRITE"]
+    changed = {change["column"]: change for change in entries[2]["changes"]}
+    assert changed["total"]["reasons"][0]["kinds"] == ["double"]
+    assert changed["items_array_record"]["grade"] == "structural"
+
+
+def test_report(table: str, tmp_path: Path) -> None:
+    report = told("report", table, "--html", str(tmp_path / "report.html"))
+    columns = {column["column"]: column for column in report["columns"]}
+    assert report["rows"] == 60
+    assert (columns["order_id"]["written"], columns["order_id"]["max"]) == (59, 9007199254741123)
+    assert columns["total_string"]["evolvedFrom"] == "total"
+    assert columns["_corrupt_record"]["written"] == 1
+    assert columns["tags"]["last"]["version"] == 1
+    assert [interval["corrupt"] for interval in report["intervals"]] == [0, 0, 0, 1]
+
+
+def test_read_across_the_changes(table: str) -> None:
+    done = run("read", table, "--json", "--where", "order_id > 9007199254740992")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(row["order_id"] for row in rows) == [
+        9007199254740993,
+        9007199254741009,
+        9007199254741010,
+        9007199254741123,
+    ]
+    assert {row["tags"] for row in rows} == {None}
+    assert len(run("read", table, "--json").stdout.splitlines()) == 60
+    assert len(run("read", table, "--json", "--version", "0").stdout.splitlines()) == 16
+
+
+def test_read_shows_twenty_rows_and_says_that_there_are_more(table: str) -> None:
+    done = run("read", table, "--select", "order_id")
+    assert len(done.stdout.splitlines()) == 22
+    assert "there are more" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--where", "no such thing"), ("--select", "nothing"), ("--timestamp", "never")])
+def test_read_refuses_what_spark_does_not_understand(table: str, words: tuple[str, ...]) -> None:
+    done = run("read", table, *words)
+    assert done.exit_code == 1
+    assert "WIDEN_INVALID_OPTION" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_source_that_is_none(table: str, tmp_path: Path) -> None:
+    done = run("ingest", str(tmp_path / "nothing"), "--into", table)
+    assert done.exit_code == 1
+    assert "WIDEN_SOURCE_UNUSABLE" in done.stderr

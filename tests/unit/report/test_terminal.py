@@ -1,0 +1,77 @@
+"""Reports on a terminal of any width."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from support.drift_log import HOSTILE, write_drift
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.report.build import build
+from widen.report.outline import outline
+from widen.report.record import history
+from widen.report.terminal import history_parts, outline_parts, report_parts, rows_parts
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    return open_snapshot(LogStore(str(write_drift(tmp_path / "orders", HOSTILE))))
+
+
+def shown(parts: Iterable[RenderableType], width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    for part in parts:
+        console.print(part)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_report(snapshot: Snapshot) -> None:
+    text = shown(report_parts(build(snapshot)))
+    assert "30 rows · 2 files · 4.0 kB" in text
+    assert "element ← tags" in text
+    assert "int → double" in text
+    assert "day 2/orders.json:6" in text
+    assert "the table begins with 2 columns" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 300])
+def test_no_line_is_wider_than_the_terminal(snapshot: Snapshot, width: int) -> None:
+    text = shown(report_parts(build(snapshot)), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_narrow_terminal_shows_shares_without_bars(snapshot: Snapshot) -> None:
+    assert "█" in shown(report_parts(build(snapshot)), 140)
+    assert "█" not in shown(report_parts(build(snapshot)), 80)
+
+
+def test_the_history_in_words(snapshot: Snapshot) -> None:
+    text = shown(history_parts("orders", history(snapshot)))
+    assert "widened total from int to double" in text
+    assert "added tags_array_string array<string>" in text
+    assert "made the table with 2 columns" in text
+
+
+def test_the_outline(snapshot: Snapshot) -> None:
+    text = shown(outline_parts(outline(snapshot)))
+    assert "reader 3, writer 7" in text
+    assert "typeWidening" in text
+    assert "labels" in text
+
+
+def test_rows_keep_their_numbers_and_hide_no_escape() -> None:
+    rows = ['{"id":9007199254740993,"price":1.10,"note":null,"text":"a\\u001b[2J"}']
+    text = shown(rows_parts(["id", "price", "note", "text"], rows))
+    assert text.splitlines()[-1].split() == ["9007199254740993", "1.10", "·", "a\\x1b[2J"]
+
+
+def test_rows_that_are_too_wide_stand_below_each_other() -> None:
+    text = shown(rows_parts(["a", "b"], ['{"a":"%s","b":null}' % ("x" * 90)]), 60)
+    assert text.startswith("row 1\n  a")
+    assert text.count("x") == 90

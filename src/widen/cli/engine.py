@@ -5,6 +5,7 @@ Source: house rule: stdout carries the result, stderr what a person should know.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -21,7 +22,7 @@ _apart: list[IO[bytes]] = []
 
 
 def keep_apart() -> None:
-    """Let what other programs write to stderr go to a file, for the rest of this process; Python's own stays.
+    """Let what other programs write to stderr go to a file, for the rest of this process; our own words stay.
 
     Java and its loggers take the file descriptor as it is when they start.
     """
@@ -29,6 +30,8 @@ def keep_apart() -> None:
     sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)
     os.dup2(said.fileno(), 2)
     _apart.append(said)
+    for name in ("py4j", "pyspark"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def session() -> SparkSession:

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from typing import IO, TYPE_CHECKING
 
 from widen.cli import door
@@ -30,8 +31,8 @@ def keep_apart() -> None:
     sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)
     os.dup2(said.fileno(), 2)
     _apart.append(said)
-    for name in ("py4j", "pyspark"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
+    logging.getLogger().addHandler(logging.NullHandler())
+    warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 
 def session() -> SparkSession:

@@ -22,7 +22,8 @@ def split(data: bytes) -> Iterator[bytes]:
     r"""Yield the JSON texts in a file, in their order, each as it stands there.
 
     A file that is one JSON value gives that value, or its elements if it is an array. Another one gives its lines,
-    empty ones apart, if there are records among the first; if not, it is one text, and none of it is a record.
+    empty ones apart, if there are records among the first; if not, it is one text, and none of it is a record. One in
+    which nothing stands gives nothing.
 
     Args:
         data: The content of the file; a byte order mark in front is passed over.
@@ -37,7 +38,7 @@ def split(data: bytes) -> Iterator[bytes]:
         yield from map(bytes, elements)
     elif _decoded(_value, data) is not None:
         yield data
-    else:
+    elif data:
         yield from _lines(data)
 
 

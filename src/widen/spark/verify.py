@@ -25,10 +25,14 @@ from widen.spark.failure import translated
 from widen.spark.scan import read
 
 DIGEST, LEAVES, PLACE, SIDE = "digest", "leaves", "place", "side"
+ROW = "row"
+"""Rows travel as one column, since ``mapInArrow`` takes a dot in the name of a column for a step into it."""
+
 SHOWN = 10
 """How many lost records are named."""
 
 _RECORDS = pa.schema([(DIGEST, pa.binary()), (LEAVES, pa.int64()), (PLACE, pa.string())])
+_SUMS = ("records", "leaves", "exact", "missing", "extra")
 _DDL = f"{DIGEST} binary, {LEAVES} bigint, {PLACE} string"
 
 
@@ -41,17 +45,19 @@ class Verification:
         leaves: The values in them.
         exact: How many of those values are in rows that say the very same as their record.
         lost: Where some of the records stand that no row says: the file and the number in it.
+        extra: The rows that no record accounts for.
     """
 
     records: int
     leaves: int
     exact: int
     lost: tuple[str, ...] = ()
+    extra: int = 0
 
     @property
     def is_clean(self) -> bool:
         """Whether everything came through."""
-        return self.exact == self.leaves and not self.lost
+        return self.exact == self.leaves and not self.lost and not self.extra
 
     def __str__(self) -> str:
         return f"{self.exact} of {self.leaves} leaves exact"
@@ -80,19 +86,20 @@ def verify(
 
     Source: spec of evolution, section 3.
     """
-    rows = read(spark, store, snapshot, only=paths)
+    rows = read(spark, store, snapshot, only=paths).select(F.struct("*").alias(ROW))
     source = texts.mapInArrow(partial(_source_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(1))
     table = rows.mapInArrow(partial(_row_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(-1))
     found = _compared(source.unionAll(table))
     lost = found.where(F.col("missing") > 0)
     with translated():
-        total = found.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in ("records", "leaves", "exact"))).collect()[0]
-        places = [row[PLACE] for row in lost.select(PLACE).limit(SHOWN).collect()] if total[1] != total[2] else []
-    return Verification(int(total[0]), int(total[1]), int(total[2]), tuple(sorted(places)))
+        sums = found.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _SUMS)).collect()[0]
+        records, leaves, exact, missing, extra = sums
+        places = [row[PLACE] for row in lost.select(PLACE).limit(SHOWN).collect()] if missing else []
+    return Verification(records, leaves, exact, tuple(sorted(places)), extra)
 
 
 def _compared(sides: DataFrame) -> DataFrame:
-    """Return for each form that occurs: how many records have it, their leaves, and how many rows are missing."""
+    """Return for each form that occurs: the records, their leaves, and how many rows are missing or extra."""
     is_source = F.col(SIDE) == 1
     grouped = sides.groupBy(DIGEST).agg(
         F.count_if(is_source).alias("records"),
@@ -104,7 +111,8 @@ def _compared(sides: DataFrame) -> DataFrame:
         "records",
         (F.col("records") * F.coalesce("each", F.lit(0))).alias("leaves"),
         (F.least("records", "rows") * F.coalesce("each", F.lit(0))).alias("exact"),
-        (F.col("records") - F.col("rows")).alias("missing"),
+        F.greatest(F.col("records") - F.col("rows"), F.lit(0)).alias("missing"),
+        F.greatest(F.col("rows") - F.col("records"), F.lit(0)).alias("extra"),
         PLACE,
     )
 
@@ -134,7 +142,7 @@ def _of_record(proof: Proof, record: dict[str, Document], place: str) -> dict[st
 def _row_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     proof = Proof(schema)
     for batch in batches:
-        yield _batch({DIGEST: digest(proof.of_row(row))} for row in batch.to_pylist())
+        yield _batch({DIGEST: digest(proof.of_row(row))} for row in batch.column(0).to_pylist())
 
 
 def _batch(items: Iterable[dict[str, Any]]) -> pa.RecordBatch:

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from widen.observe.split import split
+
+
+@pytest.mark.parametrize(
+    ("data", "texts"),
+    [
+        (b'{"a":1}\n{"a":2}\n', [b'{"a":1}', b'{"a":2}']),
+        (b'{"a":1}\r\n \t\n{"a":2}', [b'{"a":1}', b'{"a":2}']),
+        (b'\xef\xbb\xbf{"a":1}\n{"a":2}', [b'{"a":1}', b'{"a":2}']),
+        (b'[{"a": 1},\n  {"a": 2}]\n', [b'{"a": 1}', b'{"a": 2}']),
+        (b'\xef\xbb\xbf [{"a":1}]', [b'{"a":1}']),
+        (b'{\n  "a": 1\n}\n', [b'{\n  "a": 1\n}']),
+        (b'[1, "x", null]', [b"1", b'"x"', b"null"]),
+        (b"[]", []),
+        (b"", []),
+        (b" \n\t\n", []),
+        (b'{"a":1}\n{"a":\n', [b'{"a":1}', b'{"a":']),
+        (b'nothing\n{"a":1}', [b"nothing", b'{"a":1}']),
+        (b'[{"a":1}]\n[{"a":2}]', [b'[{"a":1}]', b'[{"a":2}]']),
+        (b'{"a":1}\n\xff\n', [b'{"a":1}', b"\xff"]),
+        (b"no\nrecord", [b"no\nrecord"]),
+        (b'{\n "a": 1\n', [b'{\n "a": 1']),
+        (b'[{"a":1}, {"a":', [b'[{"a":1}, {"a":']),
+        (b'{"a":"\xe2\x80\xa8"}\n{"a":2}', [b'{"a":"\xe2\x80\xa8"}', b'{"a":2}']),
+        (b'{"a":1,"a":2}', [b'{"a":1,"a":2}']),
+    ],
+)
+def test_a_file_is_taken_apart(data: bytes, texts: list[bytes]) -> None:
+    assert list(split(data)) == texts
+
+
+def test_deep_nesting_is_one_text() -> None:
+    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert list(split(deep)) == [deep]

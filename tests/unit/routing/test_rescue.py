@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from widen.model.text import parse_type
+from widen.model.type import StructType
+from widen.observe.document import parse
+from widen.routing.rescue import rescue, to_text
+from widen.routing.route import routes
+
+SCHEMA = parse_type("struct<a: int, r: struct<x: int>, l: array<int>, rs: array<struct<x: int>>>")
+
+
+@pytest.mark.parametrize(
+    ("record", "rest"),
+    [
+        ('{"a":1,"r":{"x":1},"l":[1,null],"rs":[{"x":1}]}', None),
+        ('{"a":1.10}', '{"a":1.10}'),
+        ('{"a":1e400,"b":"\\u00e9\\""}', '{"a":1e400,"b":"é\\""}'),
+        ('{"r":{"x":1,"y":2}}', '{"r":{"y":2}}'),
+        ('{"r":"text"}', '{"r":"text"}'),
+        ('{"l":[1,"x"]}', '{"l":[1,"x"]}'),
+        ('{"rs":[{"x":1},{"x":1,"y":2}]}', '{"rs":[{"x":1},{"x":1,"y":2}]}'),
+        ('{"rs":{"x":1,"y":2}}', '{"rs":{"y":2}}'),
+        ('{"b":{"c":[]}}', None),
+        ('{"b":{"c":[],"d":0}}', '{"b":{"c":[],"d":0}}'),
+        ('{"a":null,"b":null,"c":[],"d":{}}', None),
+        ('{"a":"1"}', '{"a":"1"}'),
+        ('{"a":true}', None),
+    ],
+)
+def test_what_no_column_holds_is_kept_as_it_stands(record: str, rest: str | None) -> None:
+    assert isinstance(SCHEMA, StructType)
+    assert rescue(routes(SCHEMA), parse(record.encode())) == rest
+
+
+@pytest.mark.parametrize("text", ['{"a":[1.10,-0,1e400,"1",true,null,{}]}', '"\u2028\\u0000"', "[]", '{"\\"":1}'])
+def test_the_text_of_a_document_is_that_document(text: str) -> None:
+    assert parse(to_text(parse(text.encode())).encode()) == parse(text.encode())

@@ -188,7 +188,7 @@ def _land(
             if not isinstance(outcome, Conflicted):
                 undo.pop_all()
                 return settled, outcome.or_raise().version
-        known = known.merged(settled.seen)
+        known = known.merged(settled.seen, max)
     outcome.or_raise()
     raise InternalError(reason="an ingestion lost every race, to nobody")
 
@@ -209,7 +209,7 @@ def _settle(target: Target, known: Observation, write: Write) -> Settled:
         plan = evolve_schema(target.schema, known, target.policy)
         attempt = Attempt(target.schema, known.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
         adds, seen = write(attempt, target.draft(plan))
-        known = known.merged(seen)
+        known = known.merged(seen, max)
         plan = evolve_schema(target.schema, known, target.policy)
         if plan.schema == attempt.schema:
             return Settled(plan, seen, adds)

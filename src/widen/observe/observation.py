@@ -5,7 +5,8 @@ Source: spec of evolution, section 3, "observe".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -20,6 +21,9 @@ SAMPLE_CHARS = 80
 """How much of a value is kept to show."""
 
 _Key = TypeVar("_Key")
+
+Combine: TypeAlias = Callable[[int, int], int]
+"""How the counts of two observations become one."""
 
 
 class KindSeen(msgspec.Struct, omit_defaults=True):
@@ -66,11 +70,11 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
         if self.first is None or at < self.first:
             self.first, self.sample = at, sample[:SAMPLE_CHARS]
 
-    def merged(self, other: KindSeen) -> KindSeen:
+    def merged(self, other: KindSeen, combine: Combine = operator.add) -> KindSeen:
         """Return what both have seen."""
         first, sample = _earlier(self, other)
         return KindSeen(
-            count=self.count + other.count,
+            count=combine(self.count, other.count),
             integer_digits=max(self.integer_digits, other.integer_digits),
             scale=max(self.scale, other.scale),
             fits_int32=self.fits_int32 and other.fits_int32,
@@ -107,18 +111,18 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
         """Return the sub-fields of the records of a dim, made on first use, to count on."""
         return self.records.setdefault(dim, {})
 
-    def merged(self, other: FieldSeen) -> FieldSeen:
+    def merged(self, other: FieldSeen, combine: Combine = operator.add) -> FieldSeen:
         """Return what both have seen."""
         return FieldSeen(
-            nulls=_sums(self.nulls, other.nulls),
-            empty=_sums(self.empty, other.empty),
-            empty_records=_sums(self.empty_records, other.empty_records),
+            nulls=_combined(self.nulls, other.nulls, combine),
+            empty=_combined(self.empty, other.empty, combine),
+            empty_records=_combined(self.empty_records, other.empty_records, combine),
             kinds={
-                kind: self.kinds.get(kind, _NO_VALUES).merged(other.kinds.get(kind, _NO_VALUES))
+                kind: self.kinds.get(kind, _NO_VALUES).merged(other.kinds.get(kind, _NO_VALUES), combine)
                 for kind in _keys(self.kinds, other.kinds)
             },
             records={
-                dim: merge_records(self.records.get(dim, {}), other.records.get(dim, {}))
+                dim: merge_records(self.records.get(dim, {}), other.records.get(dim, {}), combine)
                 for dim in _keys(self.records, other.records)
             },
         )
@@ -146,10 +150,17 @@ class Observation(msgspec.Struct, omit_defaults=True):
     corrupt: int = 0
     root: dict[str, FieldSeen] = {}
 
-    def merged(self, other: Observation) -> Observation:
-        """Return what both have seen."""
+    def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
+        """Return what both have seen.
+
+        Args:
+            other: What somebody else has seen.
+            combine: How their counts become one: ``add`` for two parts of a batch, ``max`` for two looks at the same.
+        """
         return Observation(
-            self.records + other.records, self.corrupt + other.corrupt, merge_records(self.root, other.root)
+            combine(self.records, other.records),
+            combine(self.corrupt, other.corrupt),
+            merge_records(self.root, other.root, combine),
         )
 
     def to_json(self) -> bytes:
@@ -165,9 +176,9 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
     return total
 
 
-def merge_records(left: RecordSeen, right: RecordSeen) -> RecordSeen:
+def merge_records(left: RecordSeen, right: RecordSeen, combine: Combine = operator.add) -> RecordSeen:
     """Return what both have seen at each key; the keys come out sorted."""
-    return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD)) for key in _keys(left, right)}
+    return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 
 
 def field_of(record: RecordSeen, key: str) -> FieldSeen:
@@ -195,8 +206,8 @@ def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:
     return sorted(left.keys() | right.keys())  # type: ignore[type-var]
 
 
-def _sums(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
-    return {dim: left.get(dim, 0) + right.get(dim, 0) for dim in _keys(left, right)}
+def _combined(left: Mapping[int, int], right: Mapping[int, int], combine: Combine) -> dict[int, int]:
+    return {key: combine(left.get(key, 0), right.get(key, 0)) for key in _keys(left, right)}
 
 
 class _FieldWire(msgspec.Struct):

@@ -36,6 +36,9 @@ NOTES = "notes"
 ROWS_PER_BATCH = 5_000
 """How many rows go to Spark at once."""
 
+EARLY_LOOKS = (10, 100, 1_000)
+"""After how many rows a task looks at what it has seen, before it does so with every batch."""
+
 ENOUGH_RECORDS = 2_000
 """How many records a task looks at when it knows that the plan will change."""
 
@@ -118,7 +121,7 @@ class _Task:
         self._seen: object = None
         self._count = 0
         self._positions = Positions()
-        self._is_doomed = False
+        self._has_flushed = self._is_doomed = False
 
     @property
     def is_done(self) -> bool:
@@ -131,6 +134,8 @@ class _Task:
         may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
         for text, at, row in self._positions.texts(batch):
             self._rows.extend(self._maker.rows(text, at, may_round=may_round[row]))
+            if len(self._rows) in EARLY_LOOKS and not self._has_flushed:
+                self._judge()
             if len(self._rows) >= ROWS_PER_BATCH:
                 yield from self._flush()
                 if self.is_done:
@@ -146,6 +151,7 @@ class _Task:
     def _flush(self) -> Iterator[pa.RecordBatch]:
         self._judge()
         rows, self._rows = self._rows, []
+        self._has_flushed = True
         if rows and not self._is_doomed:
             yield pa.RecordBatch.from_pylist(rows, schema=self._arrow)
 

@@ -24,10 +24,15 @@ say "Wednesday: ids past 2^53 from a market place, loose beans by weight, and on
 run ingest "$here/day3" --into "$table" --verify
 
 say "One customer over all three days: old and new files together, in the current types."
-run read "$table" --where "customer.id = 3305"
+run read "$table" --where "customer.id = 3305" --select order_id --select customer.name --select total \
+  --select total_string --select items.sku --select items_array_record.sku --select tags_array_string
 
 say "What changed, and when."
 run history "$table"
 
 say "The report."
 run report "$table"
+
+say "The same as a page, for the browser."
+mkdir -p .work
+run report "$table" --html .work/orders.html

@@ -45,6 +45,7 @@ def ingest(
     for name in done.left_out:
         note(f"left out, since it is no JSON by its name: {name}")
     if done.verification is not None and not done.verification.is_clean:
+        note("not every value could be rebuilt from the table: keep the source, and look at what is lost.", "bold red")
         raise typer.Exit(1)
 
 

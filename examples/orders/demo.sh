@@ -25,7 +25,7 @@ run ingest "$here/day3" --into "$table" --verify
 
 say "One customer over all three days: old and new files together, in the current types."
 run read "$table" --where "customer.id = 3305" --select order_id --select customer.name --select total \
-  --select total_string --select items.sku --select items_array_record.sku --select tags_array_string
+  --select total_string --select 'items.sku as sku' --select 'items_array_record.sku as skus' --select tags_array_string
 
 say "What changed, and when."
 run history "$table"

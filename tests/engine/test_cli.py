@@ -89,7 +89,15 @@ def test_read_shows_twenty_rows_and_says_that_there_are_more(table: str) -> None
     assert "there are more" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("--where", "no such thing"), ("--select", "nothing"), ("--timestamp", "never")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--where", "no such thing"),
+        ("--select", "nothing"),
+        ("--select", "total", "--select", "order_id as total"),
+        ("--timestamp", "never"),
+    ],
+)
 def test_read_refuses_what_spark_does_not_understand(table: str, words: tuple[str, ...]) -> None:
     done = run("read", table, *words)
     assert done.exit_code == 1

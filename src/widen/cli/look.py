@@ -115,11 +115,15 @@ def _frame(table: Table, wanted: tuple[int | None, str | None, str | None], sele
     spark, failures = engine.session(), door.FAILURES
     try:
         frame = table.read(spark, *wanted)
-        return frame.selectExpr(*select) if select else frame
+        chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         reason = str(error).partition("\n")[0]
         said = ", ".join(filter(None, (*select, wanted[-1])))
         raise InvalidOption(option="--where or --select", value=said, expected=f"Spark says: {reason}") from error
+    twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidOption(option="--select", value=twice, expected="Two are called so: name them apart with `as`.")
+    return chosen
 
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:

@@ -84,8 +84,16 @@ def _route(node: Shape, record: Any, row: Row, seen: RecordSeen, at: Position) -
         if plain is None:
             continue
         raw, form = getattr(record, item.attribute), type(plain)
+        if item.is_decoded and (form is list or form is dict):
+            _route_decoded(item, plain, routed)
+            continue
         ways = item.ways.get(form)
-        if ways is None or (form is int and not item.low <= plain < item.high) or (form is float and not _is_sure(raw)):
+        if item.is_decoded and ways is not None:
+            for name, way in ways:
+                routed[name] = plain if way is None else way(plain, raw)
+        elif (
+            ways is None or (form is int and not item.low <= plain < item.high) or (form is float and not _is_sure(raw))
+        ):
             if not _route_slowly(item, bytes(raw), plain, routed, seen, at):
                 return False
         else:
@@ -97,6 +105,18 @@ def _route(node: Shape, record: Any, row: Row, seen: RecordSeen, at: Position) -
             return False
     row.update(routed)
     return True
+
+
+def _route_decoded(item: Raw, plain: Any, routed: Row) -> None:
+    if isinstance(plain, list):
+        assert item.array is not None
+        routed[item.array] = plain
+        return
+    for name, dim in item.record:
+        value = plain
+        for _ in range(dim):
+            value = [value]
+        routed[name] = value
 
 
 def _is_sure(raw: msgspec.Raw) -> bool:

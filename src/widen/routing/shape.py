@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, Union
 
@@ -40,6 +40,10 @@ def _whole(plain: Any, raw: msgspec.Raw) -> Any:
     return int(plain)
 
 
+def _spelled(plain: Any, raw: msgspec.Raw) -> Any:
+    return "true" if plain else "false"
+
+
 def _text(plain: Any, raw: msgspec.Raw) -> Any:
     return bytes(raw).decode()
 
@@ -56,7 +60,7 @@ _WAYS: Mapping[tuple[str, str], Way | None] = MappingProxyType(
         (BOOLEAN_WORD, INT_WORD): _whole,
         (BOOLEAN_WORD, LONG_WORD): _whole,
         (BOOLEAN_WORD, DOUBLE_WORD): _whole,
-        (BOOLEAN_WORD, STRING_WORD): _text,
+        (BOOLEAN_WORD, STRING_WORD): _spelled,
         (LONG_WORD, INT_WORD): None,
         (LONG_WORD, LONG_WORD): None,
         (LONG_WORD, DOUBLE_WORD): _whole,
@@ -70,6 +74,9 @@ _WAYS: Mapping[tuple[str, str], Way | None] = MappingProxyType(
 
 _UNNAMED = re.compile(r'["\\\x00-\x1f]')
 """In keys that no field of a decoder can have; the records with such a key take the exact path."""
+
+_HELD_WORDS = frozenset({(INT_WORD, LONG_WORD), (INT_WORD, DOUBLE_WORD)})
+"""A column of the first word never holds what one of the second could not."""
 
 _EMPTY_LIST = Annotated[list[None], msgspec.Meta(max_length=0)]
 _EMPTY_RECORD = msgspec.defstruct("EmptyRecord", [], forbid_unknown_fields=True)
@@ -111,6 +118,9 @@ class Raw:
         rescues: Other values take the exact path.
         direct: The columns of arrays and records that take values of their own form, with nothing left to route in
             them, and that nobody else takes; each with the decoder of that form.
+        array: Where the value comes decoded: the column that takes arrays as they are.
+        record: Where the value comes decoded: the columns that take records as they are, each with its dim.
+        is_decoded: The value comes decoded, since its form alone tells the columns; else it comes as text.
     """
 
     key: str
@@ -122,6 +132,9 @@ class Raw:
     high: int
     rescues: bool
     direct: tuple[tuple[Slot, msgspec.json.Decoder[Any]], ...]
+    array: str | None = None
+    record: tuple[tuple[str, int], ...] = ()
+    is_decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +180,9 @@ def shape_of(route: RecordRoute, habits: Habits, place: Place = ()) -> Shape:
         names[attribute] = key
         native, node = _type(route.get(key, ()), empty.get(key), key, place, habits)
         if native is msgspec.Raw:
-            fields.append((attribute, Union[msgspec.Raw, msgspec.UnsetType], msgspec.UNSET))
-            raw.append(_raw(key, attribute, place, route[key], habits))
+            item, forms = _forked(_raw(key, attribute, place, route[key], habits), habits)
+            fields.append((attribute, Union[(*forms, msgspec.UnsetType)], msgspec.UNSET))
+            raw.append(item)
             continue
         fields.append((attribute, Union[native, None, msgspec.UnsetType], msgspec.UNSET))
         if node is not None and node.is_handled:
@@ -182,6 +196,46 @@ def _raw(key: str, attribute: str, place: Place, slots: tuple[Slot, ...], habits
     bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS), default=0)
     direct = tuple(_direct(key, place, slots, habits))
     return Raw(key, attribute, place, slots, ways, -bound, bound, habits.rescues, direct)
+
+
+def _forked(item: Raw, habits: Habits) -> tuple[Raw, tuple[Any, ...]]:
+    """Return a field as it is handed out, with what the decoder lets through for it.
+
+    Its values come decoded where no column wants their text, and their JSON form alone tells all their columns.
+    """
+    nested = [slot for slot in item.slots if slot.dim or slot.record is not None]
+    arrays, records = [s for s in nested if s.dim], [s for s in nested if not s.dim]
+    shapes = [_slot_type(slot, item.key, item.place, habits) for slot in (*arrays, *records)]
+    is_told = len(arrays) <= 1 and len(records) <= 1 and all(_native_of(s) for s in item.slots if s not in nested)
+    is_done = all(native is not None and not (node and node.is_handled) for native, node in shapes)
+    wants_text = (int in item.ways or float in item.ways) and any(slot.word == STRING_WORD for slot in item.slots)
+    if not is_told or not is_done or wants_text or (float in item.ways and int not in item.ways):
+        return item, (msgspec.Raw,)
+    if not all(slot.record is None or _holds(slot, record) for slot in arrays for record in records):
+        return item, (msgspec.Raw,)
+    forms = [native for native, _ in shapes] + [_bounded(item) if form is int else form for form in item.ways]
+    takers = tuple((slot.name, slot.dim) for slot in nested if slot.record is not None) if records else ()
+    return replace(item, array=arrays[0].name if arrays else None, record=takers, is_decoded=True), (*forms, None)
+
+
+def _bounded(item: Raw) -> Any:
+    return Annotated[int, msgspec.Meta(ge=max(item.low, -(2**63)), le=min(item.high - 1, 2**63 - 1))]
+
+
+def _holds(wide: Slot, narrow: Slot) -> bool:
+    """Tell whether one record column takes, as they are, all values that another one takes as they are."""
+    if wide is narrow:
+        return True
+    above, below = wide.record or {}, narrow.record or {}
+    return all(len(above.get(key, ())) == 1 and _holds_field(above[key][0], slots[0]) for key, slots in below.items())
+
+
+def _holds_field(wide: Slot, narrow: Slot) -> bool:
+    if wide.name != narrow.name or wide.dim != narrow.dim or (wide.record is None) != (narrow.record is None):
+        return False
+    if wide.record is not None:
+        return _holds(wide, narrow)
+    return wide.type == narrow.type or (narrow.word, wide.word) in _HELD_WORDS
 
 
 def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, Way | None], ...] | None:

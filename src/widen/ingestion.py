@@ -120,7 +120,7 @@ def plan(
     target = open_target(LogStore(into, storage_options), _policy(evolve))
     texts = read_texts(session, find_source(session, paths))
     settled = _settle(target, Observation(), lambda attempt, _: ((), observe(texts, attempt)))
-    _ensure_records(settled.seen, paths)
+    _ensure_records(settled, paths)
     return settled.plan
 
 
@@ -181,7 +181,7 @@ def _land(
         settled = _settle(target, known, partial(_write, texts, target, progress))
         with ExitStack() as undo:
             undo.callback(discard, store, settled.adds)
-            _ensure_records(settled.seen, paths)
+            _ensure_records(settled, paths)
             _ensure_allowed(settled.plan, policy)
             progress("committing")
             outcome = target.commit(settled.plan, settled.adds)
@@ -228,13 +228,15 @@ def _policy(evolve: str) -> Policy:
     return Policy(Mode(evolve))
 
 
-def _ensure_records(seen: Observation, paths: Sequence[str]) -> None:
+def _ensure_records(settled: Settled, paths: Sequence[str]) -> None:
+    seen, reason = settled.seen, None
     if not seen.records:
-        raise SourceError(
-            source=", ".join(paths),
-            reason=f"none of its {seen.corrupt} texts is a JSON record" if seen.corrupt else "it holds no record",
-            fix="Give JSON lines, an array of records, or one record a file. Nothing was written.",
-        )
+        reason = f"none of its {seen.corrupt} texts is a JSON record" if seen.corrupt else "it holds no record"
+    elif not settled.plan.schema.fields:
+        reason = "no field of its records has a value yet"
+    if reason:
+        fix = "Give JSON lines, an array of records, or one record a file. Nothing was written."
+        raise SourceError(source=", ".join(paths), reason=reason, fix=fix)
 
 
 def _ensure_allowed(plan: Plan, policy: Policy) -> None:

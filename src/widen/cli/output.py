@@ -79,4 +79,12 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
 def _console(stream: Any) -> Console:
     is_terminal = stream.isatty()
     width = None if is_terminal or "COLUMNS" in os.environ else WIDE
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
+    return _Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
+
+
+class _Console(Console):
+    """A console that leaves it to its caller what happens when nobody reads the output any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on with the error that is being handled, where the console itself would end the program."""
+        raise

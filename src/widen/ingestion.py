@@ -33,7 +33,7 @@ from widen.spark.source import find_source, read_texts
 from widen.spark.verify import Verification
 from widen.spark.verify import verify as verify_rows
 from widen.spark.write import discard
-from widen.target import Draft, Target, open_target
+from widen.target import Draft, Target, metrics, open_target
 
 PATIENT_FROM, MAX_PASSES, MAX_RACES = 3, 8, 10
 """From which pass on every task looks at everything, how many passes can be needed, and how often a race is run."""
@@ -41,8 +41,20 @@ PATIENT_FROM, MAX_PASSES, MAX_RACES = 3, 8, 10
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is going on, in a few words."""
 
-Write: TypeAlias = Callable[[Attempt, Draft], tuple[Sequence[Add], Observation]]
-"""Makes a pass over the batch: gives the files that it wrote, and what it observed."""
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over the batch.
+
+    Args:
+        seen: What it observed.
+        adds: The files that it wrote.
+        is_complete: Every record that it saw is a row of these files, or nothing was to be written.
+    """
+
+    seen: Observation
+    adds: Sequence[Add] = ()
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ def plan(
     session, paths = spark or find_session(), _paths(source)
     target = open_target(LogStore(into, storage_options), _policy(evolve))
     texts = read_texts(session, find_source(session, paths))
-    settled = _settle(target, Observation(), lambda attempt, _: ((), observe(texts, attempt)))
+    settled = _settle(target, Observation(), lambda attempt, _: Pass(observe(texts, attempt)))
     _ensure_records(settled, paths)
     return settled.plan
 
@@ -193,28 +205,31 @@ def _land(
     raise InternalError(reason="an ingestion lost every race, to nobody")
 
 
-def _write(
-    texts: DataFrame, target: Target, progress: Progress, attempt: Attempt, draft: Draft
-) -> tuple[Sequence[Add], Observation]:
+def _write(texts: DataFrame, target: Target, progress: Progress, attempt: Attempt, draft: Draft) -> Pass:
     if not attempt.schema.fields:
         progress("observing")
-        return (), observe(texts, attempt)
+        return Pass(observe(texts, attempt))
     progress("writing")
-    return write_rows(texts, attempt, target.store, draft.protocol, draft.metadata)
+    adds, seen = write_rows(texts, attempt, target.store, draft.protocol, draft.metadata)
+    return Pass(seen, adds, metrics(adds)["numOutputRows"] == seen.records + seen.corrupt)
 
 
-def _settle(target: Target, known: Observation, write: Write) -> Settled:
-    """Pass over the batch until the plan that a pass was made for is the one that it leads to."""
+def _settle(target: Target, known: Observation, write: Callable[[Attempt, Draft], Pass]) -> Settled:
+    """Pass over the batch until the plan that a pass was made for is the one that it leads to, and nothing is missing.
+
+    Raises:
+        InternalError: that does not happen; nothing is left of the passes.
+    """
     for number in range(MAX_PASSES):
         plan = evolve_schema(target.schema, known, target.policy)
         attempt = Attempt(target.schema, known.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
-        adds, seen = write(attempt, target.draft(plan))
-        known = known.merged(seen, max)
+        done = write(attempt, target.draft(plan))
+        known = known.merged(done.seen, max)
         plan = evolve_schema(target.schema, known, target.policy)
-        if plan.schema == attempt.schema:
-            return Settled(plan, seen, adds)
-        discard(target.store, adds)
-    raise InternalError(reason=f"the plan of an ingestion still changed after {MAX_PASSES} passes over the batch")
+        if plan.schema == attempt.schema and done.is_complete:
+            return Settled(plan, done.seen, done.adds)
+        discard(target.store, done.adds)
+    raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")
 
 
 def _paths(source: str | Sequence[str]) -> list[str]:

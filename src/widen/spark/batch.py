@@ -119,7 +119,6 @@ class _Task:
         self._arrow = to_arrow_schema(attempt.schema).append(pa.field(NOTE, pa.binary()))
         self._rows: list[Row] = []
         self._seen: object = None
-        self._count = 0
         self._positions = Positions()
         self._has_flushed = self._is_doomed = False
 

@@ -1,1 +1,0 @@
-"""The only package that imports pyiceberg."""

@@ -132,13 +132,14 @@ class _Evolution:
         known = _columns_by_key(current, place)
         operations: list[Operation] = []
         parts = []
-        for key in sorted(seen, key=naming_order):
+        for key in sorted(seen, key=lambda key: (_weight(seen[key]), naming_order(key))):
             part = self._part(key, seen[key], known.get(key, ()), place)
             current = self._grow(current, part, place, operations)
             current = self._descend(current, part, seen[key], place, operations)
             self._build(part, seen[key], place)
             self._settle(part, seen[key], place)
             parts.append(part)
+        parts.sort(key=lambda part: naming_order(part.key))
         for part, built, new in _named(current, parts, place):
             operation = AddColumn(place.at, new)
             self._tell_added(part, built, operation.path, place)
@@ -351,6 +352,11 @@ def _total(kinds: Kinds, some: Iterable[Kind]) -> KindSeen:
 
 def _texts(kinds: Iterable[Kind]) -> tuple[str, ...]:
     return tuple(str(kind) for kind in kinds)
+
+
+def _weight(seen: FieldSeen) -> int:
+    """Return how many fields are below a field: the light ones come first where there is no room for all."""
+    return sum(1 + _weight(field) for record in seen.records.values() for field in record.values())
 
 
 def _leaf_count(types: Iterable[DataType]) -> int:

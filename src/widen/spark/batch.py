@@ -83,13 +83,16 @@ def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
 
 
 def notes() -> Column:
-    """Return the aggregate that collects what the tasks have observed."""
-    return F.collect_list(NOTE)
+    """Return the aggregate that collects what the tasks have observed: a text with a note on each line.
+
+    A text, for Spark 4.0 gives no list back.
+    """
+    return F.array_join(F.collect_list(F.col(NOTE).cast("string")), "\n")
 
 
-def merge_notes(found: Iterable[bytes]) -> Observation:
+def merge_notes(found: str) -> Observation:
     """Return what all the tasks have observed together."""
-    return merge_observations(observation_from_json(bytes(note)) for note in found)
+    return merge_observations(observation_from_json(note.encode()) for note in found.split("\n") if note)
 
 
 def without_notes(rows: DataFrame) -> DataFrame:

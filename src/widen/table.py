@@ -20,14 +20,14 @@ from widen.model.text import parse_type
 from widen.model.type import DataType, StructType
 from widen.planning import alter, command
 from widen.planning.merge import merge
-from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol
+from widen.protocol.action import Action, CommitInfo, Metadata, Protocol
 from widen.protocol.feature import ensure_data_writable, ensure_writable
-from widen.protocol.statistics import FileStatistics
 from widen.protocol.type_change import TypeChange, all_type_changes, strip
 from widen.protocol.value import parse_timestamp
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, Schema, SparkSession, from_spark, surfaced, to_schema
 from widen.spark.write import discard, write
+from widen.target import metrics
 
 
 def create_table(
@@ -229,7 +229,7 @@ class Table:
         adds = write(frame, self._store, state.protocol, metadata)
         actions: list[Action] = [*([metadata] if operations else []), *adds]
         parameters = {"mode": "Append", "partitionBy": list(self.partition_by)}
-        outcome = commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=_metrics(adds))
+        outcome = commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=metrics(adds))
         if isinstance(outcome, Conflicted):
             discard(self._store, adds)
         return self._at(outcome)
@@ -340,11 +340,6 @@ class Table:
     def _at(self, outcome: Outcome) -> Table:
         self._snapshot = outcome.or_raise().snapshot
         return self
-
-
-def _metrics(adds: Sequence[Add]) -> dict[str, int]:
-    rows = sum(FileStatistics(add.stats).rows or 0 for add in adds)
-    return {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": sum(add.size for add in adds)}
 
 
 def _to_ms(timestamp: datetime | str) -> int:

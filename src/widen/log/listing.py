@@ -6,7 +6,7 @@ Source: PROTOCOL.md#add-file-and-remove-file
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -155,25 +155,6 @@ def _vector(vector: DeletionVector | None) -> dict[str, object] | None:
         "size_in_bytes": vector.size_in_bytes,
         "cardinality": vector.cardinality,
     }
-
-
-def to_adds(files: pa.Table, *, data_change: bool) -> Iterator[Add]:
-    """Yield the add actions of rows of the list, in their order."""
-    for row in files.to_pylist(maps_as_pydicts="strict"):
-        vector = row["deletion_vector"]
-        yield Add(
-            path=row["path"],
-            partition_values=row["partition_values"],
-            size=row["size_bytes"],
-            modification_time=row["modification_time_ms"],
-            data_change=data_change,
-            stats=row["stats"],
-            tags=row["tags"],
-            deletion_vector=None if vector is None else DeletionVector(**vector),
-            base_row_id=row["base_row_id"],
-            default_row_commit_version=row["default_row_commit_version"],
-            clustering_provider=row["clustering_provider"],
-        )
 
 
 def file_key(path: str, vector: DeletionVector | None) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from widen.observe.document import Document, Number
 from widen.observe.kind import BOOLEAN_WORD, RECORD_WORD, STRING_WORD, Kind
 from widen.observe.number import NO_FACTS, Facts, number_kind
-from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen
+from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen, field_of
 
 
 def observe_record(seen: RecordSeen, record: dict[str, Document], at: Position) -> None:
@@ -24,10 +24,7 @@ def observe_record(seen: RecordSeen, record: dict[str, Document], at: Position) 
     Source: spec of evolution, section 3.
     """
     for key, value in record.items():
-        field = seen.get(key)
-        if field is None:
-            field = seen[key] = FieldSeen()
-        observe_value(field, value, at)
+        observe_value(field_of(seen, key), value, at)
 
 
 def observe_value(field: FieldSeen, value: Document, at: Position, dim: int = 0) -> None:

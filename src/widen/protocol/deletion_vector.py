@@ -18,7 +18,6 @@ from widen.errors import CorruptFile
 from widen.protocol.action import DeletionVector
 
 PORTABLE_MAGIC, NATIVE_MAGIC = 1681511377, 1681511376
-FILE_VERSION = 1
 _UUID_CHARS = 20
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGIT = {char: value for value, char in enumerate(_ALPHABET)}

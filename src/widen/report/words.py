@@ -139,13 +139,6 @@ def change_text(change: Change) -> str:
     return f"more kinds into {column}"
 
 
-def reason_text(reason: Reason) -> str:
-    """Return a reason in a few words: what came, how often, and where first."""
-    kinds = " and ".join(map(printable, reason.kinds))
-    seen = f", first {sample_text(reason)} at {position_text(reason)}" if reason.file else ""
-    return f"{counted(reason.count, 'value')} of {kinds}{seen}" if kinds else f"{counted(reason.count, 'line')}{seen}"
-
-
 def sample_text(reason: Reason) -> str:
     """Return the beginning of the first value, printable and not long."""
     return shortened(printable(reason.sample), LONGEST_VALUE)

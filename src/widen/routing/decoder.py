@@ -17,7 +17,7 @@ import msgspec
 from widen.observe.document import NotJson, parse
 from widen.observe.kind import RECORD_WORD, Kind
 from widen.observe.number import SURE_CHARS
-from widen.observe.observation import FieldSeen, Position, RecordSeen
+from widen.observe.observation import FieldSeen, Position, RecordSeen, field_of
 from widen.observe.walk import observe_value
 from widen.routing.route import RecordRoute
 from widen.routing.row import Row, route_value
@@ -88,17 +88,11 @@ def _route(node: Shape, record: Any, row: Row, seen: RecordSeen, at: Position) -
             _route_decoded(item, plain, routed)
             continue
         ways = item.ways.get(form)
-        if item.is_decoded and ways is not None:
+        if ways is not None and (item.is_decoded or _is_sure(item, plain, raw)):
             for name, way in ways:
                 routed[name] = plain if way is None else way(plain, raw)
-        elif (
-            ways is None or (form is int and not item.low <= plain < item.high) or (form is float and not _is_sure(raw))
-        ):
-            if not _route_slowly(item, bytes(raw), plain, routed, seen, at):
-                return False
-        else:
-            for name, way in ways:
-                routed[name] = plain if way is None else way(plain, raw)
+        elif not _route_slowly(item, bytes(raw), plain, routed, seen, at):
+            return False
     for below in node.below:
         inner = row.get(below.key)
         if inner is not None and not _route_below(below.node, getattr(record, below.attribute), inner, seen, at):
@@ -119,8 +113,13 @@ def _route_decoded(item: Raw, plain: Any, routed: Row) -> None:
         routed[name] = value
 
 
-def _is_sure(raw: msgspec.Raw) -> bool:
-    """Tell whether a fraction is so short that a double says it exactly."""
+def _is_sure(item: Raw, plain: Any, raw: msgspec.Raw) -> bool:
+    """Tell whether the ways serve this scalar: a whole number within their bounds, a fraction that a double says."""
+    form = type(plain)
+    if form is int:
+        return bool(item.low <= plain < item.high)
+    if form is not float:
+        return True
     token = bytes(raw)
     return len(token) <= SURE_CHARS and b"e" not in token and b"E" not in token
 
@@ -161,7 +160,7 @@ def _route_below(node: Shape, record: Any, row: Any, seen: RecordSeen, at: Posit
 
 def _field_at(seen: RecordSeen, place: Place, key: str) -> FieldSeen:
     for above, dim in place:
-        field_above = seen.setdefault(above, FieldSeen())
+        field_above = field_of(seen, above)
         field_above.kind(Kind(RECORD_WORD, dim))
         seen = field_above.record(dim)
-    return seen.setdefault(key, FieldSeen())
+    return field_of(seen, key)

@@ -360,4 +360,4 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
         meanwhile()
         return adds
 
-    monkeypatch.setattr("widen.table.write", interrupted)
+    monkeypatch.setattr("widen.table.rows.write", interrupted)

@@ -1,0 +1,147 @@
+"""What every table is: a version in a store, and what the log says of it.
+
+Source: house rule: a change is planned as a value, then committed; the modules of this package only join the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from widen.log.commit import Committed, Outcome, commit
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.model.path import Path
+from widen.model.type import StructType
+from widen.planning import command
+from widen.protocol.action import CommitInfo, Metadata, Protocol
+from widen.protocol.type_change import TypeChange, all_type_changes
+from widen.spark.schema import surfaced
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Opened:
+    """A Delta table at one version: the newest when it was opened, and after each change made through it.
+
+    Args:
+        location: A local path or a URL of an object store.
+        storage_options: Settings and credentials of the store.
+
+    Raises:
+        TableNotFound: there is no table.
+        CorruptLog: its log is damaged.
+        UnsupportedFeatureForRead: it needs a feature that this version does not know.
+        StorageError: the store refused.
+    """
+
+    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._store = LogStore(location, storage_options)
+        self._snapshot = open_snapshot(self._store)
+
+    @classmethod
+    def _of(cls, outcome: Committed) -> Self:
+        table = cls.__new__(cls)
+        table._store, table._snapshot = outcome.store, outcome.snapshot
+        return table
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.location!r}, version={self.version})"
+
+    @property
+    def location(self) -> str:
+        """Where the table lies."""
+        return self._store.location
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table."""
+        return self._store
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version of the table that this object shows."""
+        return self._snapshot
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self._snapshot.version
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as readers see them; what only the log is concerned with is in `metadata`."""
+        return surfaced(self._snapshot.schema)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata action, with the schema as the log has it."""
+        return self._snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol action."""
+        return self._snapshot.protocol
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        return dict(self._snapshot.properties)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that the files are split by."""
+        return tuple(self._snapshot.partition_columns)
+
+    @property
+    def type_changes(self) -> list[tuple[Path, TypeChange]]:
+        """Every recorded change of type, with the full path of the column."""
+        return list(all_type_changes(self._snapshot.schema))
+
+    def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
+        """Return version, time in ms and provenance of the commits, newest first.
+
+        Args:
+            limit: How many at most.
+
+        Raises:
+            CorruptLog: a commit is damaged.
+            StorageError: the store refused.
+        """
+        return self._snapshot.history(limit)
+
+    def files(self) -> pa.Table:
+        """Return the live files: a row for each, with the columns of `widen.log.listing.FILES`; in no order.
+
+        Raises:
+            CorruptLog: the log is damaged.
+            StorageError: the store refused.
+        """
+        return self._snapshot.files()
+
+    def refresh(self) -> Self:
+        """Go to the newest version, and return the table.
+
+        Raises:
+            CorruptLog: the log is damaged.
+            UnsupportedFeatureForRead: the table now needs a feature that this version does not know.
+            StorageError: the store refused.
+        """
+        self._snapshot = open_snapshot(self._store)
+        return self
+
+    @property
+    def _state(self) -> command.State:
+        return command.State(self.version, self.protocol, self.metadata)
+
+    def _change(self, change: command.Change | None) -> Self:
+        if change is None:
+            return self
+        return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))
+
+    def _at(self, outcome: Outcome) -> Self:
+        self._snapshot = outcome.or_raise().snapshot
+        return self

@@ -1,0 +1,61 @@
+"""Tables: create and open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from widen.log.commit import commit
+from widen.log.store import LogStore
+from widen.planning import command
+from widen.protocol.type_change import strip
+from widen.spark.schema import Schema, to_schema
+from widen.table.columns import Columns
+from widen.table.rows import Rows
+from widen.table.upkeep import Upkeep
+
+
+def create_table(
+    location: str,
+    schema: Schema,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Table:
+    """Make an empty table and return it.
+
+    Args:
+        location: A local path or a URL of an object store.
+        schema: Its columns.
+        partition_by: The columns that its files are split by.
+        properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``.
+        storage_options: Settings and credentials of the store.
+
+    Raises:
+        TableAlreadyExists: there is a table.
+        InvalidOption: a name, a partition column or a property cannot be used.
+        InvalidType: the text of the schema cannot be read.
+        UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#change-metadata
+    """
+    store = LogStore(location, storage_options)
+    now_ms = time.time_ns() // 1_000_000
+    change = command.create(strip(to_schema(schema)), tuple(partition_by), dict(properties or {}), now_ms)
+    return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
+
+
+class Table(Rows, Columns, Upkeep):
+    """A Delta table at one version: the newest when it was opened, and after each change made through it.
+
+    Args:
+        location: A local path or a URL of an object store.
+        storage_options: Settings and credentials of the store.
+
+    Raises:
+        TableNotFound: there is no table.
+        CorruptLog: its log is damaged.
+        UnsupportedFeatureForRead: it needs a feature that this version does not know.
+        StorageError: the store refused.
+    """

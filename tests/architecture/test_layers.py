@@ -42,7 +42,7 @@ FOREIGN = {
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
     "target": set(),
-    "table": {"msgspec", "pyarrow"},
+    "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "pyarrow"},
     "statement": {"sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},

@@ -1,0 +1,52 @@
+"""Nobody is wrong: somebody else committed first.
+
+Source: house rule: the error type says who must act, the message shows how.
+"""
+
+from __future__ import annotations
+
+from widen.errors.family import ContentionError
+
+
+class MetadataChanged(ContentionError):
+    """Somebody changed the schema or the properties meanwhile."""
+
+    code = "DELTA_METADATA_CHANGED"
+
+
+class ProtocolChanged(ContentionError):
+    """Somebody changed the protocol meanwhile."""
+
+    code = "DELTA_PROTOCOL_CHANGED"
+
+
+class ConcurrentAppend(ContentionError):
+    """Somebody added files that this change would have had to read."""
+
+    code = "DELTA_CONCURRENT_APPEND"
+
+
+class ConcurrentDelete(ContentionError):
+    """Somebody removed a file that this change reads or removes."""
+
+    code = "DELTA_CONCURRENT_DELETE_READ"
+
+
+class ConcurrentTransaction(ContentionError):
+    """Somebody committed the same application transaction meanwhile."""
+
+    code = "DELTA_CONCURRENT_TRANSACTION"
+
+
+class AttemptsExhausted(ContentionError):
+    """Every attempt lost the race for its version."""
+
+    code = "WIDEN_ATTEMPTS_EXHAUSTED"
+
+
+class CommitUnknown(ContentionError):
+    """The store did not say whether the commit was written."""
+
+    code = "WIDEN_COMMIT_UNKNOWN"
+    template = "Whether version {version} of {location} was written is not known: {reason}."
+    hint = "Look at the newest versions with `widen history {location}` before you repeat the call."

@@ -1,0 +1,111 @@
+"""The caller asked for what the protocol or the policy forbids.
+
+Source: house rule: the error type says who must act, the message shows how.
+"""
+
+from __future__ import annotations
+
+from widen.errors.family import RequestError
+
+
+class InvalidOption(RequestError):
+    """An argument, an option or a property has a value that cannot be used."""
+
+    code = "WIDEN_INVALID_OPTION"
+    template = "{option} cannot be {value!r}."
+    hint = "{expected}"
+
+
+class InvalidType(RequestError):
+    """A type text cannot be read."""
+
+    code = "WIDEN_INVALID_TYPE"
+    template = "{text!r} is no type: {reason}."
+    hint = "Write it as in Spark SQL, e.g. bigint, decimal(12,2), array<int>, struct<a: int, b: string>."
+
+
+class InvalidPath(RequestError):
+    """A column path cannot be read."""
+
+    code = "WIDEN_INVALID_PATH"
+    template = "{text!r} is no column path: {reason}."
+    hint = "Separate parts with dots, quote odd names with back-ticks; say element, key, value inside arrays and maps."
+
+
+class InvalidStatement(RequestError):
+    """A text of SQL is no statement, or none that this version understands."""
+
+    code = "WIDEN_INVALID_STATEMENT"
+    template = "The statement cannot be understood: {reason}."
+    hint = "Understood are:\n{understood}"
+
+
+class ColumnNotFound(RequestError):
+    """No column of that name is in the schema."""
+
+    code = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+    template = "Column {column} is not in the schema."
+    hint = "At that level there are: {available}."
+
+
+class TypeChangeRefused(RequestError):
+    """The protocol knows no such widening, or it is not enabled."""
+
+    code = "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"
+    template = "Column {column} cannot be changed from {old} to {new}: {reason}."
+    hint = "{fix}"
+
+
+class NestedTypeChangeRefused(TypeChangeRefused):
+    """A struct, an array or a map cannot change its type as a whole."""
+
+    code = "CANNOT_UPDATE_FIELD"
+    hint = "Change its leaves: {fix}"
+
+
+class SchemaMismatch(RequestError):
+    """The data do not fit the table and the call does not allow the schema to change."""
+
+    code = "DELTA_METADATA_MISMATCH"
+    template = "The data do not fit the table: {reason}."
+    hint = "{fix}"
+
+
+class FeatureRequired(RequestError):
+    """The change needs a table feature that must be enabled by hand first."""
+
+    code = "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"
+    template = "The change needs the table feature {feature}, which the table does not have (it has: {supported})."
+    hint = "Enable it with add_feature({feature!r}) first; older clients may then no longer open the table."
+
+
+class AppendOnlyTable(RequestError):
+    """The change would remove rows from a table that only takes new ones."""
+
+    code = "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+    template = "The table at {location} is append-only, and {operation} would remove rows."
+    hint = "Unset the property delta.appendOnly first, if that is really meant."
+
+
+class EngineMissing(RequestError):
+    """What was asked for runs on Spark, and Spark cannot be started."""
+
+    code = "WIDEN_SPARK_MISSING"
+    template = "This runs on Spark, which cannot be started: {reason}."
+    hint = "{fix}"
+
+
+class SourceError(RequestError):
+    """The input of an ingestion cannot be used."""
+
+    code = "WIDEN_SOURCE_UNUSABLE"
+    template = "{source}: {reason}."
+    hint = "{fix}"
+
+
+class EvolutionRefused(RequestError):
+    """The policy forbids the changes that this batch needs."""
+
+    code = "WIDEN_EVOLUTION_REFUSED"
+    template = "The batch needs changes that the policy {policy} does not allow:\n{plan}"
+    hint = "Nothing was written. Ingest with evolve='widen' or 'split', or repair the source."

@@ -6,9 +6,42 @@ WidenError
 │   ├── InvalidType
 │   ├── InvalidPath
 │   ├── InvalidStatement    a text of SQL is none that we understand
-│   ├── ColumnNotFound
-│   ├── TypeChangeRefused
-│   │   └── NestedTypeChangeRefused   a struct, an array or a map as a whole
+│   ├── ColumnRefused       a change of columns that cannot be
+│   │   ├── ColumnNotFound
+│   │   │   ├── ArrayStepNotFound     the path lacks the step element
+│   │   │   ├── MapStepNotFound       the path lacks the step key or value
+│   │   │   └── PathNotNested
+│   │   ├── ColumnAlreadyExists
+│   │   ├── InvalidColumnName
+│   │   ├── TypeChangeRefused
+│   │   │   ├── NestedTypeChangeRefused   a struct, an array or a map as a whole
+│   │   │   └── GeneratedColumnTypeFixed
+│   │   ├── ConstraintDependsOnColumn
+│   │   ├── GeneratedColumnDependsOnColumn
+│   │   ├── IdentityColumnFixed
+│   │   ├── NoIdentityColumn
+│   │   ├── IdentityReplaceRefused
+│   │   ├── ItemCommentRefused
+│   │   ├── ItemRenameRefused
+│   │   ├── RenameRefused
+│   │   ├── DropRefused
+│   │   ├── PartitionColumnDropRefused
+│   │   ├── ClusteringColumnDropRefused
+│   │   ├── LastColumnDropRefused
+│   │   ├── NewColumnNotNull
+│   │   ├── NestedNotNull
+│   │   ├── NullsInColumn
+│   │   ├── DefaultsNotEnabled
+│   │   ├── NewColumnDefaultRefused
+│   │   ├── ReplaceColumnsRefused
+│   │   └── AmbiguousReplacement
+│   ├── ConstraintRefused
+│   │   ├── InvalidConstraint
+│   │   │   └── ConstraintNotBoolean
+│   │   ├── InvalidConstraintName
+│   │   ├── ConstraintAlreadyExists
+│   │   ├── ConstraintNotFound
+│   │   └── ConstraintViolated
 │   ├── SchemaMismatch
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
@@ -45,6 +78,46 @@ typed fields that name what was wrong, one message built from them, and a hint t
 
 from __future__ import annotations
 
+from widen.errors.column import (
+    AmbiguousReplacement,
+    ArrayStepNotFound,
+    ClusteringColumnDropRefused,
+    ColumnAlreadyExists,
+    ColumnNotFound,
+    ColumnRefused,
+    ConstraintDependsOnColumn,
+    DefaultsNotEnabled,
+    DropRefused,
+    GeneratedColumnDependsOnColumn,
+    GeneratedColumnTypeFixed,
+    IdentityColumnFixed,
+    IdentityReplaceRefused,
+    InvalidColumnName,
+    ItemCommentRefused,
+    ItemRenameRefused,
+    LastColumnDropRefused,
+    MapStepNotFound,
+    NestedNotNull,
+    NestedTypeChangeRefused,
+    NewColumnDefaultRefused,
+    NewColumnNotNull,
+    NoIdentityColumn,
+    NullsInColumn,
+    PartitionColumnDropRefused,
+    PathNotNested,
+    RenameRefused,
+    ReplaceColumnsRefused,
+    TypeChangeRefused,
+)
+from widen.errors.constraint import (
+    ConstraintAlreadyExists,
+    ConstraintNotBoolean,
+    ConstraintNotFound,
+    ConstraintRefused,
+    ConstraintViolated,
+    InvalidConstraint,
+    InvalidConstraintName,
+)
 from widen.errors.contention import (
     AttemptsExhausted,
     CommitUnknown,
@@ -54,16 +127,9 @@ from widen.errors.contention import (
     MetadataChanged,
     ProtocolChanged,
 )
-from widen.errors.family import (
-    ContentionError,
-    InternalError,
-    RequestError,
-    TableError,
-    WidenError,
-)
+from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
 from widen.errors.request import (
     AppendOnlyTable,
-    ColumnNotFound,
     EngineMissing,
     EvolutionRefused,
     FeatureRequired,
@@ -71,10 +137,8 @@ from widen.errors.request import (
     InvalidPath,
     InvalidStatement,
     InvalidType,
-    NestedTypeChangeRefused,
     SchemaMismatch,
     SourceError,
-    TypeChangeRefused,
 )
 from widen.errors.table import (
     CorruptFile,
@@ -93,30 +157,63 @@ from widen.errors.table import (
 )
 
 __all__ = [
+    "AmbiguousReplacement",
     "AppendOnlyTable",
+    "ArrayStepNotFound",
     "AttemptsExhausted",
+    "ClusteringColumnDropRefused",
+    "ColumnAlreadyExists",
     "ColumnNotFound",
+    "ColumnRefused",
     "CommitUnknown",
     "ConcurrentAppend",
     "ConcurrentDelete",
     "ConcurrentTransaction",
+    "ConstraintAlreadyExists",
+    "ConstraintDependsOnColumn",
+    "ConstraintNotBoolean",
+    "ConstraintNotFound",
+    "ConstraintRefused",
+    "ConstraintViolated",
     "ContentionError",
     "CorruptFile",
     "CorruptLog",
+    "DefaultsNotEnabled",
+    "DropRefused",
     "EnabledWithoutFeature",
     "EngineMissing",
     "EvolutionRefused",
     "FeatureRequired",
     "FileMissing",
+    "GeneratedColumnDependsOnColumn",
+    "GeneratedColumnTypeFixed",
+    "IdentityColumnFixed",
+    "IdentityReplaceRefused",
     "InternalError",
+    "InvalidColumnName",
+    "InvalidConstraint",
+    "InvalidConstraintName",
     "InvalidOption",
     "InvalidPath",
     "InvalidStatement",
     "InvalidType",
+    "ItemCommentRefused",
+    "ItemRenameRefused",
     "JobFailed",
+    "LastColumnDropRefused",
+    "MapStepNotFound",
     "MetadataChanged",
+    "NestedNotNull",
     "NestedTypeChangeRefused",
+    "NewColumnDefaultRefused",
+    "NewColumnNotNull",
+    "NoIdentityColumn",
+    "NullsInColumn",
+    "PartitionColumnDropRefused",
+    "PathNotNested",
     "ProtocolChanged",
+    "RenameRefused",
+    "ReplaceColumnsRefused",
     "RequestError",
     "SchemaMismatch",
     "SourceError",

@@ -40,29 +40,6 @@ class InvalidStatement(RequestError):
     hint = "Understood are:\n{understood}"
 
 
-class ColumnNotFound(RequestError):
-    """No column of that name is in the schema."""
-
-    code = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
-    template = "Column {column} is not in the schema."
-    hint = "At that level there are: {available}."
-
-
-class TypeChangeRefused(RequestError):
-    """The protocol knows no such widening, or it is not enabled."""
-
-    code = "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"
-    template = "Column {column} cannot be changed from {old} to {new}: {reason}."
-    hint = "{fix}"
-
-
-class NestedTypeChangeRefused(TypeChangeRefused):
-    """A struct, an array or a map cannot change its type as a whole."""
-
-    code = "CANNOT_UPDATE_FIELD"
-    hint = "Change its leaves: {fix}"
-
-
 class SchemaMismatch(RequestError):
     """The data do not fit the table and the call does not allow the schema to change."""
 

@@ -42,7 +42,37 @@ WidenError
 │   │   ├── ConstraintAlreadyExists
 │   │   ├── ConstraintNotFound
 │   │   └── ConstraintViolated
-│   ├── SchemaMismatch
+│   ├── SchemaMismatch      the data do not fit the table, and the call allows no change that would help
+│   │   ├── IncompatibleTypes     not even a cast would help
+│   │   ├── ConstraintTypeMismatch
+│   │   ├── GeneratedColumnTypeMismatch
+│   │   └── ColumnMissingInSource
+│   ├── RowRefused          a row that the table may not hold
+│   │   ├── NotNullViolated
+│   │   ├── CheckViolated
+│   │   ├── TextTooLong
+│   │   ├── CastOverflow
+│   │   └── OutsideReplaceWhere
+│   ├── ChangeRefused       what is asked of the rows is not clear, or cannot be done
+│   │   ├── AssignmentConflict
+│   │   ├── ItemAssignmentRefused
+│   │   ├── NotDeterministic
+│   │   ├── ConditionRefused
+│   │   ├── MergeWithoutClause
+│   │   ├── UnreachableClause
+│   │   └── AmbiguousMerge
+│   ├── IdentityColumnGiven
+│   ├── IdentityExhausted
+│   ├── IcebergIncompatible
+│   ├── FeatureDropRefused
+│   │   ├── FeatureIsProperty
+│   │   ├── FeatureNotPresent
+│   │   ├── FeatureNotRemovable
+│   │   ├── FeatureNotKnown
+│   │   ├── TruncationNotAllowed
+│   │   ├── TruncationRequired
+│   │   ├── FeatureStillNeeded
+│   │   └── ConstraintsLeft
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
@@ -59,6 +89,11 @@ WidenError
 │   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
 │   ├── EnabledWithoutFeature   a property without the feature that it switches on
+│   ├── HistoryMustAge      a feature stays in the protocol while older versions use it
+│   │   ├── DropWaits
+│   │   └── HistoryUsesFeature
+│   ├── ProtectionWaits
+│   ├── BarrierFailed       a checkpoint that must be there could not be written
 │   ├── JobFailed           Spark could not finish a job
 │   └── StorageError        the store refused: permission, space, network
 │       └── FileMissing     a file that should be there is not
@@ -67,7 +102,9 @@ WidenError
 │   ├── ProtocolChanged
 │   ├── ConcurrentAppend
 │   ├── ConcurrentDelete
+│   │   └── ConcurrentDeleteDelete
 │   ├── ConcurrentTransaction
+│   ├── DropConflict        somebody uses a feature again that is being dropped
 │   ├── AttemptsExhausted   every attempt lost the race
 │   └── CommitUnknown       the store did not say whether the commit was written
 └── InternalError           Widen is wrong
@@ -78,6 +115,18 @@ typed fields that name what was wrong, one message built from them, and a hint t
 
 from __future__ import annotations
 
+from widen.errors.change import (
+    AmbiguousMerge,
+    AssignmentConflict,
+    ChangeRefused,
+    ColumnMissingInSource,
+    ConditionRefused,
+    ItemAssignmentRefused,
+    MergeWithoutClause,
+    NotDeterministic,
+    OutsideReplaceWhere,
+    UnreachableClause,
+)
 from widen.errors.column import (
     AmbiguousReplacement,
     ArrayStepNotFound,
@@ -123,6 +172,7 @@ from widen.errors.contention import (
     CommitUnknown,
     ConcurrentAppend,
     ConcurrentDelete,
+    ConcurrentDeleteDelete,
     ConcurrentTransaction,
     MetadataChanged,
     ProtocolChanged,
@@ -137,8 +187,21 @@ from widen.errors.request import (
     InvalidPath,
     InvalidStatement,
     InvalidType,
-    SchemaMismatch,
     SourceError,
+)
+from widen.errors.row import (
+    CastOverflow,
+    CheckViolated,
+    ConstraintTypeMismatch,
+    GeneratedColumnTypeMismatch,
+    IcebergIncompatible,
+    IdentityColumnGiven,
+    IdentityExhausted,
+    IncompatibleTypes,
+    NotNullViolated,
+    RowRefused,
+    SchemaMismatch,
+    TextTooLong,
 )
 from widen.errors.table import (
     CorruptFile,
@@ -157,38 +220,64 @@ from widen.errors.table import (
 )
 
 __all__ = [
+    "AmbiguousMerge",
     "AmbiguousReplacement",
     "AppendOnlyTable",
     "ArrayStepNotFound",
+    "AssignmentConflict",
     "AttemptsExhausted",
+    "BarrierFailed",
+    "CastOverflow",
+    "ChangeRefused",
+    "CheckViolated",
     "ClusteringColumnDropRefused",
     "ColumnAlreadyExists",
+    "ColumnMissingInSource",
     "ColumnNotFound",
     "ColumnRefused",
     "CommitUnknown",
     "ConcurrentAppend",
     "ConcurrentDelete",
+    "ConcurrentDeleteDelete",
     "ConcurrentTransaction",
+    "ConditionRefused",
     "ConstraintAlreadyExists",
     "ConstraintDependsOnColumn",
     "ConstraintNotBoolean",
     "ConstraintNotFound",
     "ConstraintRefused",
+    "ConstraintTypeMismatch",
     "ConstraintViolated",
+    "ConstraintsLeft",
     "ContentionError",
     "CorruptFile",
     "CorruptLog",
     "DefaultsNotEnabled",
+    "DropConflict",
     "DropRefused",
+    "DropWaits",
     "EnabledWithoutFeature",
     "EngineMissing",
     "EvolutionRefused",
+    "FeatureDropRefused",
+    "FeatureIsProperty",
+    "FeatureNotKnown",
+    "FeatureNotPresent",
+    "FeatureNotRemovable",
     "FeatureRequired",
+    "FeatureStillNeeded",
     "FileMissing",
     "GeneratedColumnDependsOnColumn",
     "GeneratedColumnTypeFixed",
+    "GeneratedColumnTypeMismatch",
+    "HistoryMustAge",
+    "HistoryUsesFeature",
+    "IcebergIncompatible",
     "IdentityColumnFixed",
+    "IdentityColumnGiven",
+    "IdentityExhausted",
     "IdentityReplaceRefused",
+    "IncompatibleTypes",
     "InternalError",
     "InvalidColumnName",
     "InvalidConstraint",
@@ -197,31 +286,42 @@ __all__ = [
     "InvalidPath",
     "InvalidStatement",
     "InvalidType",
+    "ItemAssignmentRefused",
     "ItemCommentRefused",
     "ItemRenameRefused",
     "JobFailed",
     "LastColumnDropRefused",
     "MapStepNotFound",
+    "MergeWithoutClause",
     "MetadataChanged",
     "NestedNotNull",
     "NestedTypeChangeRefused",
     "NewColumnDefaultRefused",
     "NewColumnNotNull",
     "NoIdentityColumn",
+    "NotDeterministic",
+    "NotNullViolated",
     "NullsInColumn",
+    "OutsideReplaceWhere",
     "PartitionColumnDropRefused",
     "PathNotNested",
+    "ProtectionWaits",
     "ProtocolChanged",
     "RenameRefused",
     "ReplaceColumnsRefused",
     "RequestError",
+    "RowRefused",
     "SchemaMismatch",
     "SourceError",
     "StorageError",
     "TableAlreadyExists",
     "TableError",
     "TableNotFound",
+    "TextTooLong",
+    "TruncationNotAllowed",
+    "TruncationRequired",
     "TypeChangeRefused",
+    "UnreachableClause",
     "UnsupportedFeature",
     "UnsupportedFeatureForRead",
     "UnsupportedFeatureForWrite",

@@ -27,9 +27,15 @@ class ConcurrentAppend(ContentionError):
 
 
 class ConcurrentDelete(ContentionError):
-    """Somebody removed a file that this change reads or removes."""
+    """Somebody removed a file that this change reads."""
 
     code = "DELTA_CONCURRENT_DELETE_READ"
+
+
+class ConcurrentDeleteDelete(ConcurrentDelete):
+    """Somebody removed a file that this change removes too."""
+
+    code = "DELTA_CONCURRENT_DELETE_DELETE"
 
 
 class ConcurrentTransaction(ContentionError):

@@ -40,14 +40,6 @@ class InvalidStatement(RequestError):
     hint = "Understood are:\n{understood}"
 
 
-class SchemaMismatch(RequestError):
-    """The data do not fit the table and the call does not allow the schema to change."""
-
-    code = "DELTA_METADATA_MISMATCH"
-    template = "The data do not fit the table: {reason}."
-    hint = "{fix}"
-
-
 class FeatureRequired(RequestError):
     """The change needs a table feature that must be enabled by hand first."""
 

@@ -241,7 +241,7 @@ class _Attempt:
         if said.read_version is not None:
             info["readVersion"] = said.read_version
         info["isolationLevel"] = "SnapshotIsolation" if self.ours.is_rearrangement else "Serializable"
-        info["isBlindAppend"] = not self.ours.reads.files and not self.ours.of(Remove)
+        info["isBlindAppend"] = self.ours.reads.is_nothing and not self.ours.of(Remove)
         info["operationMetrics"] = {key: str(value) for key, value in said.metrics.items()}
         info["engineInfo"] = _ENGINE
         info["txnId"] = said.txn_id

@@ -14,6 +14,7 @@ import msgspec
 from widen.errors import (
     ConcurrentAppend,
     ConcurrentDelete,
+    ConcurrentDeleteDelete,
     ConcurrentTransaction,
     ContentionError,
     MetadataChanged,
@@ -21,8 +22,10 @@ from widen.errors import (
 )
 from widen.protocol.action import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
 from widen.protocol.feature import features
+from widen.protocol.selection import Selection
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+ISOLATION_LEVEL = "delta.isolationLevel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,10 @@ class Reads:
     """What a transaction has read and therefore relies on.
 
     Args:
-        files: Whether its result depends on the files that were in the table.
+        files: Whether its result depends on all the files that were in the table.
         app_ids: The applications whose progress it has looked at.
+        selection: Where it has looked for rows, if not everywhere: files that were added there contradict it.
+        paths: The files that it has read in doing so.
     """
 
     NOTHING: ClassVar[Reads]
@@ -39,6 +44,23 @@ class Reads:
 
     files: bool = False
     app_ids: frozenset[str] = frozenset()
+    selection: Selection | None = None
+    paths: frozenset[str] = frozenset()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the result would be the same whatever files were in the table."""
+        return not self.files and self.selection is None
+
+    def may_see(self, add: Add) -> bool:
+        """Tell whether an added file might have changed the result."""
+        if self.selection is None:
+            return self.files
+        return self.files or self.selection.may_hold(add.partition_values, add.stats)
+
+    def has_seen(self, remove: Remove) -> bool:
+        """Tell whether a removed file has been read."""
+        return self.files or remove.path in self.paths
 
     def with_app(self, app_id: str) -> Reads:
         """Return the same with one more application."""
@@ -106,6 +128,11 @@ class Winner:
         """The files it removes."""
         return [line.remove for line in self.lines if line.remove is not None]
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether it says that it adds rows without having read any."""
+        return any((line.commit_info or {}).get("isBlindAppend") is True for line in self.lines)
+
 
 def _both_change_protocol(ours: Transaction, theirs: Winner) -> str | None:
     return "both change the protocol" if theirs.protocol is not None and ours.of(Protocol) else None
@@ -142,14 +169,20 @@ def _same_application(ours: Transaction, theirs: Winner) -> str | None:
 
 
 def _append_to_what_was_read(ours: Transaction, theirs: Winner) -> str | None:
-    relies = ours.reads.files and not ours.is_rearrangement
-    return f"it added {len(theirs.adds)} files that would have had to be read" if relies and theirs.adds else None
+    if ours.is_rearrangement or (theirs.is_blind and _ignores_blind(ours)):
+        return None
+    count = sum(map(ours.reads.may_see, theirs.adds))
+    return f"it added {count} files that would have had to be read" if count else None
+
+
+def _ignores_blind(ours: Transaction) -> bool:
+    """Tell whether the table asks only that its writers could have come one after another, in any order."""
+    return ours.metadata.configuration.get(ISOLATION_LEVEL) == "WriteSerializable" and not ours.of(Metadata)
 
 
 def _delete_of_what_was_read(ours: Transaction, theirs: Winner) -> str | None:
-    relies = ours.reads.files and not ours.is_rearrangement
-    gone = [remove for remove in theirs.removes if remove.data_change]
-    return f"it removed {len(gone)} files that have been read" if relies and gone else None
+    gone = sum(remove.data_change and ours.reads.has_seen(remove) for remove in theirs.removes)
+    return f"it removed {gone} files that have been read" if gone and not ours.is_rearrangement else None
 
 
 def _delete_of_what_is_removed(ours: Transaction, theirs: Winner) -> str | None:
@@ -168,7 +201,7 @@ RULES: tuple[Rule, ...] = (
     (_same_application, ConcurrentTransaction),
     (_append_to_what_was_read, ConcurrentAppend),
     (_delete_of_what_was_read, ConcurrentDelete),
-    (_delete_of_what_is_removed, ConcurrentDelete),
+    (_delete_of_what_is_removed, ConcurrentDeleteDelete),
 )
 """What makes two commits contradict each other, in the order of the checks; what no row names goes together."""
 

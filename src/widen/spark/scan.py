@@ -23,11 +23,11 @@ from pyspark.sql import functions as F
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.path import Path, resolve
-from widen.model.type import STRING, VOID, DataType, DecimalType, Field, StructType, quoted
+from widen.model.type import LONG, STRING, VOID, DataType, DecimalType, Field, StructType, quoted
 from widen.protocol.action import DeletionVector
 from widen.protocol.mapping import NONE, mapping_mode, physical_name, to_physical, to_physical_path
-from widen.protocol.predicate import Anything, Predicate, can_match
-from widen.protocol.statistics import Bounds, FileStatistics, partition_bounds
+from widen.protocol.predicate import Anything, Predicate
+from widen.protocol.selection import Selection
 from widen.protocol.type_change import all_type_changes, ensure_readable
 from widen.protocol.value import is_hive_path
 from widen.spark.deletion import FILE, ROW, positions
@@ -108,13 +108,39 @@ def read(
         StorageError: the store refused.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else Anything()
-    scan = plan_scan(snapshot, predicate, only)
-    frames = [_frame(spark, store, scan, group) for group in scan.groups]
-    if not frames:
-        empty = spark.createDataFrame([], to_spark(relaxed(surfaced(scan.schema))))
-        return empty if where is None else empty.filter(where)
-    whole = reduce(DataFrame.unionAll, frames)
+    whole = _union(spark, store, plan_scan(snapshot, predicate, only), is_located=False)
     return whole if where is None else whole.filter(where)
+
+
+def read_located(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
+    """Return the rows of some files like `read`; beside their columns stand `FILE` and `ROW`: where each row is.
+
+    Args:
+        spark: The session, classic or Connect.
+        store: The store of the table.
+        snapshot: The version.
+        files: Rows of its list of files; `file_keys` tells what their rows have in `FILE`.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        CorruptLog: the schema breaks the rules of column mapping.
+        StorageError: the store refused.
+    """
+    return _union(spark, store, _scan(snapshot, files), is_located=True)
+
+
+def file_keys(store: LogStore, files: pa.Table) -> list[str]:
+    """Return what tells each file of a list from the others in the column `FILE`."""
+    return [_key(store.uri(path)) for path in files["path"].to_pylist()]
+
+
+def _union(spark: SparkSession, store: LogStore, scan: Scan, *, is_located: bool) -> DataFrame:
+    frames = [_frame(spark, store, scan, group, is_located=is_located) for group in scan.groups]
+    if frames:
+        return reduce(DataFrame.unionAll, frames)
+    columns = surfaced(scan.schema).fields
+    place = (Field(FILE, STRING), Field(ROW, LONG)) if is_located else ()
+    return spark.createDataFrame([], to_spark(relaxed(StructType((*columns, *place)))))
 
 
 def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> Scan:
@@ -125,41 +151,35 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
         CorruptLog: the schema breaks the rules of column mapping.
         StorageError: the store refused.
     """
-    schema = snapshot.schema
-    ensure_readable(schema)
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
-    scan = Scan(schema, mode, tuple(snapshot.partition_columns), ())
     files = snapshot.files()
     if only is not None:
         files = files.filter(pc.is_in(files["path"], value_set=pa.array(only, pa.string())))
-    if not isinstance(predicate, Anything):
-        files = files.filter(pa.array(_matches(scan, files, predicate), pa.bool_()))
+    return _scan(snapshot, selected(files, select(snapshot, predicate)))
+
+
+def _scan(snapshot: Snapshot, files: pa.Table) -> Scan:
+    ensure_readable(snapshot.schema)
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    scan = Scan(snapshot.schema, mode, tuple(snapshot.partition_columns), ())
     return replace(scan, groups=tuple(_groups(scan, files)))
 
 
-def _matches(scan: Scan, files: pa.Table, predicate: Predicate) -> list[bool]:
-    """Return for every file whether it may hold a matching row."""
-    partitions = dict(zip(scan.partition_by, scan.physical_partitions, strict=True))
-    physical: dict[Path, Path] = {}
-
-    def matches(values: Mapping[str, str | None], text: str | None) -> bool:
-        statistics: list[FileStatistics] = []
-
-        def bounds(path: Path, data_type: DataType) -> Bounds:
-            if path[0] in partitions:
-                return partition_bounds(values.get(partitions[path[0]]), data_type)
-            if not statistics:
-                statistics.append(FileStatistics(text))
-            if path not in physical:
-                physical[path] = to_physical_path(scan.schema, path, scan.mode)
-            return statistics[0].bounds(physical[path], data_type)
-
-        return can_match(predicate, bounds)
-
-    return [matches(*pair) for pair in zip(_partition_values(files), files["stats"].to_pylist(), strict=True)]
+def select(snapshot: Snapshot, predicate: Predicate) -> Selection:
+    """Return the files of a version in which rows that make a condition true are looked for."""
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    return Selection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))
 
 
-def _partition_values(files: pa.Table) -> list[dict[str, str | None]]:
+def selected(files: pa.Table, selection: Selection) -> pa.Table:
+    """Return the files that may hold a matching row."""
+    if selection.is_everything:
+        return files
+    pairs = zip(partition_values(files), files["stats"].to_pylist(), strict=True)
+    return files.filter(pa.array([selection.may_hold(*pair) for pair in pairs], pa.bool_()))
+
+
+def partition_values(files: pa.Table) -> list[dict[str, str | None]]:
+    """Return the partition texts of each file by physical name."""
     return [dict(entries or ()) for entries in files["partition_values"].to_pylist()]
 
 
@@ -174,7 +194,7 @@ def _groups(scan: Scan, files: pa.Table) -> Iterable[Group]:
 
 
 def _partitioned(scan: Scan, files: pa.Table, *, has_vectors: bool) -> Iterable[Group]:
-    columns, values = scan.physical_partitions, _partition_values(files)
+    columns, values = scan.physical_partitions, partition_values(files)
     paths = files["path"].to_pylist()
     hive = _hive_flags(paths, columns, values)
     if any(hive):
@@ -209,16 +229,17 @@ def _hive_flags(paths: list[str], columns: tuple[str, ...], values: list[dict[st
 # ---- Spark -----------------------------------------------------------------------------------------
 
 
-def _frame(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> DataFrame:
+def _frame(spark: SparkSession, store: LogStore, scan: Scan, group: Group, *, is_located: bool) -> DataFrame:
     frame = _source(spark, store, scan, group)
     joins_values = not group.is_hive and group.values is None
-    if group.has_vectors or joins_values:
+    if group.has_vectors or joins_values or is_located:
         frame = frame.select("*", _file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
     if group.has_vectors:
         frame = frame.join(positions(spark, store, _vectors(store, group.files)), [FILE, ROW], "left_anti")
     if joins_values:
         frame = frame.join(F.broadcast(_values_frame(spark, store, scan, group.files)), FILE, "inner")
-    return frame.select(*_projection(scan, group))
+    place = (FILE, ROW) if is_located else ()
+    return frame.select(*_projection(scan, group), *place)
 
 
 def _source(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> DataFrame:
@@ -259,13 +280,13 @@ def _key(uri: str) -> str:
 
 
 def _vectors(store: LogStore, files: pa.Table) -> list[tuple[str, DeletionVector]]:
-    paths, vectors = files["path"].to_pylist(), files["deletion_vector"].to_pylist()
-    return [(_key(store.uri(p)), DeletionVector(**v)) for p, v in zip(paths, vectors, strict=True)]
+    keys, vectors = file_keys(store, files), files["deletion_vector"].to_pylist()
+    return [(key, DeletionVector(**vector)) for key, vector in zip(keys, vectors, strict=True)]
 
 
 def _values_frame(spark: SparkSession, store: LogStore, scan: Scan, files: pa.Table) -> DataFrame:
-    values = _partition_values(files)
-    keys = [_key(store.uri(path)) for path in files["path"].to_pylist()]
+    values = partition_values(files)
+    keys = file_keys(store, files)
     columns = {_VALUE + c: pa.array([v.get(c) or None for v in values], pa.string()) for c in scan.physical_partitions}
     return spark.createDataFrame(pa.table({FILE: pa.array(keys, pa.string()), **columns}))
 

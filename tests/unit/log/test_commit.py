@@ -15,6 +15,7 @@ from widen.errors import (
     CommitUnknown,
     ConcurrentAppend,
     ConcurrentDelete,
+    ConcurrentDeleteDelete,
     ConcurrentTransaction,
     ContentionError,
     MetadataChanged,
@@ -134,7 +135,7 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
     ("widening append · append", [*ALTER, add("n")], Reads.NOTHING, [add("w")], None),
     ("feature · feature", FEATURE, Reads.NOTHING, FEATURE, ProtocolChanged),
     ("delete · append", [remove("x")], Reads.EVERYTHING, [add("w")], ConcurrentAppend),
-    ("delete · delete of it", [remove("x")], Reads.NOTHING, [remove("x")], ConcurrentDelete),
+    ("delete · delete of it", [remove("x")], Reads.NOTHING, [remove("x")], ConcurrentDeleteDelete),
     ("delete · delete of another", [remove("x")], Reads.EVERYTHING, [remove("y")], ConcurrentDelete),
     ("read all · rearranged", [add("n")], Reads.EVERYTHING, [add("w", data_change=False)], None),
     (
@@ -149,7 +150,7 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
         [remove("x", data_change=False), add("n", data_change=False)],
         Reads.EVERYTHING,
         [remove("x")],
-        ConcurrentDelete,
+        ConcurrentDeleteDelete,
     ),
     (
         "same application",

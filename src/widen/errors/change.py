@@ -1,0 +1,83 @@
+"""Changes of rows that cannot be: what overwrite, update, delete and merge refuse.
+
+Source: Delta Lake: its error classes for UPDATE, DELETE, MERGE and partial overwrites.
+"""
+
+from __future__ import annotations
+
+from widen.errors.family import RequestError
+from widen.errors.row import RowRefused, SchemaMismatch
+
+
+class ChangeRefused(RequestError):
+    """What is asked of the rows is not clear, or cannot be done."""
+
+
+class AssignmentConflict(ChangeRefused):
+    """Two assignments of one clause go to the same column, or to a column and a field in it."""
+
+    code = "DELTA_CONFLICT_SET_COLUMN"
+    template = "The assignments to {columns} contradict each other."
+    hint = "Assign the whole column, or each of its fields once."
+
+
+class ItemAssignmentRefused(ChangeRefused):
+    """What is inside an array or a map cannot be assigned by its path."""
+
+    code = "DELTA_UNSUPPORTED_FIELD_UPDATE_NON_STRUCT"
+    template = "{column} cannot be assigned by itself: {parent} is {type}, and only fields of structs can be."
+    hint = "Assign {parent} as a whole, e.g. with transform, map_concat or another function."
+
+
+class NotDeterministic(ChangeRefused):
+    """A condition may say something else the next time that it is asked about the same row."""
+
+    code = "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED"
+    template = "The condition {condition} is not deterministic: of one row it may be true once and then false."
+    hint = "Write the value into a column first, and compare that column."
+
+
+class ConditionRefused(ChangeRefused):
+    """Spark cannot use a condition or an expression for the rows of the table."""
+
+    code = "WIDEN_CONDITION_UNUSABLE"
+    template = "{condition} cannot be used: {reason}."
+    hint = "Columns are named as in the schema, in a merge with the alias of their side, e.g. t.id = s.id."
+
+
+class MergeWithoutClause(ChangeRefused):
+    """A merge does not say what is to be done."""
+
+    code = "DELTA_MERGE_MISSING_WHEN"
+    template = "The merge has no clause, so it would change nothing."
+    hint = "Say what to do, e.g. .when_matched_update_all().when_not_matched_insert_all() before .execute()."
+
+
+class UnreachableClause(ChangeRefused):
+    """A clause of a merge comes after one of its kind that has no condition, so it would never apply."""
+
+    code = "NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION"
+    template = "Only the last {kind} clause of a merge may have no condition; the one before {clause} has none."
+    hint = "Give the earlier clause a condition, or leave the later one out."
+
+
+class AmbiguousMerge(ChangeRefused):
+    """Several rows of the source match one row of the table."""
+
+    code = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
+    template = "{count} rows of the table are matched by more than one row of the source."
+    hint = "Leave one row for each key in the source, e.g. source.dropDuplicates([...]). Nothing was written."
+
+
+class ColumnMissingInSource(SchemaMismatch):
+    """The source of a merge lacks a column that ``*`` would take from it."""
+
+    code = "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+
+
+class OutsideReplaceWhere(RowRefused):
+    """A row is not one of those that the overwrite is limited to."""
+
+    code = "DELTA_REPLACE_WHERE_MISMATCH"
+    template = "The overwrite is limited to rows with {where}, and a row of the data is not one of them."
+    hint = "Leave such rows out, e.g. frame.where({where!r}), or widen the condition. Nothing was written."

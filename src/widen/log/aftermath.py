@@ -1,6 +1,8 @@
-"""What follows a commit: the checksum of its version, and a checkpoint where one is due. Neither can undo it.
+"""What follows a commit: the checksum of its version; where one is due, a checkpoint; after it, the log is cleaned up.
 
-Source: PROTOCOL.md#version-checksum-file, #checkpoints
+None of that can undo the commit.
+
+Source: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from widen.errors import WidenError
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.checksum import next_checksum, read_checksum, write_checksum
+from widen.log.cleanup import clean_up_if_enabled
 from widen.log.clock import IN_COMMIT_TIMESTAMP
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -22,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_aftermath(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
-    """Write the checksum of a version, and a checkpoint if its number asks for one.
+    """Write the checksum of a version and, if its number asks for one, a checkpoint; then clean up the log.
 
     What goes wrong here is logged and not raised: the commit stands, and readers do without either.
 
@@ -38,8 +41,9 @@ def write_aftermath(store: LogStore, version: int, info: CommitInfo, actions: Se
             snapshot = open_snapshot(store, version)
             if version % checkpoint_interval(snapshot) == 0:
                 write_checkpoint(snapshot)
+                clean_up_if_enabled(snapshot)
     except WidenError as error:
-        _log.warning("Version %d is committed; its checksum or checkpoint could not be written: %s", version, error)
+        _log.warning("Version %d is committed; its checksum, checkpoint or cleanup failed: %s", version, error)
 
 
 def checkpoint_interval(snapshot: Snapshot) -> int:

@@ -5,7 +5,6 @@ Source: PROTOCOL.md#checkpoints
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,21 +20,12 @@ from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path
 from widen.log.snapshot import Snapshot
 from widen.log.stats import parsed_partition_values, parsed_stats
 from widen.protocol.action import Remove
-from widen.protocol.feature import is_supported
+from widen.protocol.feature import ensure_writable, is_supported
+from widen.protocol.interval import DELETED_FILE_RETENTION, interval_ms
 
 STATS_AS_JSON, STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
-RETENTION = "delta.deletedFileRetentionDuration"
 _DEFAULT_RETENTION_MS = 7 * 24 * 3600 * 1000
-_UNITS_MS = {
-    "millisecond": 1,
-    "second": 1000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-    "week": 604_800_000,
-}
 _ROWS_IN_GROUP = 1 << 16
-_DURATION = re.compile(r"(\d+)\s+(millisecond|second|minute|hour|day|week)s?", re.IGNORECASE)
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _TEXTS = pa.list_(_S)
@@ -84,11 +74,13 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     """Write a checkpoint of a version and point to it.
 
     Raises:
+        UnsupportedFeatureForWrite: that version has a feature that this version of Widen cannot obey.
         CorruptLog: a log file of the version is damaged.
         StorageError: the store refused; the log is as it was.
 
-    Source: PROTOCOL.md#checkpoints, #last-checkpoint-file
+    Source: PROTOCOL.md#checkpoints, #last-checkpoint-file, #writer-requirements-for-checkpoint-protection
     """
+    ensure_writable(snapshot.protocol, snapshot.location)
     files = snapshot.files()
     removed = _unexpired(snapshot.removed_files(), snapshot.properties)
     adds, add_type = _adds(snapshot, files)
@@ -179,8 +171,8 @@ def retention_ms(properties: Mapping[str, str]) -> int:
 
     Source: Delta Spark: delta.deletedFileRetentionDuration, a week by default.
     """
-    found = _DURATION.findall(properties.get(RETENTION, ""))
-    return sum(int(count) * _UNITS_MS[unit.lower()] for count, unit in found) if found else _DEFAULT_RETENTION_MS
+    found = interval_ms(properties.get(DELETED_FILE_RETENTION, ""))
+    return _DEFAULT_RETENTION_MS if found is None else found
 
 
 def _remove_row(remove: Remove) -> dict[str, Any]:

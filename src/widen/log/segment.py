@@ -6,7 +6,7 @@ Source: PROTOCOL.md#delta-log-entries, #checkpoints, #log-compaction-files, #las
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -24,6 +24,7 @@ _CHECKSUM = re.compile(r"(\d{20})\.crc")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _MULTIPART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _UUID = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)")
+_KINDS = (_COMMIT, _COMPACTED, _CHECKSUM, _CLASSIC, _MULTIPART, _UUID)
 
 
 def commit_path(version: int) -> str:
@@ -92,10 +93,10 @@ def find_segment(store: LogStore, version: int | None = None) -> Segment:
     """
     start = _hint(store)
     if start and (version is None or start <= version):
-        listing = _Listing(store.list_from(f"{LOG}/{start:020d}"))
+        listing = Listing(store.list_from(f"{LOG}/{start:020d}"))
         if listing.checkpoint(version) and listing.commits and listing.newest >= start:
             return listing.segment(store, version)
-    return _Listing(store.list_from(f"{LOG}/{0:020d}")).segment(store, version)
+    return list_log(store).segment(store, version)
 
 
 def find_versions(store: LogStore) -> tuple[LogFile, ...]:
@@ -105,9 +106,18 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
         TableNotFound: there is no log.
         StorageError: the store refused.
     """
-    listing = _Listing(store.list_from(f"{LOG}/{0:020d}"))
+    listing = list_log(store)
     listing.ensure_table(store)
-    return tuple(listing.commits[v] for v in sorted(listing.commits))
+    return listing.versions
+
+
+def list_log(store: LogStore) -> Listing:
+    """Return every file of a log, by what its name says.
+
+    Raises:
+        StorageError: the store refused.
+    """
+    return Listing(store.list_from(f"{LOG}/{0:020d}"))
 
 
 def _hint(store: LogStore) -> int:
@@ -121,21 +131,26 @@ class _LastCheckpoint(msgspec.Struct):
     version: int
 
 
-class _Listing:
-    """The files of a log by what their names say; other names are ignored."""
+class Listing:
+    """The files of a log by what their names say; other names are ignored.
+
+    Args:
+        entries: The files; those of commits become `commits`, whole checkpoints `checkpoints`, by version.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.commits: dict[int, LogFile] = {}
+        self.checkpoints: dict[int, Checkpoint] = {}
+        self._entries = tuple(entries)
         self._compacted: dict[int, list[LogFile]] = {}
         self._checksums: set[int] = set()
-        self._checkpoints: dict[int, Checkpoint] = {}
         self._parts: dict[tuple[int, int], dict[int, Entry]] = {}
-        for entry in entries:
+        for entry in self._entries:
             self._sort_in(entry)
         for (version, count), parts in self._parts.items():
             if len(parts) == count:
                 files = tuple(parts[i] for i in sorted(parts))
-                self._checkpoints.setdefault(version, Checkpoint(version, files))
+                self.checkpoints.setdefault(version, Checkpoint(version, files))
 
     def _sort_in(self, entry: Entry) -> None:
         name = entry.name
@@ -146,23 +161,58 @@ class _Listing:
         elif found := _COMPACTED.fullmatch(name):
             self._compacted.setdefault(int(found[1]), []).append(LogFile(int(found[1]), int(found[2]), entry))
         elif found := _CLASSIC.fullmatch(name) or _UUID.fullmatch(name):
-            self._checkpoints[int(found[1])] = Checkpoint(int(found[1]), (entry,))
+            self.checkpoints[int(found[1])] = Checkpoint(int(found[1]), (entry,))
         elif found := _MULTIPART.fullmatch(name):
             self._parts.setdefault((int(found[1]), int(found[3])), {})[int(found[2])] = entry
 
     @property
     def newest(self) -> int:
-        return max((*self.commits, *self._checkpoints), default=-1)
+        """The newest version; -1 if there is none."""
+        return max((*self.commits, *self.checkpoints), default=-1)
+
+    @property
+    def versions(self) -> tuple[LogFile, ...]:
+        """The commits, oldest first."""
+        return tuple(self.commits[version] for version in sorted(self.commits))
 
     def checkpoint(self, version: int | None) -> Checkpoint | None:
-        known = [v for v in self._checkpoints if version is None or v <= version]
-        return self._checkpoints[max(known)] if known else None
+        """Return the newest whole checkpoint that is not later than a version; None if there is none."""
+        known = [v for v in self.checkpoints if version is None or v <= version]
+        return self.checkpoints[max(known)] if known else None
+
+    @property
+    def checkpoint_files(self) -> list[Entry]:
+        """The files of checkpoints, also of several for one version; none of those in parts."""
+        return [entry for entry in self._entries if _CLASSIC.fullmatch(entry.name) or _UUID.fullmatch(entry.name)]
+
+    def before(self, version: int) -> list[Entry]:
+        """Return the files that a checkpoint of a version stands for, in the order in which they may go.
+
+        Commits go before the checkpoints that belong to them.
+
+        Source: PROTOCOL.md#metadata-cleanup; the requirements for checkpoint protection for the order
+        """
+        found = [(rank, int(match[1]), entry) for entry in self._entries for rank, match in _ranked(entry.name)]
+        last = {rank: version if pattern is _COMPACTED else version - 1 for rank, pattern in enumerate(_KINDS)}
+        return [entry for rank, first, entry in sorted(found, key=lambda item: item[:2]) if first <= last[rank]]
 
     def ensure_table(self, store: LogStore) -> None:
+        """Check that there is a version.
+
+        Raises:
+            TableNotFound: there is none.
+        """
         if self.newest < 0:
             raise TableNotFound(location=store.location, reason=f"there is no folder {LOG} with commits")
 
     def segment(self, store: LogStore, version: int | None) -> Segment:
+        """Return the files that make up a version, as `find_segment` does.
+
+        Raises:
+            TableNotFound: there is no log.
+            VersionNotFound: there is no such version, or what it needs has been cleaned up.
+            CorruptLog: a version is missing between others.
+        """
         self.ensure_table(store)
         wanted = self.newest if version is None else version
         if not 0 <= wanted <= self.newest:
@@ -176,7 +226,7 @@ class _Listing:
 
     def _oldest(self) -> int:
         """Return the oldest version that can be reconstructed."""
-        return 0 if 0 in self.commits else min(self._checkpoints, default=0)
+        return 0 if 0 in self.commits else min(self.checkpoints, default=0)
 
     def _tail(self, store: LogStore, first: int, last: int) -> Iterable[LogFile]:
         at = first
@@ -196,6 +246,10 @@ class _Listing:
             reason=f"version {at} is missing, though version {last} needs it",
             fix="Restore the file from a backup; a checkpoint of that version or a later one would do as well.",
         )
+
+
+def _ranked(name: str) -> Iterator[tuple[int, re.Match[str]]]:
+    return ((rank, found) for rank, pattern in enumerate(_KINDS) if (found := pattern.fullmatch(name)))
 
 
 def _no_version(store: LogStore, version: int, reason: str) -> VersionNotFound:

@@ -118,6 +118,24 @@ def map_fields(data_type: DataType, change: FieldChange, at: Path = ()) -> DataT
     return data_type
 
 
+def relaxed(schema: StructType) -> StructType:
+    """Return the schema with everything in it, at any depth, free to be null."""
+    result = _relaxed(schema)
+    assert isinstance(result, StructType)
+    return result
+
+
+def _relaxed(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(items):
+            return StructType(tuple(replace(f, type=_relaxed(f.type), nullable=True) for f in items))
+        case ArrayType(element):
+            return ArrayType(_relaxed(element))
+        case MapType(key, value):
+            return MapType(_relaxed(key), _relaxed(value))
+    return data_type
+
+
 def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
     """Return the path as the schema spells it, with the type found there.
 

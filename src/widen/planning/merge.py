@@ -1,4 +1,4 @@
-"""What an incoming schema asks of a table: nothing, new columns, wider types, or what cannot be.
+"""What an incoming schema asks of a table: nothing, new columns, wider types, casts, or what cannot be.
 
 Names are matched without case; the table's order and spelling stay.
 
@@ -7,19 +7,68 @@ Source: spec of Delta's schema enforcement and evolution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
-from widen.errors import SchemaMismatch
-from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.errors import IdentityColumnGiven, IncompatibleTypes, SchemaMismatch
+from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path, map_fields, relaxed
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.planning.assignment import can_assign
 from widen.planning.operation import AddColumn, Operation, WidenType
+from widen.protocol.column import find_identity, is_filled
 from widen.protocol.widening import is_widening
+
+Widens: TypeAlias = Callable[[DataType, DataType], bool]
+"""Tells whether a leaf of the table may become wider by itself."""
+
+
+def never(old: DataType, new: DataType) -> bool:
+    """Tell that no leaf may."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Leeway:
+    """What a write may do so that its data fit.
+
+    Args:
+        adds: Whether new columns and nested fields may be added, and columns without a type get one.
+        widens: Which types may become wider.
+        casts: Whether values may be cast to the type of the table where that can fail or lose digits.
+    """
+
+    NONE: ClassVar[Leeway]
+
+    adds: bool = False
+    widens: Widens = never
+    casts: bool = False
+
+
+Leeway.NONE = Leeway()
+
+
+@dataclass(frozen=True, slots=True)
+class CastValues:
+    """The values of a column go to another type, of which not all may be values.
+
+    Args:
+        path: The column, as the table spells it.
+        old: Its type in the data.
+        new: Its type in the table.
+    """
+
+    path: Path
+    old: DataType
+    new: DataType
+
+    def __str__(self) -> str:
+        return f"cast {format_path(self.path)} from {self.old.sql} to {self.new.sql}"
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A column of the data that a table cannot take.
+    """A column of the data that a table cannot take, whatever it does.
 
     Args:
         path: The column.
@@ -33,45 +82,102 @@ class Misfit:
         return f"{format_path(self.path)} {self.reason}"
 
 
-def merge(current: StructType, incoming: StructType, *, adds: bool, widens: bool) -> tuple[Operation, ...]:
+@dataclass(frozen=True, slots=True)
+class IncompatiblePair(Misfit):
+    """A misfit of two types."""
+
+
+Need: TypeAlias = Operation | CastValues | Misfit
+"""What one column of the data asks for."""
+
+
+def merge(current: StructType, incoming: StructType, leeway: Leeway) -> tuple[Operation, ...]:
     """Return the operations after which the data fit the table.
 
+    What is narrower than the table is cast, which loses nothing; what is missing is null, or what the table fills in.
+
     Args:
-        current: The schema of the table.
-        incoming: The schema of the data. What is narrower than the table is cast, what is missing is null.
-        adds: Whether new columns and nested fields may be added.
-        widens: Whether types may become wider.
+        current: The schema of the table, with all metadata.
+        incoming: The schema of the data.
+        leeway: What may be done.
 
     Raises:
-        SchemaMismatch: the data do not fit; the error names every column that does not, with both types.
+        SchemaMismatch: the data do not fit; the error names every column that does not, with both types, and what
+            they would need.
+        IncompatibleTypes: the same, and for some columns nothing would help.
+        IdentityColumnGiven: the data have values for a column whose values only the table makes.
+
+    Source: Delta Lake's schema enforcement and evolution. Differs: what only a cast makes fit is refused unless casts
+        are asked for, so that no value is rounded or refused in the middle of a job without anybody's wish.
     """
-    found = tuple(_struct(current, incoming, ()))
-    operations = tuple(item for item in found if not isinstance(item, Misfit))
-    misfits = [item for item in found if isinstance(item, Misfit)]
-    misfits += [_refused(item) for item in operations if not (adds if isinstance(item, AddColumn) else widens)]
-    if misfits:
-        raise SchemaMismatch(reason="; ".join(map(str, misfits)), fix=_fix(operations, adds=adds, widens=widens))
-    return operations
+    _ensure_not_given(current, incoming)
+    needs = tuple(_struct(current, incoming, (), leeway))
+    refused = [need for need in needs if not _is_allowed(need, leeway)]
+    if not refused:
+        return tuple(need for need in needs if isinstance(need, (AddColumn, WidenType)))
+    error = IncompatibleTypes if any(isinstance(need, IncompatiblePair) for need in refused) else SchemaMismatch
+    raise error(reason="; ".join(map(_told, refused)), fix=_fix(refused), plan="\n".join(map(_planned, needs)))
 
 
-def _fix(operations: tuple[Operation, ...], *, adds: bool, widens: bool) -> str:
-    if operations and not adds:
-        return "Let the table grow with merge_schema=True, or select the columns it has."
-    if not widens and any(isinstance(item, WidenType) for item in operations):
-        return "Let types widen with set_properties({'delta.enableTypeWidening': 'true'}) and merge_schema=True."
-    return "Cast or rename the columns, or change the table with alter_column."
+def _ensure_not_given(current: StructType, incoming: StructType) -> None:
+    for field in incoming:
+        known = current.find(field.name)
+        identity = find_identity(known) if known else None
+        if known and identity and not identity.allows_explicit:
+            raise IdentityColumnGiven(column=known.name)
 
 
-def _refused(operation: Operation) -> Misfit:
-    match operation:
-        case WidenType(path, old, new):
-            return Misfit(path, f"is {old.sql} in the table and {new.sql} in the data")
+def _is_allowed(need: Need, leeway: Leeway) -> bool:
+    match need:
+        case WidenType(_, old, new):
+            return leeway.adds if _gets_type(need) else leeway.widens(old, new)
+        case AddColumn():
+            return leeway.adds
+        case CastValues():
+            return leeway.casts
+    return False
+
+
+def _told(need: Need) -> str:
+    match need:
+        case WidenType(path, table, data) | CastValues(path, data, table):
+            return f"{format_path(path)} is {table.sql} in the table and {data.sql} in the data"
         case AddColumn(_, field):
-            return Misfit(operation.path, f"({field.type.sql}) is not in the table")
-    return Misfit((), str(operation))
+            return f"{format_path(need.path)} ({field.type.sql}) is not in the table"
+    return str(need)
 
 
-def _struct(current: StructType, incoming: StructType, at: Path) -> Iterator[Operation | Misfit]:
+def _planned(need: Need) -> str:
+    return f"  - {need}" if not isinstance(need, Misfit) else f"  - {need}: cannot be"
+
+
+def _fix(refused: list[Need]) -> str:
+    if any(isinstance(need, Misfit) for need in refused):
+        return "Cast or rename the columns, or change the table with alter_column."
+    grows = any(isinstance(need, AddColumn) or _gets_type(need) for need in refused)
+    widens = any(isinstance(need, WidenType) and not _gets_type(need) for need in refused)
+    casts = widens or any(isinstance(need, CastValues) for need in refused)
+    fixes = ((grows, _GROW), (widens, _WIDEN), (casts, _CAST))
+    return " ".join(text for holds, text in fixes if holds)
+
+
+_GROW = "Let the table grow with merge_schema=True, or select the columns it has."
+_WIDEN = (
+    "Let types widen with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
+    "widening='always'."
+)
+_CAST = "Let values be cast with cast=True; one that does not fit fails the write."
+
+
+def _gets_type(need: Need) -> bool:
+    """Tell whether a column that had no type gets one, which is no widening."""
+    return isinstance(need, WidenType) and need.old == VOID
+
+
+# ---- the walk --------------------------------------------------------------------------------------
+
+
+def _struct(current: StructType, incoming: StructType, at: Path, leeway: Leeway) -> Iterator[Need]:
     folded: dict[str, str] = {}
     for field in incoming:
         other = folded.setdefault(field.name.casefold(), field.name)
@@ -82,27 +188,44 @@ def _struct(current: StructType, incoming: StructType, at: Path) -> Iterator[Ope
         if known is None:
             yield AddColumn(at, _open(field))
         else:
-            yield from _type(known.type, field.type, (*at, known.name))
+            yield from _type(known.type, field.type, (*at, known.name), leeway)
     for known in current:
-        if not known.nullable and known.name.casefold() not in folded:
+        if not known.nullable and known.name.casefold() not in folded and not (is_filled(known) and not at):
             yield Misfit((*at, known.name), "must not be null and is not in the data")
 
 
 def _open(field: Field) -> Field:
-    """Return a new field as the table gets it: it may be null, for the rows before it are."""
-    return replace(field, nullable=True, metadata={k: v for k, v in field.metadata.items() if k == "comment"})
+    """Return a new field as the table gets it: all in it may be null, and of its metadata only comments stay."""
+    opened = map_fields(relaxed(StructType((field,))), lambda _, inner: _commented(inner))
+    assert isinstance(opened, StructType)
+    return opened.fields[0]
 
 
-def _type(current: DataType, incoming: DataType, at: Path) -> Iterator[Operation | Misfit]:
+def _commented(field: Field) -> Field:
+    return field.without_metadata(*(key for key in field.metadata if key != "comment"))
+
+
+def _type(current: DataType, incoming: DataType, at: Path, leeway: Leeway) -> Iterator[Need]:
     match current, incoming:
         case StructType(), StructType():
-            yield from _struct(current, incoming, at)
+            yield from _struct(current, incoming, at, leeway)
         case ArrayType(), ArrayType():
-            yield from _type(current.element, incoming.element, (*at, ELEMENT))
+            yield from _type(current.element, incoming.element, (*at, ELEMENT), leeway)
         case MapType(), MapType():
-            yield from _type(current.key, incoming.key, (*at, KEY))
-            yield from _type(current.value, incoming.value, (*at, VALUE))
-        case _ if is_widening(current, incoming):
-            yield WidenType(at, current, incoming)
-        case _ if current != incoming and incoming != VOID and not is_widening(incoming, current):
-            yield Misfit(at, f"is {current.sql} in the table and {incoming.sql} in the data")
+            yield from _type(current.key, incoming.key, (*at, KEY), leeway)
+            yield from _type(current.value, incoming.value, (*at, VALUE), leeway)
+        case _ if current != incoming and incoming != VOID:
+            yield from _leaf(current, incoming, at, leeway)
+
+
+def _leaf(current: DataType, incoming: DataType, at: Path, leeway: Leeway) -> Iterator[Need]:
+    if current == VOID:
+        yield WidenType(at, VOID, _open(Field("", incoming)).type)
+    elif is_widening(incoming, current):
+        return
+    elif leeway.widens(current, incoming) or (is_widening(current, incoming) and not leeway.casts):
+        yield WidenType(at, current, incoming)
+    elif can_assign(incoming, current):
+        yield CastValues(at, incoming, current)
+    else:
+        yield IncompatiblePair(at, f"is {current.sql} in the table and {incoming.sql} in the data")

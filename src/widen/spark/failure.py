@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 
-from widen.errors import CorruptFile, InvalidOption, JobFailed, SchemaMismatch, StorageError, WidenError
+from widen.errors import CorruptFile, InvalidOption, JobFailed, NotNullViolated, StorageError, WidenError
 
 try:
     from py4j.protocol import Py4JError
@@ -40,7 +40,7 @@ def translated() -> Iterator[None]:
 
     Raises:
         CorruptFile: a file cannot be read; the error names it.
-        SchemaMismatch: a column that must not be null is null.
+        NotNullViolated: a column that must not be null is null.
         StorageError: there is no space, or no permission to write.
         JobFailed: anything else; the error has the innermost cause that Spark tells.
     """
@@ -57,10 +57,7 @@ def translated() -> Iterator[None]:
 
 
 def _null(found: re.Match[str]) -> WidenError:
-    return SchemaMismatch(
-        reason=f"column {found[1]} must not be null, and a row has null in it",
-        fix="Fill the column, or let it be null: alter_column(..., nullable=True).",
-    )
+    return NotNullViolated(column=found[1])
 
 
 def _read(found: re.Match[str]) -> WidenError:

@@ -49,7 +49,7 @@ def write_rows(
         metadata: Likewise.
 
     Raises:
-        SchemaMismatch: a row has null where the table forbids it.
+        NotNullViolated: a row has null where the table forbids it.
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
     """

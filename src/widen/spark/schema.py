@@ -6,16 +6,15 @@ Source: Spark's schema JSON, which PROTOCOL.md#schema-serialization-format is.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
-from widen.model.path import map_fields
+from widen.model.path import map_fields, relaxed
 from widen.model.schema import type_from_value, type_to_value
 from widen.model.text import parse_type
-from widen.model.type import ArrayType, DataType, Field, MapType, StructType
+from widen.model.type import DataType, Field, StructType
 from widen.protocol.mapping import COLUMN_ID
 
 __all__ = [
@@ -98,21 +97,3 @@ def _field_id(field: Field) -> dict[str, int]:
 
 def _is_hidden(key: str) -> bool:
     return key.startswith(HIDDEN_PREFIX)
-
-
-def relaxed(schema: StructType) -> StructType:
-    """Return the schema with everything in it, at any depth, free to be null, as Spark reads and writes files."""
-    result = _relaxed(schema)
-    assert isinstance(result, StructType)
-    return result
-
-
-def _relaxed(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(replace(f, type=_relaxed(f.type), nullable=True) for f in fields))
-        case ArrayType(element):
-            return ArrayType(_relaxed(element))
-        case MapType(key, value):
-            return MapType(_relaxed(key), _relaxed(value))
-    return data_type

@@ -51,7 +51,7 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
         metadata: Likewise.
 
     Raises:
-        SchemaMismatch: a row has null where the table forbids it.
+        NotNullViolated: a row has null where the table forbids it.
         CorruptFile: a data file that the frame reads cannot be read.
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.

@@ -9,10 +9,11 @@ from widen.errors import InvalidOption
 from widen.log.commit import Conflicted, commit
 from widen.log.snapshot import open_snapshot
 from widen.planning import alter, command
-from widen.planning.merge import merge
+from widen.planning.merge import Leeway, merge, never
 from widen.protocol.action import Action
 from widen.protocol.feature import ensure_data_writable, ensure_writable
 from widen.protocol.value import parse_timestamp
+from widen.protocol.widening import is_widening
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
 from widen.spark.write import discard, write
@@ -79,8 +80,8 @@ class Rows(Opened):
         state = self._state
         ensure_writable(state.protocol, self.location)
         ensure_data_writable(state.protocol, state.properties, state.schema, self.location)
-        widens = merge_schema and alter.is_enabled(state)
-        operations = merge(state.schema, from_spark(frame.schema), adds=merge_schema, widens=widens)
+        widens = is_widening if merge_schema and alter.is_enabled(state) else never
+        operations = merge(state.schema, from_spark(frame.schema), Leeway(adds=merge_schema, widens=widens))
         metadata = command.with_operations(state, operations) if operations else state.metadata
         adds = write(frame, self._store, state.protocol, metadata)
         actions: list[Action] = [*([metadata] if operations else []), *adds]

@@ -1,0 +1,34 @@
+"""Which values may be assigned to a column of another type, where a cast is asked for.
+
+A value that turns out not to fit fails the write; what is not here cannot be assigned at all.
+
+Source: Spark's ANSI store assignment, which INSERT follows.
+"""
+
+from __future__ import annotations
+
+from widen.model.type import BINARY, STRING, VARIANT, VOID, DataType, DecimalType, is_atomic
+
+NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
+TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+FAMILIES = (NUMBERS, TIMES)
+"""Types of one family can be assigned to each other; besides, what can be printed can be assigned to text."""
+
+_UNPRINTED = (VOID, VARIANT, BINARY)
+
+
+def can_assign(old: DataType, new: DataType) -> bool:
+    """Tell whether values of one atomic type can be cast to the other one when they are written.
+
+    Source: Spark's ANSI store assignment. Differs: bytes are not taken for text, for not all of them are.
+    """
+    if not is_atomic(old) or not is_atomic(new):
+        return False
+    if new == STRING:
+        return old not in _UNPRINTED
+    return any(_name(old) in family and _name(new) in family for family in FAMILIES)
+
+
+def _name(data_type: DataType) -> str:
+    return "decimal" if isinstance(data_type, DecimalType) else str(data_type)

@@ -1,0 +1,134 @@
+"""Columns whose values the table knows, makes or judges by itself: what their metadata says.
+
+Source: PROTOCOL.md#column-invariants, #generated-columns, #default-columns, #identity-columns
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from widen.errors import CorruptLog
+from widen.model.type import Field
+
+INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
+START, STEP = "delta.identity.start", "delta.identity.step"
+HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
+TEXT_LIMIT = "__CHAR_VARCHAR_TYPE_STRING"
+
+_LIMIT = re.compile(r"(?:char|character|varchar)\((\d+)\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How the values of an identity column go on.
+
+    Args:
+        start: The first one.
+        step: From one to the next; negative ones go downwards.
+        high_water_mark: The last one that was given; None if none was.
+        allows_explicit: Whether writers may give values of their own.
+    """
+
+    start: int
+    step: int
+    high_water_mark: int | None
+    allows_explicit: bool
+
+    @property
+    def following(self) -> int:
+        """The next value."""
+        return self.start if self.high_water_mark is None else self.high_water_mark + self.step
+
+    def advanced(self, value: int) -> int:
+        """Return the high-water mark after a value was given: the farther one of the two.
+
+        Source: PROTOCOL.md#identity-columns
+        """
+        known = [] if self.high_water_mark is None else [self.high_water_mark]
+        return max(value, *known) if self.step > 0 else min(value, *known)
+
+
+def find_identity(field: Field) -> Identity | None:
+    """Return how an identity column goes on, or None if the column is none.
+
+    Raises:
+        CorruptLog: its metadata is not complete.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    metadata = field.metadata
+    if START not in metadata:
+        return None
+    try:
+        start, step, mark = int(metadata[START]), int(metadata[STEP]), metadata.get(HIGH_WATER_MARK)
+        explicit = bool(metadata[ALLOWS_EXPLICIT])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _corrupt(field, f"its identity is not complete ({error})") from error
+    return Identity(start, step, None if mark is None else int(mark), explicit)
+
+
+def find_invariant(field: Field) -> str | None:
+    """Return the condition that a column must fulfil in every row, or None.
+
+    Raises:
+        CorruptLog: it is in no form that the protocol knows.
+
+    Source: PROTOCOL.md#column-invariants
+    """
+    if INVARIANT not in field.metadata:
+        return None
+    try:
+        return msgspec.json.decode(field.metadata[INVARIANT], type=_Invariant).expression.expression
+    except (msgspec.DecodeError, TypeError) as error:
+        raise _corrupt(field, f"its invariant cannot be read ({error})") from error
+
+
+class _Expression(msgspec.Struct):
+    expression: str
+
+
+class _Invariant(msgspec.Struct):
+    expression: _Expression
+
+
+def find_generation(field: Field) -> str | None:
+    """Return the expression that makes the values of a column, or None.
+
+    Source: PROTOCOL.md#generated-columns
+    """
+    return _text(field, GENERATION)
+
+
+def find_default(field: Field) -> str | None:
+    """Return the expression for rows that say nothing of a column, or None.
+
+    Source: PROTOCOL.md#default-columns
+    """
+    return _text(field, DEFAULT)
+
+
+def find_text_limit(field: Field) -> int | None:
+    """Return how many characters a text column may hold, or None if any number.
+
+    Source: Spark, which keeps char(n) and varchar(n) as text with its type beside it.
+    """
+    found = _LIMIT.fullmatch(str(field.metadata.get(TEXT_LIMIT, "")))
+    return int(found[1]) if found else None
+
+
+def is_filled(field: Field) -> bool:
+    """Tell whether the table has values for a column where the data have none."""
+    return any(key in field.metadata for key in (DEFAULT, GENERATION, START))
+
+
+def _text(field: Field, key: str) -> str | None:
+    found = field.metadata.get(key)
+    return None if found is None else str(found)
+
+
+def _corrupt(field: Field, reason: str) -> CorruptLog:
+    fix = "Repair the schema with the client that wrote it."
+    return CorruptLog(path="_delta_log", reason=f"column {field.name}: {reason}", fix=fix)

@@ -12,7 +12,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.protocol.action import Add, DeletionVector
+from widen.protocol.action import Add, DeletionVector, Remove
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
@@ -155,6 +155,51 @@ def _vector(vector: DeletionVector | None) -> dict[str, object] | None:
         "size_in_bytes": vector.size_in_bytes,
         "cardinality": vector.cardinality,
     }
+
+
+def to_adds(files: pa.Table) -> list[Add]:
+    """Return the rows of a list as the add actions that made them, as far as the list keeps them; in its order."""
+    return [
+        Add(
+            path=row["path"],
+            partition_values=dict(row["partition_values"]),
+            size=row["size_bytes"],
+            modification_time=row["modification_time_ms"],
+            data_change=True,
+            stats=row["stats"],
+            tags=None if row["tags"] is None else dict(row["tags"]),
+            deletion_vector=None if row["deletion_vector"] is None else DeletionVector(**row["deletion_vector"]),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+            clustering_provider=row["clustering_provider"],
+        )
+        for row in files.to_pylist()
+    ]
+
+
+def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
+    """Return the action that takes a file out of the table, with all that is known of it.
+
+    Args:
+        add: The file.
+        now_ms: When it is removed, in ms since the epoch.
+        data_change: Whether rows go with it that do not come back in another file.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    return Remove(
+        path=add.path,
+        data_change=data_change,
+        deletion_timestamp=now_ms,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        stats=add.stats,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
+    )
 
 
 def file_key(path: str, vector: DeletionVector | None) -> str:

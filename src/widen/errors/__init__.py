@@ -177,6 +177,23 @@ from widen.errors.contention import (
     MetadataChanged,
     ProtocolChanged,
 )
+from widen.errors.drop import (
+    BarrierFailed,
+    ConstraintsLeft,
+    DropConflict,
+    DropWaits,
+    FeatureDropRefused,
+    FeatureIsProperty,
+    FeatureNotKnown,
+    FeatureNotPresent,
+    FeatureNotRemovable,
+    FeatureStillNeeded,
+    HistoryMustAge,
+    HistoryUsesFeature,
+    ProtectionWaits,
+    TruncationNotAllowed,
+    TruncationRequired,
+)
 from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
 from widen.errors.request import (
     AppendOnlyTable,

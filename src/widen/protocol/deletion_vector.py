@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +18,7 @@ from widen.errors import CorruptFile
 from widen.protocol.action import DeletionVector
 
 PORTABLE_MAGIC, NATIVE_MAGIC = 1681511377, 1681511376
+_FORMAT_VERSION = b"\x01"
 _UUID_CHARS = 20
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGIT = {char: value for value, char in enumerate(_ALPHABET)}
@@ -94,10 +95,43 @@ def place(vector: DeletionVector) -> Place | None:
             return Place(text, vector.offset or 0, vector.size_in_bytes)
         case "u" if len(text) >= _UUID_CHARS:
             name = uuid.UUID(bytes=decode_z85(text[-_UUID_CHARS:]))
-            folder = text[:-_UUID_CHARS]
-            path = f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
-            return Place(path, vector.offset or 0, vector.size_in_bytes)
+            return Place(file_path(text[:-_UUID_CHARS], name), vector.offset or 0, vector.size_in_bytes)
     raise _corrupt(text, f"its storage type {vector.storage_type!r} or its text is not known")
+
+
+def file_path(folder: str, name: uuid.UUID) -> str:
+    """Return the path of a file of vectors, relative to the table.
+
+    Source: PROTOCOL.md#deletion-vector-descriptor-schema
+    """
+    return f"{folder}/deletion_vector_{name}.bin" if folder else f"deletion_vector_{name}.bin"
+
+
+def packed(folder: str, name: uuid.UUID, bitmaps: Sequence[tuple[bytes, int]]) -> tuple[bytes, list[DeletionVector]]:
+    """Return the content of one file of vectors, and the descriptor of each of them.
+
+    Args:
+        folder: Where the file will lie, relative to the table.
+        name: What tells it from other files; never used before.
+        bitmaps: Each in the portable 64-bit form of Roaring, with the number of its rows.
+
+    Source: PROTOCOL.md#deletion-vector-file-storage-format
+    """
+    content, vectors = bytearray(_FORMAT_VERSION), []
+    for bitmap, rows in bitmaps:
+        data = struct.pack("<i", PORTABLE_MAGIC) + bitmap
+        where = folder + encode_z85(name.bytes)
+        vectors.append(
+            DeletionVector(
+                storage_type="u",
+                path_or_inline_dv=where,
+                offset=len(content),
+                size_in_bytes=len(data),
+                cardinality=rows,
+            )
+        )
+        content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    return bytes(content), vectors
 
 
 def inline_data(vector: DeletionVector) -> bytes:

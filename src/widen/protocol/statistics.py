@@ -263,6 +263,18 @@ def encode(rows: int, columns: Mapping[Path, ColumnStatistics]) -> str:
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
+def with_loose_bounds(text: str | None, rows: int) -> str:
+    """Return the statistics of a file of which rows are deleted: bounds that no row need reach, and the count of all.
+
+    Args:
+        text: As in the log before, or None.
+        rows: How many rows the file has, deleted ones included.
+
+    Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
+    """
+    return _encoder.encode({**_decoded(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
+
+
 def _put(into: dict[str, Any], path: Path, value: Any) -> None:
     if value is None:
         return

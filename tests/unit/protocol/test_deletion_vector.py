@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
 
 import pytest
@@ -16,7 +17,9 @@ from widen.protocol.deletion_vector import (
     checked_data,
     decode_z85,
     encode_z85,
+    file_path,
     inline_data,
+    packed,
     place,
 )
 
@@ -70,3 +73,20 @@ def test_the_frame_is_checked() -> None:
 def test_an_unknown_magic_number() -> None:
     with pytest.raises(CorruptFile, match="magic number is 00000000"):
         bitmaps(b"\0" * 8, "f.bin")
+
+
+def test_a_packed_file_is_what_readers_expect() -> None:
+    name = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
+    content, vectors = packed("ab", name, [(b"one", 1), (b"three", 3)])
+    assert content[0] == 1
+    assert [v.path_or_inline_dv for v in vectors] == ["ab^-aqEH.-t@S}K{vb[*k^"] * 2
+    assert [(v.storage_type, v.offset, v.size_in_bytes, v.cardinality) for v in vectors] == [
+        ("u", 1, 7, 1),
+        ("u", 16, 9, 3),
+    ]
+    for found, bitmap in zip(vectors, (b"one", b"three"), strict=True):
+        at = place(found)
+        assert at is not None
+        assert at.path == file_path("ab", name)
+        data = checked_data(content[at.offset : at.end], at)
+        assert bitmaps(data, at.path) == (Layout.PORTABLE, bitmap)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.drift import batches
 from support.leaf import lost
-from support.settle import records_of, settle, through_arrow
+from support.settle import records_of, settle, taken, through_arrow
 from widen.planning.evolve import evolve
 from widen.planning.name import CORRUPT, RESCUED, role_field
 from widen.planning.policy import Mode, Policy
@@ -32,7 +32,7 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
     maker = Transcriber(schema)
     for number, text in enumerate(batch):
         before = maker.observation.corrupt
-        rows = through_arrow(schema, list(maker.rows(text, ("f", number))))
+        rows = taken(maker, schema, text, ("f", number))
         records = records_of(text)
         if adapts:
             maker.adapt()

@@ -17,6 +17,7 @@ from widen.planning.plan import Plan
 from widen.planning.policy import Policy
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 from widen.spark.arrow import to_arrow_schema
+from widen.spark.column import drained
 
 _ROUNDING = re.compile(ROUNDING_PATTERN.encode())
 
@@ -36,19 +37,32 @@ def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adap
     for number in range(1, 9):
         plan = evolve(base, known, policy)
         maker = Transcriber(plan.schema)
-        rows = list(_transcribed(maker, texts, adapt_every))
+        rows = list(_transcribed(maker, plan.schema, texts, adapt_every))
         known = known.merged(observation_from_json(maker.observation.to_json()))
         confirmed = evolve(base, known, policy)
         if confirmed.schema == plan.schema:
-            return Settled(confirmed, [through_arrow(plan.schema, made) for made in rows], number)
+            return Settled(confirmed, rows, number)
     raise AssertionError(f"the plan still changed after {number} passes")
 
 
-def _transcribed(maker: Transcriber, texts: Iterable[bytes], adapt_every: int) -> Iterator[list[dict[str, Any]]]:
+def _transcribed(
+    maker: Transcriber, schema: StructType, texts: Iterable[bytes], adapt_every: int
+) -> Iterator[list[dict[str, Any]]]:
     for number, text in enumerate(texts, 1):
-        yield list(maker.rows(text, ("f", number), may_round=_ROUNDING.search(text) is not None))
+        yield taken(maker, schema, text, ("f", number), may_round=_ROUNDING.search(text) is not None)
         if number % adapt_every == 0:
             maker.adapt()
+
+
+def taken(
+    maker: Transcriber, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1), *, may_round: bool = True
+) -> list[dict[str, Any]]:
+    """Return the rows of one text as Arrow gives them back."""
+    before = maker.observation.records + maker.observation.corrupt
+    maker.take([text], [at], [may_round])
+    rows = [row for batch in drained(maker, to_arrow_schema(schema)) for row in batch.to_pylist()]
+    number = maker.observation.records + maker.observation.corrupt - before
+    return rows if schema.fields else [{}] * number
 
 
 def through_arrow(schema: StructType, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

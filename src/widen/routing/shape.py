@@ -6,7 +6,7 @@ Source: house rule: rules are tables; code only walks them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, Union
@@ -32,20 +32,20 @@ _NATIVE: Mapping[tuple[str, str], Any] = MappingProxyType(
 )
 """The columns, by word and type, whose values are taken as they are decoded, and what the decoder lets through."""
 
-Way: TypeAlias = Callable[[Any, msgspec.Raw], Any]
-"""Takes a decoded scalar and its text; gives what the column holds."""
+Way: TypeAlias = Callable[[Any, bytes], Any]
+"""Takes a decoded value and, if it came as one, its text; gives what the column holds."""
 
 
-def _whole(plain: Any, raw: msgspec.Raw) -> Any:
+def _whole(plain: Any, text: bytes) -> Any:
     return int(plain)
 
 
-def _spelled(plain: Any, raw: msgspec.Raw) -> Any:
+def _spelled(plain: Any, text: bytes) -> Any:
     return "true" if plain else "false"
 
 
-def _text(plain: Any, raw: msgspec.Raw) -> Any:
-    return bytes(raw).decode()
+def _text(plain: Any, text: bytes) -> Any:
+    return text.decode()
 
 
 _FORMS: Mapping[type, str] = MappingProxyType(
@@ -104,61 +104,78 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """A field that is routed by hand.
+class Plain:
+    """A field with one column, which takes what the decoder lets through.
+
+    Args:
+        attribute: Of the decoded record.
+        name: Of the column.
+        node: The records in it, if it holds any.
+    """
+
+    attribute: str
+    name: str
+    node: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A column of arrays or records that takes a value of its own form, and that nobody else takes.
+
+    Args:
+        name: Of the column.
+        decoder: Of that form.
+    """
+
+    name: str
+    decoder: msgspec.json.Decoder[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A field that is routed by hand: it has several columns, or values that need a conversion.
 
     Args:
         key: In the source.
         attribute: Of the decoded record.
         place: The records around it.
         slots: Its columns.
-        ways: For a scalar, by its Python type: which columns take it, and how.
+        nodes: The records in its columns, by the name of the column.
+        ways: For each column by its name: the Python types that it takes, and how; None where a value stays as it is.
+        forms: The Python types of the scalars that have a way into some column.
         low: The least whole number that the ways are for.
         high: The least one above that they are no longer for.
-        rescues: Other values take the exact path.
-        direct: The columns of arrays and records that take values of their own form, with nothing left to route in
-            them, and that nobody else takes; each with the decoder of that form.
-        array: Where the value comes decoded: the column that takes arrays as they are.
-        record: Where the value comes decoded: the columns that take records as they are, each with its dim.
-        is_decoded: The value comes decoded, since its form alone tells the columns; else it comes as text.
+        rescues: Values that came as text and have no way take the exact path.
+        direct: The columns that take arrays and records that came as text as they are.
+        is_decoded: The values come decoded, since their form alone tells the columns; else they come as text.
     """
 
     key: str
     attribute: str
     place: Place
     slots: tuple[Slot, ...]
-    ways: Mapping[type, tuple[tuple[str, Way | None], ...]]
+    nodes: Mapping[str, Shape]
+    ways: Mapping[str, Mapping[type, Way | None]]
+    forms: frozenset[type]
     low: int
     high: int
     rescues: bool
-    direct: tuple[tuple[Slot, msgspec.json.Decoder[Any]], ...]
-    array: str | None = None
-    record: tuple[tuple[str, int], ...] = ()
+    direct: tuple[Direct, ...]
     is_decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """A record, or arrays of records, in which some field is routed by hand."""
-
-    key: str
-    attribute: str
-    node: Shape
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
-    """The decoder of one record, what is left to do by hand, and the keys that have no column."""
+    """The decoder of one record, and how its fields become columns; a field in neither list has no column."""
 
     struct: type[msgspec.Struct]
-    homeless: tuple[str, ...]
-    raw: tuple[Raw, ...]
-    below: tuple[Below, ...]
+    plain: tuple[Plain, ...]
+    forked: tuple[Forked, ...]
 
     @property
-    def is_handled(self) -> bool:
-        """Whether a decoded record is not yet the row."""
-        return bool(self.homeless or self.raw or self.below)
+    def is_forked(self) -> bool:
+        """Whether some field in it, at any depth, is routed by hand."""
+        return bool(self.forked) or any(item.node is not None and item.node.is_forked for item in self.plain)
 
 
 def shape_of(route: RecordRoute, habits: Habits, place: Place = ()) -> Shape:
@@ -169,56 +186,82 @@ def shape_of(route: RecordRoute, habits: Habits, place: Place = ()) -> Shape:
         habits: What the batch has shown so far.
         place: The records around this one.
     """
-    raw: list[Raw] = []
-    below: list[Below] = []
+    plain: list[Plain] = []
+    forked: list[Forked] = []
     fields: list[tuple[str, Any, Any]] = []
     names: dict[str, str] = {}
     above = tuple(key for key, _ in place)
     empty = {path[-1]: seen for path, seen in habits.empty.items() if path[:-1] == above}
     for number, key in enumerate(key for key in dict.fromkeys((*route, *empty)) if not _UNNAMED.search(key)):
-        attribute = f"f{number}"
+        attribute, slots = f"f{number}", route.get(key, ())
         names[attribute] = key
-        native, node = _type(route.get(key, ()), empty.get(key), key, place, habits)
+        native, node = _type(slots, empty.get(key), key, place, habits)
         if native is msgspec.Raw:
-            item, forms = _forked(_raw(key, attribute, place, route[key], habits), habits)
-            fields.append((attribute, Union[(*forms, msgspec.UnsetType)], msgspec.UNSET))
-            raw.append(item)
-            continue
-        fields.append((attribute, Union[native, None, msgspec.UnsetType], msgspec.UNSET))
-        if node is not None and node.is_handled:
-            below.append(Below(key, attribute, node))
+            item, native = _forked(key, attribute, place, slots, habits)
+            forked.append(item)
+        elif slots:
+            plain.append(Plain(attribute, slots[0].name, node))
+        fields.append((attribute, _optional(native), msgspec.UNSET))
     struct = msgspec.defstruct("Record", fields, rename=names, forbid_unknown_fields=True, gc=False)
-    return Shape(struct, tuple(key for key in empty if key not in route), tuple(raw), tuple(below))
+    return Shape(struct, tuple(plain), tuple(forked))
 
 
-def _raw(key: str, attribute: str, place: Place, slots: tuple[Slot, ...], habits: Habits) -> Raw:
-    ways = {form: found for form, word in _FORMS.items() if (found := _ways(slots, word)) is not None}
-    bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS), default=0)
-    direct = tuple(_direct(key, place, slots, habits))
-    return Raw(key, attribute, place, slots, ways, -bound, bound, habits.rescues, direct)
+def _optional(native: Any) -> Any:
+    """Return what the decoder lets through for a field that may be null or absent; what stays text may be anything."""
+    return Union[(native, msgspec.UnsetType) if native is msgspec.Raw else (native, None, msgspec.UnsetType)]
 
 
-def _forked(item: Raw, habits: Habits) -> tuple[Raw, tuple[Any, ...]]:
+def _forked(key: str, attribute: str, place: Place, slots: tuple[Slot, ...], habits: Habits) -> tuple[Forked, Any]:
     """Return a field as it is handed out, with what the decoder lets through for it.
 
     Its values come decoded where no column wants their text, and their JSON form alone tells all their columns.
     """
-    nested = [slot for slot in item.slots if slot.dim or slot.record is not None]
-    arrays, records = [s for s in nested if s.dim], [s for s in nested if not s.dim]
-    shapes = [_slot_type(slot, item.key, item.place, habits) for slot in (*arrays, *records)]
-    is_told = len(arrays) <= 1 and len(records) <= 1 and all(_native_of(s) for s in item.slots if s not in nested)
-    is_done = all(native is not None and not (node and node.is_handled) for native, node in shapes)
-    wants_text = (int in item.ways or float in item.ways) and any(slot.word == STRING_WORD for slot in item.slots)
-    if not is_told or not is_done or wants_text or (float in item.ways and int not in item.ways):
-        return item, (msgspec.Raw,)
-    if not all(slot.record is None or _holds(slot, record) for slot in arrays for record in records):
-        return item, (msgspec.Raw,)
-    forms = [native for native, _ in shapes] + [_bounded(item) if form is int else form for form in item.ways]
-    takers = tuple((slot.name, slot.dim) for slot in nested if slot.record is not None) if records else ()
-    return replace(item, array=arrays[0].name if arrays else None, record=takers, is_decoded=True), (*forms, None)
+    types = {slot.name: _slot_type(slot, key, place, habits) for slot in slots}
+    nodes = {name: node for name, (_, node) in types.items() if node is not None}
+    natives = {name: native for name, (native, _) in types.items()}
+    ways = _scalar_ways(slots)
+    bound = min((_BOUNDS[slot.word] for slot in slots if slot.word in _BOUNDS), default=0)
+    scalars = frozenset(form for ways_in in ways.values() for form in ways_in)
+    direct = _direct(slots, natives)
+    item = Forked(key, attribute, place, slots, nodes, ways, scalars, -bound, bound, habits.rescues, direct)
+    arrays = [slot for slot in slots if slot.dim]
+    records = [slot for slot in slots if slot.record is not None and not slot.dim]
+    if not _is_told(item, arrays, records) or any(natives[slot.name] is None for slot in (*arrays, *records)):
+        return item, msgspec.Raw
+    forms = [natives[slot.name] for slot in (*arrays, *records)]
+    forms += [_bounded(item) if form is int else form for form in scalars]
+    for slot in arrays:
+        ways[slot.name][list] = None
+    for record in records:
+        struct = nodes[record.name].struct
+        ways[record.name][struct] = None
+        for slot in arrays:
+            if slot.record is not None:
+                ways[slot.name][struct] = _wrapped(_converted(nodes[slot.name].struct), slot.dim)
+    return replace(item, is_decoded=True), Union[tuple(forms)]
 
 
-def _bounded(item: Raw) -> Any:
+def _is_told(item: Forked, arrays: list[Slot], records: list[Slot]) -> bool:
+    """Tell whether the JSON form of every value of a field tells which columns take it, and none wants its text."""
+    if len(arrays) > 1 or len(records) > 1 or not (arrays or records or item.forms):
+        return False
+    if not all(_native_of(slot) for slot in item.slots if slot not in (*arrays, *records)):
+        return False
+    has_numbers = int in item.forms or float in item.forms
+    if has_numbers and (any(slot.word == STRING_WORD for slot in item.slots) or int not in item.forms):
+        return False
+    both = [slot for slot in arrays if slot.record is not None and records]
+    is_forked = bool(both) and any(item.nodes[slot.name].is_forked for slot in (*both, *records))
+    return not is_forked and all(_holds(slot, record) for slot in both for record in records)
+
+
+def _converted(struct: type[msgspec.Struct]) -> Way:
+    """Return the way of a decoded record into a column whose records are of another struct, with all its fields."""
+    decode, encode = msgspec.json.Decoder(struct).decode, msgspec.json.Encoder().encode
+    return lambda record, _: decode(encode(record))
+
+
+def _bounded(item: Forked) -> Any:
     return Annotated[int, msgspec.Meta(ge=max(item.low, -(2**63)), le=min(item.high - 1, 2**63 - 1))]
 
 
@@ -238,16 +281,19 @@ def _holds_field(wide: Slot, narrow: Slot) -> bool:
     return wide.type == narrow.type or (narrow.word, wide.word) in _HELD_WORDS
 
 
-def _ways(slots: tuple[Slot, ...], word: str) -> tuple[tuple[str, Way | None], ...] | None:
-    """Return the columns for scalars of a word, and how each takes them; None if that needs a closer look.
+def _scalar_ways(slots: tuple[Slot, ...]) -> dict[str, dict[type, Way | None]]:
+    """Return how the columns take scalars, by their Python type, as far as that needs no closer look.
 
     One of them must be the column of that very word, so that the values bring nothing new.
     """
-    takers = [slot for slot in slots if does_route(slot, Kind(word))]
-    is_own = [slot.dim == 0 and _WAYS.get((word, slot.word), _text) is None for slot in takers]
-    if not any(is_own) or not all(_native_of(slot) and (word, slot.word) in _WAYS for slot in takers):
-        return None
-    return tuple((slot.name, _wrapped(_WAYS[word, slot.word], slot.dim)) for slot in takers)
+    found: dict[str, dict[type, Way | None]] = {slot.name: {} for slot in slots}
+    for form, word in _FORMS.items():
+        takers = [slot for slot in slots if does_route(slot, Kind(word))]
+        is_own = [slot.dim == 0 and _WAYS.get((word, slot.word), _text) is None for slot in takers]
+        if any(is_own) and all(_native_of(slot) and (word, slot.word) in _WAYS for slot in takers):
+            for slot in takers:
+                found[slot.name][form] = _wrapped(_WAYS[word, slot.word], slot.dim)
+    return found
 
 
 def _wrapped(way: Way | None, dim: int) -> Way | None:
@@ -255,18 +301,17 @@ def _wrapped(way: Way | None, dim: int) -> Way | None:
     if dim == 0:
         return way
     inner = _wrapped(way, dim - 1)
-    return lambda plain, raw: [plain if inner is None else inner(plain, raw)]
+    return lambda plain, text: [plain if inner is None else inner(plain, text)]
 
 
-def _direct(
-    key: str, place: Place, slots: tuple[Slot, ...], habits: Habits
-) -> Iterator[tuple[Slot, msgspec.json.Decoder[Any]]]:
-    for slot in slots:
-        native, node = _slot_type(slot, key, place, habits)
-        is_own = _is_own(slot, [other for other in slots if other is not slot])
-        is_done = node is None or not node.is_handled
-        if (slot.dim or node) and native is not None and is_own and is_done:
-            yield slot, msgspec.json.Decoder(native)
+def _direct(slots: tuple[Slot, ...], natives: Mapping[str, Any]) -> tuple[Direct, ...]:
+    return tuple(
+        Direct(slot.name, msgspec.json.Decoder(natives[slot.name]))
+        for slot in slots
+        if (slot.dim or slot.record is not None)
+        and natives[slot.name] is not None
+        and _is_own(slot, [other for other in slots if other is not slot])
+    )
 
 
 def _is_own(slot: Slot, others: list[Slot]) -> bool:
@@ -280,14 +325,14 @@ def _is_own(slot: Slot, others: list[Slot]) -> bool:
 def _type(
     slots: tuple[Slot, ...], empty: FieldSeen | None, key: str, place: Place, habits: Habits
 ) -> tuple[Any, Shape | None]:
-    """Return what the decoder lets through for a field, with the node below it if that is a record."""
+    """Return what the decoder lets through for a field, with the records in it; a text where it is routed by hand."""
     if not slots:
         return _empty_type(empty), None
     path = (*(above for above, _ in place), key)
-    native, node = _slot_type(slots[0], key, place, habits)
-    if native is None or len(slots) > 1 or path in habits.loose or slots[0].name != key:
+    if len(slots) > 1 or path in habits.loose:
         return msgspec.Raw, None
-    return native, node
+    native, node = _slot_type(slots[0], key, place, habits)
+    return (msgspec.Raw, None) if native is None else (native, node)
 
 
 def _slot_type(slot: Slot, key: str, place: Place, habits: Habits) -> tuple[Any, Shape | None]:

@@ -10,20 +10,23 @@ Source: spec of evolution, section 3; D11 for what is no record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
-from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen
+from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen, merge_records
 from widen.observe.walk import observe_record
 from widen.planning.name import CORRUPT, RESCUED, role_field
 from widen.routing.decoder import Decoder
 from widen.routing.rescue import rescue
 from widen.routing.route import RecordRoute, Slot, routes
 from widen.routing.row import Row, to_row
-from widen.routing.shape import Habits, SourcePath
+from widen.routing.shape import Habits, Shape, SourcePath, shape_of
+from widen.routing.spread import Spread
 
 ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
 """Finds, in RE2 and in Python, the numbers that decoding may change: long ones, those with an exponent, and -0."""
@@ -31,8 +34,33 @@ ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
 _NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
 
 
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Records that were decoded natively, in one shape.
+
+    Args:
+        shape: Their shape.
+        records: The decoded records.
+        texts: What each was decoded from.
+        places: Where each stands.
+    """
+
+    shape: Shape
+    records: list[Any]
+    texts: list[bytes]
+    places: list[Position]
+
+    def without(self, refused: Collection[int]) -> Lot:
+        """Return the lot without the records at some places of it."""
+        kept = [at for at in range(len(self.records)) if at not in refused]
+        return Lot(self.shape, *([values[at] for at in kept] for values in (self.records, self.texts, self.places)))
+
+
 class Transcriber:
     """Makes rows of texts, and observes those that do not fit.
+
+    A text is taken, and either decoded natively or, as a row, read exactly. Decoded records become columns outside;
+    those that this refuses are read exactly, too.
 
     Args:
         schema: The schema of the table to write; its columns say where each key goes.
@@ -42,32 +70,68 @@ class Transcriber:
         self.observation = Observation()
         self._route = routes(schema)
         self._corrupt, self._rescued = role_field(schema, CORRUPT), role_field(schema, RESCUED)
-        self._habits = Habits(self._rescued is not None)
-        self._decoder = Decoder(self._route, self._habits)
+        self._rows: list[Row] = []
+        self._use(Habits(self._rescued is not None))
 
-    def rows(self, text: bytes, at: Position, *, may_round: bool = True) -> Iterator[Row]:
-        """Yield the rows of one text: one, or one for each element of an array of records.
+    def _use(self, habits: Habits) -> None:
+        self._habits, shape = habits, shape_of(self._route, habits)
+        self._decoder, self._lot = Decoder(shape), Lot(shape, [], [], [])
+
+    def take(self, texts: Sequence[bytes], places: Sequence[Position], may_round: Sequence[bool]) -> None:
+        """Take texts, each a record, an array of records, or nothing but space.
 
         Args:
-            text: One JSON value as UTF-8. What is no record makes a row that keeps the text.
-            at: The file and the number of the text in it.
-            may_round: Whether `ROUNDING_PATTERN` is in the text, or nobody has looked.
+            texts: JSON values as UTF-8. What is no record makes a row that keeps the text.
+            places: For each the file, and the number of the text in it.
+            may_round: For each whether `ROUNDING_PATTERN` is in it.
         """
-        row = None if may_round and _rounds(text) else self._decoder.row(text, self.observation.root, at)
-        if row is None:
-            yield from self._exact_rows(text, at)
-        else:
-            self.observation.records += 1
-            yield row
+        records = self._decoder.records(texts)
+        pairs = enumerate(zip(records, may_round, strict=True))
+        exact = {at for at, (record, may) in pairs if record is None or (may and _rounds(texts[at]))}
+        for at in sorted(exact):
+            self._rows.extend(self._exact_rows(texts[at], places[at]))
+        lot = Lot(self._lot.shape, records, list(texts), list(places))
+        lot = lot.without(exact) if exact else lot
+        self._lot.records.extend(lot.records)
+        self._lot.texts.extend(lot.texts)
+        self._lot.places.extend(lot.places)
+
+    def decoded(self) -> Lot:
+        """Return the records that were decoded since the last time."""
+        lot, self._lot = self._lot, Lot(self._lot.shape, [], [], [])
+        return lot
+
+    def settled(self, lot: Lot, spread: Spread) -> Lot:
+        """Return what is left to do of a lot that was spread: nothing, unless some of its records were refused.
+
+        These are read exactly; the others have to be spread again, without them.
+        """
+        refused = sorted(spread.refused)
+        if not refused:
+            self.observation.records += len(lot.records)
+            self.observation.root = merge_records(self.observation.root, spread.seen)
+            return Lot(lot.shape, [], [], [])
+        for at in refused:
+            self._rows.extend(self._exact_rows(lot.texts[at], lot.places[at]))
+        return lot.without(spread.refused)
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the records that were read exactly, and of the texts that are none."""
+        rows, self._rows = self._rows, []
+        return rows
 
     def adapt(self) -> None:
-        """Take what was seen so far into account: fields that drift are handed out raw from now on."""
+        """Take what was seen so far into account: fields that drift are routed by hand from now on.
+
+        Nothing that was decoded must be waiting.
+        """
         habits = _habits(self._route, self.observation.root, rescues=self._rescued is not None)
         if habits != self._habits:
-            self._habits = habits
-            self._decoder = Decoder(self._route, habits)
+            self._use(habits)
 
     def _exact_rows(self, text: bytes, at: Position) -> Iterator[Row]:
+        if not text.strip():
+            return
         document = parse(text)
         match document:
             case dict():

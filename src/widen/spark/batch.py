@@ -9,6 +9,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +22,9 @@ from widen.observe.split import split
 from widen.observe.walk import signature
 from widen.planning.evolve import evolve
 from widen.planning.policy import Policy
-from widen.routing.row import Row
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 from widen.spark.arrow import to_arrow_schema
+from widen.spark.column import drained
 from widen.spark.schema import to_spark
 from widen.spark.source import FILE, PART, TEXT, WHOLE
 
@@ -36,7 +37,7 @@ NOTES = "notes"
 ROWS_PER_BATCH = 5_000
 """How many rows go to Spark at once."""
 
-EARLY_LOOKS = (10, 100, 1_000)
+EARLY_LOOKS = (10, 100, 1_000, 2_000)
 """After how many rows a task looks at what it has seen, before it does so with every batch."""
 
 ENOUGH_RECORDS = 2_000
@@ -108,7 +109,7 @@ def _run_task(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             yield from task.run(batch)
             if task.is_done:
                 break
-        yield from task.rest()
+        yield task.note()
     finally:
         gc.enable()
 
@@ -120,10 +121,10 @@ class _Task:
         self._attempt = attempt
         self._maker = Transcriber(attempt.schema)
         self._arrow = to_arrow_schema(attempt.schema).append(pa.field(NOTE, pa.binary()))
-        self._rows: list[Row] = []
+        self._taken = 0
         self._seen: object = None
         self._positions = Positions()
-        self._has_flushed = self._is_doomed = False
+        self._is_doomed = False
 
     @property
     def is_done(self) -> bool:
@@ -132,38 +133,38 @@ class _Task:
         return self._is_doomed and enough and not self._attempt.is_patient
 
     def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take the texts of one Arrow batch; yield the rows that are ready."""
-        may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
-        for text, at, row in self._positions.texts(batch):
-            self._rows.extend(self._maker.rows(text, at, may_round=may_round[row]))
-            if len(self._rows) in EARLY_LOOKS and not self._has_flushed:
-                self._judge()
-            if len(self._rows) >= ROWS_PER_BATCH:
-                yield from self._flush()
+        """Take the texts of one Arrow batch; yield their rows."""
+        for texts, places, may_round in self._positions.texts(batch):
+            for chunk in self._chunks(len(texts)):
+                self._maker.take(texts[chunk], places[chunk], may_round[chunk])
+                yield from self._drained()
                 if self.is_done:
                     return
-        self._judge()
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield the last rows and the row with the note."""
-        yield from self._flush()
-        note = {NOTE: self._maker.observation.to_json()}
-        yield pa.RecordBatch.from_pylist([note], schema=self._arrow)
+    def _chunks(self, number: int) -> Iterator[slice]:
+        """Yield the parts in which so many more texts are taken; they end where the task is to look."""
+        start = 0
+        while start < number:
+            early = next((look for look in EARLY_LOOKS if look > self._taken), self._taken + ROWS_PER_BATCH)
+            end = min(number, start + early - self._taken)
+            self._taken += end - start
+            yield slice(start, end)
+            start = end
 
-    def _flush(self) -> Iterator[pa.RecordBatch]:
-        self._judge()
-        rows, self._rows = self._rows, []
-        self._has_flushed = True
-        if rows and not self._is_doomed:
-            yield pa.RecordBatch.from_pylist(rows, schema=self._arrow)
+    def note(self) -> pa.RecordBatch:
+        """Return the row with what was observed."""
+        return pa.RecordBatch.from_pylist([{NOTE: self._maker.observation.to_json()}], schema=self._arrow)
 
-    def _judge(self) -> None:
-        """Look whether what was seen since the last time changes the plan."""
+    def _drained(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of what was taken, and look whether what they hold changes the plan."""
+        batches = list(drained(self._maker, self._arrow))
         seen = signature(self._maker.observation)
         if seen != self._seen:
             self._seen = seen
             self._maker.adapt()
             self._is_doomed = self._is_doomed or not self._attempt.is_covered(self._maker.observation)
+        if not self._is_doomed:
+            yield from batches
 
 
 class Positions:
@@ -172,23 +173,30 @@ class Positions:
     def __init__(self) -> None:
         self._place = ("", 0, 0)
 
-    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, Position, int]]:
-        """Yield every JSON text of an Arrow batch, where it stands, and the row of the batch that it is from.
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[list[bytes], list[Position], list[bool]]]:
+        """Yield JSON texts of an Arrow batch, where each stands, and whether decoding might round a number in it.
 
         In a later part of a large file the byte where the part begins is told with the file.
 
         Args:
             batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
         """
-        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
-        for row, (text, file, part, is_whole) in enumerate(zip(*columns, strict=True)):
+        may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
+        texts, *columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        end = 0
+        for (file, part, is_whole), group in groupby(zip(*columns, strict=True)):
+            start, end = end, end + len(list(group))
             if is_whole:
-                yield from ((value, (file, number), row) for number, value in enumerate(split(text), 1))
-            elif text.strip():
-                yield text, self._next(file, part), row
+                for row in range(start, end):
+                    values = list(split(texts[row]))
+                    places = [(file, number) for number in range(1, len(values) + 1)]
+                    yield values, places, [may_round[row]] * len(values)
+            else:
+                yield texts[start:end], self._next(file, part, end - start), may_round[start:end]
 
-    def _next(self, file: str, part: int) -> Position:
+    def _next(self, file: str, part: int, lines: int) -> list[Position]:
         last_file, last_part, number = self._place
-        number = number + 1 if (file, part) == (last_file, last_part) else 1
-        self._place = (file, part, number)
-        return (f"{file} from byte {part}" if part else file), number
+        number = number if (file, part) == (last_file, last_part) else 0
+        self._place = (file, part, number + lines)
+        name = f"{file} from byte {part}" if part else file
+        return [(name, line) for line in range(number + 1, number + lines + 1)]

@@ -121,7 +121,11 @@ def _source_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> It
     proof, positions = Proof(schema), Positions()
     for batch in batches:
         yield _batch(
-            item for text, (file, n), _ in positions.texts(batch) for item in _of_text(proof, text, f"{file}:{n}")
+            item
+            for texts, places, _ in positions.texts(batch)
+            for text, (file, number) in zip(texts, places, strict=True)
+            if text.strip()
+            for item in _of_text(proof, text, f"{file}:{number}")
         )
 
 

@@ -5,19 +5,20 @@ import re
 import pytest
 
 from support.drift import BAD, NUMBERS
+from support.settle import taken
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.observe.kind import Kind
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 
-PLACE = ("f", 1)
 TABLE = parse_type("struct<a: int, d: double, s: string, r: struct<x: int>, _corrupt_record: string>")
 assert isinstance(TABLE, StructType)
 
 
 def test_what_fits_is_not_observed() -> None:
     maker = Transcriber(TABLE)
-    assert list(maker.rows(b'{"a":1,"d":2,"s":"x","r":{"x":1}}', PLACE)) == [{"a": 1, "d": 2, "s": "x", "r": {"x": 1}}]
+    [row] = taken(maker, TABLE, b'{"a":1,"d":2,"s":"x","r":{"x":1}}')
+    assert row == {"a": 1, "d": 2, "s": "x", "r": {"x": 1}, "_corrupt_record": None}
     assert (maker.observation.records, maker.observation.root) == (1, {})
 
 
@@ -38,14 +39,14 @@ def test_what_fits_is_not_observed() -> None:
 )
 def test_what_does_not_fit_is_observed(text: bytes, key: str, kind: str) -> None:
     maker = Transcriber(TABLE)
-    list(maker.rows(text, PLACE))
+    taken(maker, TABLE, text)
     assert [str(found) for found in maker.observation.root[key].kinds] == [kind]
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
     maker = Transcriber(TABLE)
-    [row] = maker.rows(text, PLACE)
+    [row] = taken(maker, TABLE, text)
     assert {k: v for k, v in row.items() if v is not None} == {
         "_corrupt_record": text.decode(errors="backslashreplace")
     }
@@ -54,8 +55,8 @@ def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
 
 def test_an_array_of_records_gives_a_row_for_each() -> None:
     maker = Transcriber(TABLE)
-    assert [row["a"] for row in maker.rows(b'[{"a":1},{"a":2}]', PLACE)] == [1, 2]
-    assert list(maker.rows(b"[]", PLACE)) == []
+    assert [row["a"] for row in taken(maker, TABLE, b'[{"a":1},{"a":2}]')] == [1, 2]
+    assert taken(maker, TABLE, b"[]") == []
 
 
 @pytest.mark.parametrize("token", NUMBERS)
@@ -67,23 +68,24 @@ def test_the_pattern_finds_every_number_that_decoding_changes(token: str) -> Non
 
 def test_a_pending_key_that_is_called_like_the_column_of_another_stays_out_of_it() -> None:
     evolved = Field("a_array_string", parse_type("array<string>"), metadata={"widen.source": ["a"]})
-    maker = Transcriber(StructType((Field("a", parse_type("int")), evolved)))
+    table = StructType((Field("a", parse_type("int")), evolved))
+    maker = Transcriber(table)
     for _ in range(2):
         for text in (b'{"a_array_string":[]}', b'{"a_array_string":null}'):
-            assert [row.get("a_array_string") for row in maker.rows(text, PLACE)] == [None]
+            assert [row["a_array_string"] for row in taken(maker, table, text)] == [None]
         maker.adapt()
 
 
 def test_an_array_of_whole_numbers_goes_to_every_column_that_takes_it() -> None:
     fractions = Field("a", parse_type("array<double>"))
     whole = Field("a_array_int", parse_type("array<int>"), metadata={"widen.source": ["a"]})
-    maker = Transcriber(StructType((fractions, whole)))
-    assert list(maker.rows(b'{"a":[0]}', PLACE)) == [{"a": [0], "a_array_int": [0]}]
+    table = StructType((fractions, whole))
+    assert taken(Transcriber(table), table, b'{"a":[0]}') == [{"a": [0], "a_array_int": [0]}]
 
 
 def test_after_adapting_a_drifting_field_is_routed_without_the_exact_path() -> None:
     maker = Transcriber(TABLE)
-    list(maker.rows(b'{"s":1}', PLACE))
+    taken(maker, TABLE, b'{"s":1}')
     maker.adapt()
-    assert [row["s"] for row in maker.rows(b'{"a":1,"s":1.10}', PLACE)] == ["1.10"]
+    assert [row["s"] for row in taken(maker, TABLE, b'{"a":1,"s":1.10}')] == ["1.10"]
     assert set(maker.observation.root["s"].kinds) == {Kind("long"), Kind("double")}

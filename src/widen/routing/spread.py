@@ -1,0 +1,172 @@
+"""Decoded records to columns: what the decoder let through as it is, and what is routed by hand.
+
+Source: spec of evolution, U14; house rule: the fast path must know when it cannot be exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+
+from widen.observe.document import NotJson, parse
+from widen.observe.kind import RECORD_WORD, Kind
+from widen.observe.number import SURE_CHARS
+from widen.observe.observation import FieldSeen, Position, RecordSeen, field_of
+from widen.observe.walk import observe_value
+from widen.routing.decoder import has_duplicates
+from widen.routing.row import Row, route_value
+from widen.routing.shape import Direct, Forked, Place, Shape
+
+_UNSET = msgspec.UNSET
+_plain = msgspec.json.Decoder().decode
+_SHAPELESS = re.compile(rb"[\[\]\s,nul]*")
+"""An array of everything and nothing: every column of arrays takes it."""
+
+Held: TypeAlias = Iterable[tuple[str, Any]]
+"""Names of columns, each with what it holds of a value."""
+
+
+@dataclass(slots=True)
+class Spread:
+    """What becomes of one lot of decoded records.
+
+    Args:
+        places: Where each record stands.
+        seen: What they hold beyond what the columns say; grows.
+        refused: The records, by their place in the lot, that only the exact path can tell; grows.
+    """
+
+    places: Sequence[Position]
+    seen: RecordSeen = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+
+    def columns(self, node: Shape, records: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
+        """Return the values of the columns of one struct: what Arrow takes, or decoded records of the node below.
+
+        Args:
+            node: The shape of the records.
+            records: As they were decoded.
+            roots: For each, the record of the lot that it is a part of.
+        """
+        values = _transposed([item.attribute for item in (*node.plain, *node.forked)], records)
+        found = {
+            item.name: [None if value is _UNSET else value for value in column]
+            for item, column in zip(node.plain, values, strict=False)
+        }
+        for item, column in zip(node.forked, values[len(node.plain) :], strict=True):
+            found.update(_by_form(item, column) if item.is_decoded else self._by_text(item, column, roots))
+        return found
+
+    def _by_text(self, item: Forked, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
+        """Return the columns of a field whose values came as texts."""
+        texts = [b"null" if value is _UNSET else bytes(value) for value in column]
+        plain = _decoded(texts)
+        found = _by_form(item, plain, texts)
+        for at in _unsure(item, plain, texts):
+            held = self._held(item, texts[at], roots[at])
+            if held is None:
+                self.refused.add(roots[at])
+            for values in found.values():
+                values[at] = None
+            for name, value in held or ():
+                found[name][at] = value
+        return found
+
+    def _held(self, item: Forked, text: bytes, root: int) -> Held | None:
+        """Return what the columns hold of a value that has no sure way; None if that needs the exact path."""
+        if text[:1] in b"{[" and not _SHAPELESS.fullmatch(text):
+            direct = _held_directly(item.direct, text)
+            if direct is not None or b"{" in text:
+                return direct
+        value = parse(text, sum(1 + dim for _, dim in item.place) + 1)
+        if isinstance(value, NotJson) or item.rescues:
+            return None
+        observe_value(_field_at(self.seen, item.place, item.key), value, self.places[root])
+        row: Row = {}
+        route_value(row, item.slots, value)
+        return row.items()
+
+
+def _transposed(attributes: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
+    if not records:
+        return [()] * len(attributes)
+    if len(attributes) == 1:
+        return [list(map(attrgetter(attributes[0]), records))]
+    return list(zip(*map(attrgetter(*attributes), records), strict=True)) if attributes else []
+
+
+def _decoded(texts: Sequence[bytes]) -> Sequence[Any]:
+    """Return the plain values of JSON texts; `_UNSET` for what is no UTF-8."""
+    try:
+        values: Sequence[Any] = _plain(b"[" + b",".join(texts) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return list(map(_decoded_alone, texts))
+    return values
+
+
+def _decoded_alone(text: bytes) -> Any:
+    try:
+        return _plain(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _UNSET
+
+
+def _by_form(item: Forked, plain: Sequence[Any], texts: Sequence[bytes] | None = None) -> dict[str, list[Any]]:
+    """Return the columns of a field as far as the Python types of its values tell them."""
+    forms = list(map(type, plain))
+    there = set(forms)
+    found = {}
+    for name, ways in item.ways.items():
+        if there.isdisjoint(ways):
+            found[name] = [None] * len(plain)
+        elif not any(ways[form] for form in there & ways.keys()):
+            found[name] = [value if form in ways else None for value, form in zip(plain, forms, strict=True)]
+        else:
+            found[name] = [
+                None if form not in ways else value if (way := ways[form]) is None else way(value, text)
+                for value, form, text in zip(plain, forms, texts or repeat(b""), strict=False)
+            ]
+    return found
+
+
+def _unsure(item: Forked, plain: Sequence[Any], texts: Sequence[bytes]) -> set[int]:
+    """Return where the values are that their form does not tell.
+
+    These are those without a way, whole numbers out of bounds, and fractions that a double may not say.
+    """
+    known = item.forms | {type(None)}
+    found = {at for at, value in enumerate(plain) if type(value) not in known}
+    if int in known:
+        found |= {at for at, value in enumerate(plain) if type(value) is int and not item.low <= value < item.high}
+    if float in known:
+        both = enumerate(zip(plain, texts, strict=True))
+        found |= {at for at, (value, text) in both if type(value) is float and not _is_short(text)}
+    return found
+
+
+def _is_short(text: bytes) -> bool:
+    return len(text) <= SURE_CHARS and b"e" not in text and b"E" not in text
+
+
+def _held_directly(columns: Sequence[Direct], text: bytes) -> Held | None:
+    for column in columns:
+        try:
+            value = column.decoder.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return None if has_duplicates(text, value) else ((column.name, value),)
+    return None
+
+
+def _field_at(seen: RecordSeen, place: Place, key: str) -> FieldSeen:
+    for above, dim in place:
+        field_above = field_of(seen, above)
+        field_above.kind(Kind(RECORD_WORD, dim))
+        seen = field_above.record(dim)
+    return field_of(seen, key)

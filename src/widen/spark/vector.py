@@ -1,4 +1,4 @@
-"""Deletion vectors written: tasks gather the positions of deleted rows and write the bitmaps; the driver gets descriptors.
+"""Deletion vectors written: tasks gather the positions of rows and write the bitmaps; the driver gets descriptors.
 
 Source: PROTOCOL.md#deletion-vectors
 """
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.log.store import LogStore
 from widen.protocol.action import DeletionVector

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import quote, unquote
 
 from pyspark.sql import DataFrame
@@ -39,7 +39,9 @@ and by default they then have no bounds."""
 _KEPT = "/!$&'()*+,;=:@-._~"
 
 
-def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata) -> list[Add]:
+def write(
+    frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata, folder: str | None = None
+) -> list[Add]:
     """Write rows as files of a table and return them as actions, with statistics; nothing is committed.
 
     If anything fails, the files of the attempt are deleted as far as the store lets us.
@@ -49,6 +51,7 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
         store: Of the table.
         protocol: That the table will have when the files are committed.
         metadata: Likewise.
+        folder: Where to write, relative to the table: a new folder that nothing else is in.
 
     Raises:
         NotNullViolated: a row has null where the table forbids it.
@@ -62,9 +65,9 @@ def write(frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metad
     mode = mapping_mode(metadata.configuration, protocol)
     by_name = {field.name: field for field in schema}
     split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
-    job = uuid.uuid4().hex
+    job = folder or uuid.uuid4().hex
     with contextlib.ExitStack() as undo:
-        undo.callback(_discard_job, store, job)
+        undo.callback(discard_folder, store, job)
         with translated():
             writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
             writer.partitionBy(*split).parquet(unquote(store.uri(job)))
@@ -79,12 +82,13 @@ def discard(store: LogStore, adds: Iterable[Add]) -> None:
     With them goes everything else in the directories of the jobs that wrote them.
     """
     for job in {add.path.partition("/")[0] for add in adds}:
-        _discard_job(store, job)
+        discard_folder(store, job)
 
 
-def _discard_job(store: LogStore, job: str) -> None:
+def discard_folder(store: LogStore, folder: str) -> None:
+    """Delete all that a job has written to its folder, as far as the store lets us."""
     with contextlib.suppress(StorageError):
-        store.delete([entry.path for entry in store.list(job)])
+        store.delete([entry.path for entry in store.list(folder)])
 
 
 def _indexed(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:

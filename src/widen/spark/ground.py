@@ -1,0 +1,222 @@
+"""What rows are changed on: the version that is read, the files that may hold the rows, and what the change comes to.
+
+Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #add-cdc-file
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from widen.errors import JobFailed, UnsupportedFeatureForWrite
+from widen.log.listing import to_adds, to_remove
+from widen.log.snapshot import Snapshot
+from widen.log.store import LogStore
+from widen.model.schema import from_json, to_json
+from widen.model.type import STRING, Field, StructType
+from widen.protocol.action import Action, Add, AddCdc, Metadata, Protocol
+from widen.protocol.feature import is_enabled
+from widen.protocol.mapping import PHYSICAL_NAME
+from widen.protocol.statistics import FileStatistics
+from widen.spark.footer import read_footers
+from widen.spark.scan import file_keys, read_located
+from widen.spark.write import discard_folder, write
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is changed.
+
+    Args:
+        spark: The session.
+        store: Of the table.
+        snapshot: The version that is read.
+        metadata: That the files are written under.
+        candidates: The files that may hold rows to be changed.
+    """
+
+    spark: SparkSession
+    store: LogStore
+    snapshot: Snapshot
+    metadata: Metadata
+    candidates: pa.Table
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol, before and after."""
+        return self.snapshot.protocol
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The schema after the change."""
+        return from_json(self.metadata.schema_string)
+
+    def has(self, feature: str) -> bool:
+        """Tell whether a feature is enabled."""
+        return is_enabled(self.protocol, self.metadata.configuration, feature)
+
+    def ensure_untracked(self) -> None:
+        """Check that rows may be written again: their ids would be others.
+
+        Raises:
+            UnsupportedFeatureForWrite: the table keeps track of each row.
+
+        Source: PROTOCOL.md#writer-requirements-for-row-tracking
+        """
+        if self.has("rowTracking"):
+            raise UnsupportedFeatureForWrite(location=self.store.location, features="rowTracking", verb="write")
+
+    @cached_property
+    def adds(self) -> dict[str, Add]:
+        """The candidates by what their rows have in `FILE`."""
+        return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
+
+    def located(self, keys: Collection[str] | None = None) -> DataFrame:
+        """Return the rows of the candidates, or of some of them, with the places where they stand."""
+        files = self.candidates
+        if keys is not None:
+            files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
+        return read_located(self.spark, self.store, self.snapshot, files)
+
+    def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return how many rows files have, deleted ones included; footers tell where the log does not.
+
+        Raises:
+            CorruptFile: a file is no Parquet.
+            StorageError: the store refused.
+        """
+        known = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
+        silent = [key for key, rows in known.items() if rows is None]
+        paths = [self.store.plain(self.adds[key].path) for key in silent]
+        footers = read_footers(self.spark, self.store, paths, frozenset()) if paths else []
+        found = {key: footer.rows for key, footer in zip(silent, footers, strict=True)}
+        return {key: found[key] if rows is None else rows for key, rows in known.items()}
+
+    def live_rows(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return how many rows files have that are not deleted.
+
+        Raises:
+            CorruptFile: a file is no Parquet.
+            StorageError: the store refused.
+        """
+        return {key: rows - deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
+
+
+CHANGE_DATA, CHANGE_TYPE = "_change_data", "_change_type"
+"""Where files of changes lie, and the column in them that tells what happened.
+
+Source: PROTOCOL.md#change-data-files
+"""
+
+
+def deleted_rows(add: Add) -> int:
+    """Return how many rows of a file are deleted."""
+    return add.deletion_vector.cardinality if add.deletion_vector else 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change comes to, before it is committed.
+
+    Args:
+        removed: The files that go.
+        added: The files that come.
+        revised: The files that get a deletion vector, or another one, as they are then; as they were, they go.
+        recorded: The files that tell the changes to those who follow them.
+        rows: How many rows each clause changes, by its number.
+        copied: How many rows are only written again.
+        folders: What was written, to be discarded if the commit fails.
+    """
+
+    removed: tuple[Add, ...] = ()
+    added: tuple[Add, ...] = ()
+    revised: tuple[Add, ...] = ()
+    recorded: tuple[AddCdc, ...] = ()
+    rows: Counter[int] = field(default_factory=Counter)
+    copied: int = 0
+    folders: tuple[str, ...] = ()
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions of the commit, apart from those that change the metadata."""
+        now_ms = time.time_ns() // 1_000_000
+        removes = [to_remove(add, now_ms, data_change=True) for add in self.removed]
+        return [*removes, *self.revised, *self.added, *self.recorded]
+
+    def discard(self, store: LogStore) -> None:
+        """Delete what was written, as far as the store lets us; nobody can see it."""
+        for folder in self.folders:
+            discard_folder(store, folder)
+
+
+class Files:
+    """Writes the files of one change; within a ``with`` they are deleted if it fails, as far as the store lets us."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._folders: list[str] = []
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            Outcome(folders=self.folders).discard(self._ground.store)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where files have been written, relative to the table."""
+        return tuple(self._folders)
+
+    def new_folder(self, below: str = "") -> str:
+        """Return a folder that nobody has written to.
+
+        Args:
+            below: The folder that it is in, with a slash at the end.
+        """
+        self._folders.append(f"{below}{uuid.uuid4().hex}")
+        return self._folders[-1]
+
+    def rows(self, frame: DataFrame) -> list[Add]:
+        """Write rows as `widen.spark.write.write` does."""
+        ground = self._ground
+        return write(frame, ground.store, ground.protocol, ground.metadata, self.new_folder())
+
+    def changes(self, frame: DataFrame) -> list[AddCdc]:
+        """Write rows with what happened to each in the column `CHANGE_TYPE`, for those who follow the changes.
+
+        Source: PROTOCOL.md#add-cdc-file, #change-data-files
+        """
+        ground = self._ground
+        column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
+        schema = StructType((*ground.schema.fields, column))
+        metadata = msgspec.structs.replace(ground.metadata, schema_string=to_json(schema))
+        adds = write(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_DATA}/"))
+        return [
+            AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+            for add in adds
+        ]
+
+
+def written_rows(adds: Iterable[Add]) -> int:
+    """Return how many rows were written to files."""
+    return sum(FileStatistics(add.stats).rows or 0 for add in adds)
+
+
+def ensure_same(expected: int, found: int) -> None:
+    """Check that as many rows were written as had been counted, so that none is lost or doubled.
+
+    Raises:
+        JobFailed: there are not; the data were others when they were read again.
+    """
+    if found != expected:
+        reason = f"{found} rows were written where {expected} had been counted: the data changed while they were read"
+        raise JobFailed(reason=reason)

@@ -8,16 +8,17 @@ Source: PROTOCOL.md#table-features
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from widen.errors import UnsupportedFeatureForRead, UnsupportedFeatureForWrite
 from widen.model.path import fields, leaves
 from widen.model.type import StructType
 from widen.protocol.action import Protocol
+from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START
+from widen.protocol.property import CONSTRAINT_PREFIX as CONSTRAINT_PREFIX
+from widen.protocol.property import ENABLE_TYPE_WIDENING, FEATURE_PREFIX
 
-FEATURE_PREFIX = "delta.feature."
-CONSTRAINT_PREFIX = "delta.constraints."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
@@ -38,6 +39,7 @@ class Feature:
         column_key: The metadata key by which a column makes use of it.
         data_type: The column type that makes use of it.
         requires: The features that must be supported with it.
+        stops_writers: Whether what others were about to write when it was added may break its rules.
         reads: Whether Widen reads tables that have it.
         writes: Whether Widen writes tables that have it.
         writes_enabled: Whether Widen also adds data where it is in use.
@@ -51,6 +53,7 @@ class Feature:
     column_key: str | None = None
     data_type: str | None = None
     requires: tuple[str, ...] = ()
+    stops_writers: bool = False
     reads: bool = True
     writes: bool = True
     writes_enabled: bool = True
@@ -62,10 +65,18 @@ def _on(key: str) -> tuple[str, tuple[str, ...]]:
 
 FEATURES: tuple[Feature, ...] = (
     Feature(name="appendOnly", writer_version=2, switch=_on("delta.appendOnly")),
-    Feature(name="invariants", writer_version=2, column_key="delta.invariants", writes_enabled=False),
-    Feature(name="checkConstraints", writer_version=3, switch=(CONSTRAINT_PREFIX, ()), writes_enabled=False),
+    Feature(name="invariants", writer_version=2, column_key=INVARIANT, stops_writers=True, writes_enabled=False),
+    Feature(
+        name="checkConstraints",
+        writer_version=3,
+        switch=(CONSTRAINT_PREFIX, ()),
+        stops_writers=True,
+        writes_enabled=False,
+    ),
     Feature(name="changeDataFeed", writer_version=4, switch=_on("delta.enableChangeDataFeed")),
-    Feature(name="generatedColumns", writer_version=4, column_key="delta.generationExpression", writes_enabled=False),
+    Feature(
+        name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True, writes_enabled=False
+    ),
     Feature(
         name="columnMapping",
         is_reader=True,
@@ -73,10 +84,10 @@ FEATURES: tuple[Feature, ...] = (
         writer_version=5,
         switch=("delta.columnMapping.mode", ("name", "id")),
     ),
-    Feature(name="identityColumns", writer_version=6, column_key="delta.identity.start", writes_enabled=False),
-    Feature(name="allowColumnDefaults", column_key="CURRENT_DEFAULT", writes_enabled=False),
-    Feature(name="checkpointProtection"),
-    Feature(name="clustering", requires=("domainMetadata",)),
+    Feature(name="identityColumns", writer_version=6, column_key=START, stops_writers=True, writes_enabled=False),
+    Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True, writes_enabled=False),
+    Feature(name="checkpointProtection", stops_writers=True),
+    Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
     Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),
     Feature(name="domainMetadata"),
     Feature(
@@ -98,15 +109,15 @@ FEATURES: tuple[Feature, ...] = (
         writes=False,
     ),
     Feature(name="inCommitTimestamp", switch=_on("delta.enableInCommitTimestamps")),
-    Feature(name="materializePartitionColumns", writes=False),
+    Feature(name="materializePartitionColumns", stops_writers=True, writes=False),
     Feature(name="rowTracking", switch=_on("delta.enableRowTracking"), requires=("domainMetadata",)),
     Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),
-    Feature(name="typeWidening", is_reader=True, switch=_on("delta.enableTypeWidening")),
+    Feature(name="typeWidening", is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
     Feature(name="typeWidening-preview", is_reader=True),
     Feature(name="v2Checkpoint", is_reader=True, switch=("delta.checkpointPolicy", ("v2",))),
     Feature(name="vacuumProtocolCheck", is_reader=True),
-    Feature(name="variantType", is_reader=True, data_type="variant", writes=False),
-    Feature(name="variantType-preview", is_reader=True, writes=False),
+    Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
+    Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
 )
 """Every feature that this version knows. Reading or writing is refused where the row says so or where there is none."""
 
@@ -140,6 +151,15 @@ def is_supported(protocol: Protocol, name: str) -> bool:
     return name in features(protocol)
 
 
+def stopping_features(old: Protocol, new: Protocol) -> list[str]:
+    """Return the features that a protocol has gained and that what others were about to write may break.
+
+    Source: Delta Spark: features that fail concurrent transactions when they are added.
+    """
+    gained = features(new) - features(old)
+    return sorted(name for name in gained if name not in _BY_NAME or _BY_NAME[name].stops_writers)
+
+
 def is_enabled(protocol: Protocol, properties: Mapping[str, str], name: str) -> bool:
     """Tell whether a feature is supported and its property switches it on.
 
@@ -158,20 +178,30 @@ def _is_switched_on(row: Feature, properties: Mapping[str, str]) -> bool:
     return properties.get(key, "").lower() in values
 
 
-def required_features(properties: Mapping[str, str], schema: StructType | None = None) -> frozenset[str]:
+def required_features(
+    properties: Mapping[str, str], schema: StructType | None = None, supported: Collection[str] = ()
+) -> frozenset[str]:
     """Return the features that properties ask for, by switch or by name, and those that a schema makes use of.
 
     What these features need in turn is not among them; `upgraded` adds it.
 
     Args:
-        properties: With the ``delta.feature.…`` entries, as the user gave them.
+        properties: With the ``delta.feature.…`` entries, keys as they are stored.
         schema: Of a new table; the columns of an existing one add no features by themselves.
+        supported: What the table supports already: where that is the preview of a feature, only its name adds the
+            final one.
 
     Source: PROTOCOL.md#active-features; Delta Spark for ``delta.feature.<name>=supported``.
     """
-    switched = {f.name for f in FEATURES if _is_switched_on(f, properties)}
-    used = {f.name for f in FEATURES if schema is not None and _is_used(f, schema)}
-    return frozenset(switched | used | set(_asked_by_name(properties)))
+    named = set(_asked_by_name(properties)) | _asked_by_version(properties)
+    there = named.union(supported)
+    used = {f.name for f in FEATURES if _is_switched_on(f, properties) or (schema is not None and _is_used(f, schema))}
+    return frozenset(named | {name for name in used if _REPLACED_BY.get(name) not in there})
+
+
+def _asked_by_version(properties: Mapping[str, str]) -> set[str]:
+    reader, writer = (properties.get(key, "0") for key in (MIN_READER_VERSION, MIN_WRITER_VERSION))
+    return _implied(int(reader), int(writer)) if reader.isdecimal() and writer.isdecimal() else set()
 
 
 def _asked_by_name(properties: Mapping[str, str]) -> Iterable[str]:
@@ -207,9 +237,30 @@ def upgraded(protocol: Protocol, names: Iterable[str]) -> Protocol:
     Source: PROTOCOL.md#table-features-for-new-and-existing-tables
     """
     before = features(protocol)
-    wanted = {name for name in names if _REPLACED_BY.get(name) not in before}
-    after = before | _with_required(wanted)
+    after = before | _with_required(set(names))
     return protocol if after == before else normalised(_listing(after))
+
+
+def downgraded(protocol: Protocol, gone: str, added: Iterable[str] = ()) -> Protocol:
+    """Return the protocol without a feature, and with others in its place; as low as the rest of them allows.
+
+    Source: Delta Spark's DROP FEATURE
+    """
+    return normalised(_listing((features(protocol) - {gone}) | set(added)))
+
+
+def merged(one: Protocol, other: Protocol) -> Protocol:
+    """Return the protocol that supports what either of two does.
+
+    Source: Delta Spark's RESTORE, which never takes a feature away
+    """
+    both = features(one) | features(other)
+    return one if both == features(one) else normalised(_listing(both))
+
+
+def dependents(protocol: Protocol, name: str) -> list[str]:
+    """Return the supported features that require another one, by name."""
+    return sorted(f.name for f in FEATURES if name in f.requires and is_supported(protocol, f.name))
 
 
 def _with_required(names: set[str]) -> set[str]:

@@ -5,7 +5,7 @@ Source: PROTOCOL.md#column-mapping
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from widen.errors import CorruptLog, InvalidOption
@@ -16,6 +16,7 @@ from widen.protocol.feature import is_supported
 
 MODE, MAX_COLUMN_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+NESTED_IDS = "delta.columnMapping.nested.ids"
 FEATURE = "columnMapping"
 NONE, NAME, ID = "none", "name", "id"
 MODES = (NONE, NAME, ID)
@@ -95,9 +96,31 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
 
 
 def max_column_id(schema: StructType, properties: Mapping[str, str]) -> int:
-    """Return the highest id that was ever given to a column; 0 if none was."""
+    """Return the highest id that was ever given to a column, an element, a key or a value; 0 if none was."""
     known = [int(field.metadata.get(COLUMN_ID, 0)) for _, field in fields(schema)]
-    return max(int(properties.get(MAX_COLUMN_ID, "0")), *known, 0)
+    nested = [number for _, field in fields(schema) for number in nested_ids(field).values()]
+    return max(int(properties.get(MAX_COLUMN_ID, "0")), *known, *nested, 0)
+
+
+def nested_ids(field: Field) -> dict[Path, int]:
+    """Return the ids of the elements, keys and values in a field, by the steps from the field to each.
+
+    What is inside a struct in them is not among them: its own fields hold it.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv2
+    """
+    known = field.metadata.get(NESTED_IDS) or {}
+    prefix = f"{field.metadata.get(PHYSICAL_NAME, field.name)}."
+    return {tuple(key[len(prefix) :].split(".")): int(number) for key, number in known.items()}
+
+
+def nested_steps(data_type: DataType, at: Path = ()) -> Iterator[Path]:
+    """Yield the steps from a field to every element, key and value in it, those in inner structs left out."""
+    if isinstance(data_type, StructType):
+        return
+    for step, child in children(data_type):
+        yield (*at, step)
+        yield from nested_steps(child, (*at, step))
 
 
 def assign(schema: StructType, last_id: int, name: Callable[[Field], str]) -> tuple[StructType, int]:
@@ -124,3 +147,35 @@ def assign(schema: StructType, last_id: int, name: Callable[[Field], str]) -> tu
     result = map_fields(schema, assigned)
     assert isinstance(result, StructType)
     return result, last_id
+
+
+def assign_nested(schema: StructType, last_id: int) -> tuple[StructType, int]:
+    """Return the schema with an id for every element, key and value that has none, and the highest id now given.
+
+    Args:
+        schema: Its fields have ids and physical names.
+        last_id: The highest id ever given in this table.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv2
+    """
+    found: dict[Path, dict[str, int]] = {}
+    for path, field in fields(schema):
+        given = nested_ids(field)
+        ids = dict(field.metadata.get(NESTED_IDS) or {})
+        for steps in nested_steps(field.type):
+            if steps not in given:
+                last_id += 1
+                ids[".".join((field.metadata[PHYSICAL_NAME], *steps))] = last_id
+        if ids:
+            found[path] = ids
+    result = map_fields(schema, lambda at, f: f.with_metadata(**{NESTED_IDS: found[at]}) if at in found else f)
+    assert isinstance(result, StructType)
+    return result, last_id
+
+
+def without_ids(schema: StructType) -> StructType:
+    """Return the schema without ids and physical names, as a new table begins with it."""
+    keys = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
+    result = map_fields(schema, lambda _, field: field.without_metadata(*keys))
+    assert isinstance(result, StructType)
+    return result

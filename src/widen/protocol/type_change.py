@@ -5,6 +5,7 @@ Source: PROTOCOL.md#type-change-metadata
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 from widen.errors import CorruptLog, InvalidType, UnsupportedTypeChange
 from widen.model.path import Path, children, fields, format_path, map_fields
 from widen.model.text import parse_type
-from widen.model.type import DataType, Field, StructType, is_atomic
+from widen.model.type import STRING, DataType, Field, StructType, is_atomic
 from widen.protocol.widening import is_widening
 
 TYPE_CHANGES = "delta.typeChanges"
 FROM_TYPE, TO_TYPE, FIELD_PATH, TABLE_VERSION = "fromType", "toType", "fieldPath", "tableVersion"
+
+_TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \w+", re.IGNORECASE)
+"""Texts of a limited length or of an order of their own; no change between them is a widening."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,26 @@ def record_all(old: StructType, new: StructType, table_version: int | None = Non
     return result
 
 
+def moved(schema: StructType, old_version: int, new_version: int) -> StructType:
+    """Return the schema with the entries of one version said to be of another one, for a commit that lost a race.
+
+    Entries without a version, and those of other versions, stay as they are.
+
+    Source: Delta Spark, for tables of the preview feature.
+    """
+
+    def change(_: Path, field: Field) -> Field:
+        entries = field.metadata.get(TYPE_CHANGES, ())
+        if all(entry.get(TABLE_VERSION) != old_version for entry in entries):
+            return field
+        later = [{**e, TABLE_VERSION: new_version} if e.get(TABLE_VERSION) == old_version else e for e in entries]
+        return field.with_metadata(**{TYPE_CHANGES: later})
+
+    result = map_fields(schema, change)
+    assert isinstance(result, StructType)
+    return result
+
+
 def strip(schema: StructType) -> StructType:
     """Return the schema without any history, as it is shown to users and given to other writers."""
     result = map_fields(schema, lambda _, field: field.without_metadata(TYPE_CHANGES))
@@ -130,13 +154,17 @@ def _differences(old: DataType, new: DataType, at: Path = ()) -> Iterator[TypeCh
 def _from_value(field: Field, entry: dict[str, Any]) -> TypeChange:
     try:
         path = tuple(entry[FIELD_PATH].split(".")) if entry.get(FIELD_PATH) else ()
-        return TypeChange(path, parse_type(entry[FROM_TYPE]), parse_type(entry[TO_TYPE]), entry.get(TABLE_VERSION))
+        return TypeChange(path, _to_type(entry[FROM_TYPE]), _to_type(entry[TO_TYPE]), entry.get(TABLE_VERSION))
     except (KeyError, TypeError, AttributeError, InvalidType) as error:
         raise CorruptLog(
             path="_delta_log",
             reason=f"the type history of column {field.name} cannot be read ({error})",
             fix="Repair the schema with the client that wrote it.",
         ) from error
+
+
+def _to_type(text: str) -> DataType:
+    return STRING if _TEXT.fullmatch(text.strip()) else parse_type(text)
 
 
 def _to_value(change: TypeChange) -> dict[str, Any]:

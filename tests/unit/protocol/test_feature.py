@@ -19,6 +19,7 @@ from widen.protocol.feature import (
     is_supported,
     normalised,
     required_features,
+    stopping_features,
     stored_properties,
     upgraded,
 )
@@ -120,9 +121,38 @@ def test_nothing_new_changes_nothing() -> None:
     assert upgraded(protocol(2, 5), ["columnMapping"]) == protocol(2, 5)
 
 
-def test_the_final_feature_is_not_added_beside_its_preview() -> None:
-    preview = protocol(3, 7, ["typeWidening-preview"], ["typeWidening-preview"])
-    assert upgraded(preview, required_features({"delta.enableTypeWidening": "true"})) is preview
+PREVIEW = protocol(3, 7, ["typeWidening-preview"], ["typeWidening-preview"])
+
+
+def test_the_final_feature_is_not_added_beside_its_preview_by_a_property() -> None:
+    assert required_features({"delta.enableTypeWidening": "true"}, supported=features(PREVIEW)) == set()
+    both_asked = {"delta.enableTypeWidening": "true", "delta.feature.typewidening-preview": "supported"}
+    assert required_features(both_asked) == {"typeWidening-preview"}
+
+
+def test_the_final_feature_is_added_beside_its_preview_by_its_name() -> None:
+    asked = {"delta.enableTypeWidening": "true", "delta.feature.typewidening": "supported"}
+    after = upgraded(PREVIEW, required_features(asked, supported=features(PREVIEW)))
+    assert set(after.reader_features or ()) == {"typeWidening", "typeWidening-preview"}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "asked"), [("1", "3", {"checkConstraints"}), ("2", "5", {"columnMapping"}), ("3", "7", set())]
+)
+def test_old_version_numbers_ask_for_what_they_imply(reader: str, writer: str, asked: set[str]) -> None:
+    given = {"delta.minReaderVersion": reader, "delta.minWriterVersion": writer}
+    assert asked <= required_features(given)
+    assert asked or not required_features(given)
+
+
+def test_features_that_stop_writers_who_did_not_know_of_them() -> None:
+    def gained(*names: str) -> list[str]:
+        return stopping_features(LEGACY, upgraded(LEGACY, names))
+
+    assert gained("typeWidening", "typeWidening-preview", "timestampNtz", "columnMapping", "deletionVectors") == []
+    assert gained("appendOnly", "rowTracking", "inCommitTimestamp", "v2Checkpoint", "icebergCompatV2") == []
+    assert gained("checkConstraints", "typeWidening", "generatedColumns") == ["checkConstraints", "generatedColumns"]
+    assert gained("allowColumnDefaults", "identityColumns") == ["allowColumnDefaults", "identityColumns"]
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,19 @@ class LocalFiles:
         except OSError as error:
             raise _translated(at, error) from error
 
+    def create(self, path: str) -> BinaryIO:
+        """Return a new file, opened for writing.
+
+        Raises:
+            StorageError: the system refused.
+        """
+        at = self._at(path)
+        try:
+            os.makedirs(os.path.dirname(at), exist_ok=True)
+            return open(at, "xb")
+        except OSError as error:
+            raise _translated(at, error) from error
+
     def put(self, path: str, data: bytes) -> None:
         """Write a file, over what may be there.
 

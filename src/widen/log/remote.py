@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import obstore
@@ -131,6 +132,15 @@ class RemoteFiles:
         except FOREIGN as error:
             raise self._translated(path, error) from error
 
+    def create(self, path: str) -> BinaryIO:
+        """Return a new file, opened for writing; nobody sees it before it is closed.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        writer = obstore.open_writer(self._store, path)
+        return cast(BinaryIO, _NewFile(writer, partial(self._translated, path)))
+
     def put(self, path: str, data: bytes) -> None:
         """Write a file, over what may be there.
 
@@ -244,6 +254,38 @@ class _RemoteFile(io.RawIOBase):
         target[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+class _NewFile(io.RawIOBase):
+    """A file of a store that is written from its beginning to its end."""
+
+    def __init__(self, writer: Any, translated: Callable[[Exception], StorageError]) -> None:
+        super().__init__()
+        self._writer, self._translated = writer, translated
+        self._size_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def write(self, data: Any) -> int:
+        try:
+            self._writer.write(data)
+        except FOREIGN as error:
+            raise self._translated(error) from error
+        self._size_bytes += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._writer.close()
+        except FOREIGN as error:
+            raise self._translated(error) from error
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:

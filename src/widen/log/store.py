@@ -98,6 +98,14 @@ class LogStore:
         files, at = self._resolved(path)
         return files.open(at)
 
+    def create(self, path: str) -> BinaryIO:
+        """Return a new file of the table opened for writing; it is complete when the caller has closed it.
+
+        Raises:
+            StorageError: the store refused; writing and closing may raise it, too.
+        """
+        return self._files.create(path)
+
     def put(self, path: str, data: bytes) -> None:
         """Write a file, over what may be there; readers see the old one or the new one.
 

@@ -54,7 +54,8 @@ class Spread:
             records: As they were decoded.
             roots: For each, the record of the lot that it is a part of.
         """
-        values = _transposed([item.attribute for item in (*node.plain, *node.forked)], records)
+        attributes = [item.attribute for item in node.plain] + [item.attribute for item in node.forked]
+        values = _transposed(attributes, records)
         found = {
             item.name: [None if value is _UNSET else value for value in column]
             for item, column in zip(node.plain, values, strict=False)

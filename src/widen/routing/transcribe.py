@@ -53,7 +53,8 @@ class Lot:
     def without(self, refused: Collection[int]) -> Lot:
         """Return the lot without the records at some places of it."""
         kept = [at for at in range(len(self.records)) if at not in refused]
-        return Lot(self.shape, *([values[at] for at in kept] for values in (self.records, self.texts, self.places)))
+        records, texts = [self.records[at] for at in kept], [self.texts[at] for at in kept]
+        return Lot(self.shape, records, texts, [self.places[at] for at in kept])
 
 
 class Transcriber:

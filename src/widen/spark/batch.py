@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -25,11 +27,12 @@ from widen.planning.policy import Policy
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 from widen.spark.arrow import to_arrow_schema
 from widen.spark.column import drained
+from widen.spark.part import Part, PartWriter, Sink
 from widen.spark.schema import to_spark
 from widen.spark.source import FILE, PART, TEXT, WHOLE
 
 NOTE = "_widen_note"
-"""The column beside those of the table that carries what a task observed; its rows are no data."""
+"""The column that carries what a task has to say; its rows are no data."""
 
 NOTES = "notes"
 """What the aggregate of all notes is called."""
@@ -54,6 +57,7 @@ class Attempt:
         schema: The schema that the rows are made for: that of the plan for what is known.
         policy: How the plan was made, to make it again.
         is_patient: Whether to look at everything even if the plan is known to change.
+        sink: Where the tasks write the rows; None if they do not.
     """
 
     base: StructType | None
@@ -61,11 +65,24 @@ class Attempt:
     schema: StructType
     policy: Policy
     is_patient: bool = False
+    sink: Sink | None = None
 
     def is_covered(self, seen: Observation) -> bool:
         """Tell whether the plan for all that is known and seen leads to the schema of this attempt."""
         together = observation_from_json(self.known).merged(seen)
         return evolve(self.base, together, self.policy).schema == self.schema
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a task has to say.
+
+    Args:
+        seen: What it observed, as JSON.
+        parts: The files that it wrote.
+    """
+
+    seen: msgspec.Raw
+    parts: tuple[Part, ...] = ()
 
 
 def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
@@ -83,17 +100,33 @@ def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
     return texts.mapInArrow(partial(_run_task, attempt), to_spark(schema))
 
 
+def take_notes(texts: DataFrame, attempt: Attempt) -> list[Note]:
+    """Return what the tasks have to say of a batch; their rows go to the sink of the attempt, if it has one.
+
+    Args:
+        texts: A raw batch, as `widen.spark.source.read_texts` gives it.
+        attempt: What the rows are made for.
+    """
+    found = texts.mapInArrow(partial(_run_quiet_task, attempt), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
+    return [msgspec.json.decode(row[NOTE], type=Note) for row in found]
+
+
 def notes() -> Column:
-    """Return the aggregate that collects what the tasks have observed: a text with a note on each line.
+    """Return the aggregate that collects the notes among rows: a text with a note on each line.
 
     A text, for Spark 4.0 gives no list back.
     """
     return F.array_join(F.collect_list(F.col(NOTE).cast("string")), "\n")
 
 
-def merge_notes(found: str) -> Observation:
+def split_notes(found: str) -> list[Note]:
+    """Return the notes that an aggregate has collected."""
+    return [msgspec.json.decode(note, type=Note) for note in found.split("\n") if note]
+
+
+def merge_notes(found: Iterable[Note]) -> Observation:
     """Return what all the tasks have observed together."""
-    return merge_observations(observation_from_json(note.encode()) for note in found.split("\n") if note)
+    return merge_observations(observation_from_json(bytes(note.seen)) for note in found)
 
 
 def without_notes(rows: DataFrame) -> DataFrame:
@@ -102,14 +135,38 @@ def without_notes(rows: DataFrame) -> DataFrame:
 
 
 def _run_task(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    task = _Task(attempt)
-    gc.disable()  # rows hold no cycles, and looking for some among them takes longer than making them
+    note = pa.field(NOTE, pa.binary())
+    schema = to_arrow_schema(attempt.schema).append(note)
+    with _uncollected():
+        task = _Task(attempt, schema)
+        yield from task.run(batches)
+        yield pa.RecordBatch.from_pylist([{NOTE: task.note()}], schema=schema)
+
+
+def _run_quiet_task(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(attempt.schema)
+    writer = PartWriter(attempt.sink, schema) if attempt.sink else None
+    with _uncollected(), ExitStack() as undo:
+        task = _Task(attempt, schema)
+        if writer:
+            undo.callback(writer.discard)
+        for batch in task.run(batches):
+            if writer:
+                writer.write(batch)
+        if writer and not task.is_doomed:
+            undo.pop_all()
+            parts = tuple(writer.close())
+        else:
+            parts = ()
+    yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts)}])
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Rows hold no cycles, and looking for some among them takes longer than making them."""
+    gc.disable()
     try:
-        for batch in batches:
-            yield from task.run(batch)
-            if task.is_done:
-                break
-        yield task.note()
+        yield
     finally:
         gc.enable()
 
@@ -117,29 +174,32 @@ def _run_task(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 class _Task:
     """The state of one task: rows waiting to be handed on, and whether the plan is known to change."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    def __init__(self, attempt: Attempt, schema: pa.Schema) -> None:
+        self._attempt, self._schema = attempt, schema
         self._maker = Transcriber(attempt.schema)
-        self._arrow = to_arrow_schema(attempt.schema).append(pa.field(NOTE, pa.binary()))
         self._taken = 0
         self._seen: object = None
         self._positions = Positions()
-        self._is_doomed = False
+        self.is_doomed = False
 
     @property
     def is_done(self) -> bool:
         """Whether going on would teach nothing."""
         enough = self._maker.observation.records >= ENOUGH_RECORDS
-        return self._is_doomed and enough and not self._attempt.is_patient
+        return self.is_doomed and enough and not self._attempt.is_patient
 
-    def run(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take the texts of one Arrow batch; yield their rows."""
-        for texts, places, may_round in self._positions.texts(batch):
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take the texts of Arrow batches; yield their rows."""
+        for texts, places, may_round in chain.from_iterable(map(self._positions.texts, batches)):
             for chunk in self._chunks(len(texts)):
                 self._maker.take(texts[chunk], places[chunk], may_round[chunk])
                 yield from self._drained()
                 if self.is_done:
                     return
+
+    def note(self, parts: tuple[Part, ...] = ()) -> bytes:
+        """Return what the task has to say."""
+        return msgspec.json.encode(Note(msgspec.Raw(self._maker.observation.to_json()), parts))
 
     def _chunks(self, number: int) -> Iterator[slice]:
         """Yield the parts in which so many more texts are taken; they end where the task is to look."""
@@ -151,19 +211,15 @@ class _Task:
             yield slice(start, end)
             start = end
 
-    def note(self) -> pa.RecordBatch:
-        """Return the row with what was observed."""
-        return pa.RecordBatch.from_pylist([{NOTE: self._maker.observation.to_json()}], schema=self._arrow)
-
     def _drained(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of what was taken, and look whether what they hold changes the plan."""
-        batches = list(drained(self._maker, self._arrow))
+        batches = list(drained(self._maker, self._schema))
         seen = signature(self._maker.observation)
         if seen != self._seen:
             self._seen = seen
             self._maker.adapt()
-            self._is_doomed = self._is_doomed or not self._attempt.is_covered(self._maker.observation)
-        if not self._is_doomed:
+            self.is_doomed = self.is_doomed or not self._attempt.is_covered(self._maker.observation)
+        if not self.is_doomed:
             yield from batches
 
 

@@ -47,7 +47,7 @@ def conformed(frame: DataFrame, schema: StructType, protocol: Protocol, metadata
         known = incoming.find(field.name)
         have = known.type if known else VOID
         column = _shaped(F.col(quoted(known.name)) if known else F.lit(None), have, field.type)
-        if not (field.nullable and _is_open(field.type)):
+        if not (field.nullable and is_open(field.type)):
             column = _checked(column, field.name, field.type, nullable=field.nullable)
         if field.name in metadata.partition_columns:
             column = partition_text(column, field.type)
@@ -91,15 +91,15 @@ def _is_same(have: DataType, want: DataType) -> bool:
     return str(have) == str(want)
 
 
-def _is_open(data_type: DataType) -> bool:
+def is_open(data_type: DataType) -> bool:
     """Tell whether everything inside a type may be null."""
     match data_type:
         case StructType(fields):
-            return all(field.nullable and _is_open(field.type) for field in fields)
+            return all(field.nullable and is_open(field.type) for field in fields)
         case ArrayType(element, contains_null):
-            return contains_null and _is_open(element)
+            return contains_null and is_open(element)
         case MapType(_, value, contains_null):
-            return contains_null and _is_open(value)
+            return contains_null and is_open(value)
     return True
 
 

@@ -87,14 +87,22 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
     """
     try:
         with store.open(path) as file:
-            metadata = pq.read_metadata(file)
-            leaves = list(_leaves(metadata.schema.to_arrow_schema()))
+            return footer_of(pq.read_metadata(file), columns)
     except pa.ArrowException as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise CorruptFile(path=path, reason=reason, fix="Write the data again.") from error
+
+
+def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
+    """Return what the metadata at the end of a Parquet file say.
+
+    Args:
+        metadata: As pyarrow reads or wrote them.
+        columns: The physical paths of the leaf columns that get statistics.
+    """
     found = {
         leaf: statistics
-        for index, leaf in enumerate(leaves)
+        for index, leaf in enumerate(_leaves(metadata.schema.to_arrow_schema()))
         if leaf in columns and (statistics := _merged(metadata, index)) is not None
     }
     return Footer(metadata.num_rows, encode(metadata.num_rows, found))

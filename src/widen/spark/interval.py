@@ -6,6 +6,8 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
@@ -13,9 +15,10 @@ from pyspark.sql import Observation as Metrics
 from widen.log.store import LogStore
 from widen.observe.observation import Observation
 from widen.protocol.action import Add, Metadata, Protocol
-from widen.spark.batch import NOTES, Attempt, merge_notes, notes, transcribe, without_notes
+from widen.spark.batch import NOTES, Attempt, merge_notes, notes, split_notes, take_notes, transcribe, without_notes
 from widen.spark.failure import translated
-from widen.spark.write import write
+from widen.spark.part import Sink, find_sink
+from widen.spark.write import discard_folder, write
 
 
 def observe(texts: DataFrame, attempt: Attempt) -> Observation:
@@ -28,10 +31,8 @@ def observe(texts: DataFrame, attempt: Attempt) -> Observation:
     Raises:
         CorruptFile: a file cannot be read.
     """
-    metrics, rows = _observed(texts, attempt)
     with translated():
-        rows.write.format("noop").mode("overwrite").save()
-    return merge_notes(metrics.get[NOTES])
+        return merge_notes(take_notes(texts, attempt))
 
 
 def write_rows(
@@ -53,11 +54,21 @@ def write_rows(
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
     """
-    metrics, rows = _observed(texts, attempt)
-    adds = write(without_notes(rows), store, protocol, metadata)
-    return adds, merge_notes(metrics.get[NOTES])
-
-
-def _observed(texts: DataFrame, attempt: Attempt) -> tuple[Metrics, DataFrame]:
+    sink = find_sink(texts.sparkSession, store, protocol, metadata)
+    if sink is not None:
+        return _written_by_tasks(texts, replace(attempt, sink=sink), sink)
     metrics = Metrics(f"widen-{uuid.uuid4().hex}")
-    return metrics, transcribe(texts, attempt).observe(metrics, notes().alias(NOTES))
+    rows = transcribe(texts, attempt).observe(metrics, notes().alias(NOTES))
+    adds = write(without_notes(rows), store, protocol, metadata)
+    return adds, merge_notes(split_notes(metrics.get[NOTES]))
+
+
+def _written_by_tasks(texts: DataFrame, attempt: Attempt, sink: Sink) -> tuple[list[Add], Observation]:
+    with ExitStack() as undo:
+        undo.callback(discard_folder, sink.store, sink.job)
+        with translated():
+            found = take_notes(texts, attempt)
+        undo.pop_all()
+    parts = [part for note in found for part in note.parts]
+    discard_folder(sink.store, sink.job, but=[part.path for part in parts])
+    return [part.to_add() for part in parts], merge_notes(found)

@@ -85,10 +85,10 @@ def discard(store: LogStore, adds: Iterable[Add]) -> None:
         discard_folder(store, job)
 
 
-def discard_folder(store: LogStore, folder: str) -> None:
-    """Delete all that a job has written to its folder, as far as the store lets us."""
+def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> None:
+    """Delete all files below a folder of a table except some paths, as far as the store lets us."""
     with contextlib.suppress(StorageError):
-        store.delete([entry.path for entry in store.list(folder)])
+        store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
 
 
 def _indexed(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:

@@ -314,6 +314,14 @@ def _partition_column(group: Group, name: str, data_type: DataType) -> Column:
         text = F.col(quoted(_VALUE + name))
     else:
         text = F.lit(group.values.get(name) or None).cast("string")
+    return from_partition_text(text, data_type)
+
+
+def from_partition_text(text: Column, data_type: DataType) -> Column:
+    """Return what partition texts stand for in a type.
+
+    Source: PROTOCOL.md#partition-value-serialization; Delta Spark: a text that is no value of the type is null.
+    """
     return text if data_type == STRING else text.try_cast(type_to_spark(data_type))
 
 

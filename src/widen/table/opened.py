@@ -6,10 +6,12 @@ Source: house rule: a change is planned as a value, then committed; the modules 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from widen.errors import InvalidOption
 from widen.log.commit import Committed, Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -18,6 +20,7 @@ from widen.model.type import StructType
 from widen.planning import command
 from widen.protocol.action import CommitInfo, Metadata, Protocol
 from widen.protocol.type_change import TypeChange, all_type_changes
+from widen.protocol.value import parse_timestamp
 from widen.spark.schema import surfaced
 
 if TYPE_CHECKING:
@@ -137,6 +140,12 @@ class Opened:
     def _state(self) -> command.State:
         return command.State(self.version, self.protocol, self.metadata)
 
+    def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
+        """Return the version that is meant: this one if neither a number nor a time is given."""
+        if version is None and timestamp is None:
+            return self._snapshot
+        return open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
+
     def _change(self, change: command.Change | None) -> Self:
         if change is None:
             return self
@@ -145,3 +154,14 @@ class Opened:
     def _at(self, outcome: Outcome) -> Self:
         self._snapshot = outcome.or_raise().snapshot
         return self
+
+
+def _to_ms(timestamp: datetime | str) -> int:
+    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
+    if moment is None:
+        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption
 from widen.log.commit import Conflicted, commit
-from widen.log.snapshot import open_snapshot
-from widen.planning import alter, command
+from widen.planning import command
 from widen.planning.merge import Leeway, merge, never
+from widen.planning.retype import is_enabled
 from widen.protocol.action import Action
 from widen.protocol.feature import ensure_data_writable, ensure_writable
-from widen.protocol.value import parse_timestamp
 from widen.protocol.widening import is_widening
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
@@ -51,10 +49,7 @@ class Rows(Opened):
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening
         """
-        snapshot = self._snapshot
-        if version is not None or timestamp is not None:
-            snapshot = open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
-        return read(spark, self._store, snapshot, where)
+        return read(spark, self._store, self._past(version, timestamp), where)
 
     def append(self, frame: DataFrame, *, merge_schema: bool = False) -> Self:
         """Add rows in one commit, and return the table at its new version.
@@ -80,7 +75,7 @@ class Rows(Opened):
         state = self._state
         ensure_writable(state.protocol, self.location)
         ensure_data_writable(state.protocol, state.properties, state.schema, self.location)
-        widens = is_widening if merge_schema and alter.is_enabled(state) else never
+        widens = is_widening if merge_schema and is_enabled(state) else never
         operations = merge(state.schema, from_spark(frame.schema), Leeway(adds=merge_schema, widens=widens))
         metadata = command.with_operations(state, operations) if operations else state.metadata
         adds = write(frame, self._store, state.protocol, metadata)
@@ -90,14 +85,3 @@ class Rows(Opened):
         if isinstance(outcome, Conflicted):
             discard(self._store, adds)
         return self._at(outcome)
-
-
-def _to_ms(timestamp: datetime | str) -> int:
-    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
-    if moment is None:
-        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -12,12 +12,10 @@ from widen.log.clock import file_times_ms
 from widen.log.segment import SIDECARS, Listing, list_log
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
-from widen.protocol.feature import is_supported
 from widen.protocol.interval import DEFAULTS, LOG_RETENTION, interval_ms
+from widen.protocol.protection import protected_before
 
 ENABLE = "delta.enableExpiredLogCleanup"
-PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
-PROTECTION = "checkpointProtection"
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
 
@@ -67,7 +65,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     listing = list_log(snapshot.store)
     first = _first_to_keep(listing, (now_ms - retention_ms) // unit_ms * unit_ms)
-    if first is None or 0 < protected_before(snapshot) and first < protected_before(snapshot):
+    if first is None or first < protected_before(snapshot.protocol, snapshot.properties):
         return 0
     expired = [entry.path for entry in listing.before(first)]
     snapshot.store.delete(expired)
@@ -76,18 +74,9 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     return len(expired) + len(unused)
 
 
-def protected_before(snapshot: Snapshot) -> int:
-    """Return the version before which checkpoints are protected; 0 if none are.
-
-    Source: the requirements for checkpoint protection
-    """
-    text = snapshot.properties.get(PROTECTED_BEFORE, "")
-    return int(text) if text.isdecimal() and is_supported(snapshot.protocol, PROTECTION) else 0
-
-
 def is_truncated(snapshot: Snapshot) -> bool:
     """Tell whether all that is protected is gone: no commit of it is left, and a later checkpoint stands for it."""
-    listing, first = list_log(snapshot.store), protected_before(snapshot)
+    listing, first = list_log(snapshot.store), protected_before(snapshot.protocol, snapshot.properties)
     checkpoint = earliest_reliable_checkpoint(listing)
     return not first or (checkpoint is not None and checkpoint >= first and min(listing.commits) >= first)
 

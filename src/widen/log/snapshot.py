@@ -84,6 +84,16 @@ class Snapshot:
     def __reduce__(self) -> tuple[type[Snapshot], tuple[LogStore, Segment]]:
         return Snapshot, (self.store, self.segment)
 
+    def seen_with(self, metadata: Metadata) -> Snapshot:
+        """Return the same version with another metadata in place of its own: what is read is read as that says.
+
+        Args:
+            metadata: Of columns that have the same names in files.
+        """
+        other = Snapshot(self.store, self.segment)
+        vars(other).update({"_head": (self.protocol, metadata), "_files": self._files})
+        return other
+
     @property
     def version(self) -> int:
         """The number of the version."""

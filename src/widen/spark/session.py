@@ -37,3 +37,18 @@ def find_session() -> SparkSession:
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+FAST_DROP = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
+
+
+def has_fast_drop(spark: SparkSession | None) -> bool:
+    """Tell whether features may be dropped while older versions that use them stay; no session is started for it.
+
+    Args:
+        spark: The session, by default the active one.
+
+    Source: Delta Spark's setting of that name, true by default
+    """
+    active = spark or SparkSession.getActiveSession()
+    return active is None or str(active.conf.get(FAST_DROP, "true")).lower() != "false"

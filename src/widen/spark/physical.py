@@ -1,0 +1,164 @@
+"""What footers say of the types in a file, and which leaves of it are narrower than those of the table.
+
+The footers alone tell which files hold an old type: any writer may have put back a narrow file after a change.
+This module needs no Spark.
+
+Source: the Parquet format; PROTOCOL.md#type-widening
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from widen.errors import CorruptFile
+from widen.log.store import LogStore
+from widen.model.path import ELEMENT, KEY, VALUE, Path
+from widen.model.type import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    is_atomic,
+)
+from widen.protocol.mapping import COLUMN_ID, ID, physical_name
+from widen.protocol.widening import is_widening
+
+_FIELD_ID = b"PARQUET:field_id"
+_FIX = "Restore the file from a backup; what stands in it is not known."
+
+
+def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, dict[Path, DataType]]:
+    """Return how many rows a file has, deleted ones included, and its leaves whose type is one before a widening.
+
+    Columns are matched by what stands in files, their own names or ids, and compared at every depth: struct fields,
+    array elements, map keys and map values. What differs in another way than by a widening is not looked at.
+
+    Args:
+        store: Of the table.
+        schema: Of the table, in logical names.
+        mode: Of column mapping.
+        path: Of the file, plain.
+
+    Returns:
+        The rows, and the old type of each such leaf by its logical path.
+
+    Raises:
+        CorruptFile: the file is no Parquet.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark compares no elements, keys and values.
+    """
+    try:
+        with store.open(path) as file:
+            footer = pq.read_metadata(file)
+            found = list(_paired(footer.schema.to_arrow_schema(), schema, mode))
+    except pa.ArrowException as error:
+        raise CorruptFile(path=path, reason=str(error).partition("\n")[0].rstrip("."), fix=_FIX) from error
+    if len(found) != footer.num_columns:
+        raise CorruptFile(path=path, reason="its columns cannot be told from each other", fix=_FIX)
+    old = {}
+    for number, (leaf, now) in enumerate(found):
+        if now is not None and is_widening(before := type_of(footer.schema.column(number)), now) and before != now:
+            old[leaf] = before
+    return footer.num_rows, old
+
+
+def type_of(column: Any) -> DataType:
+    """Return the type that Spark gives to a leaf column of a Parquet schema; void if it gives none.
+
+    Source: Spark's ParquetToSparkSchemaConverter
+    """
+    said = json.loads(column.logical_type.to_json())
+    if said["Type"] == "Decimal":
+        return DecimalType(said["precision"], said["scale"])
+    if said["Type"] == "Int":
+        return _WHOLE.get((said["isSigned"], said["bitWidth"]), VOID)
+    if said["Type"] == "Timestamp":
+        return TIMESTAMP if said["isAdjustedToUTC"] else TIMESTAMP_NTZ
+    return _LOGICAL.get(said["Type"]) or _PHYSICAL[column.physical_type] if said["Type"] in _KNOWN else VOID
+
+
+_WHOLE: Mapping[tuple[bool, int], DataType] = {
+    (True, 8): BYTE,
+    (True, 16): SHORT,
+    (True, 32): INTEGER,
+    (True, 64): LONG,
+    (False, 8): SHORT,
+    (False, 16): INTEGER,
+    (False, 32): LONG,
+    (False, 64): DecimalType(20, 0),
+}
+_LOGICAL: Mapping[str, DataType] = {"Date": DATE, "String": STRING, "Enum": STRING, "Json": STRING, "Bson": BINARY}
+_PHYSICAL: Mapping[str, DataType] = {
+    "BOOLEAN": BOOLEAN,
+    "INT32": INTEGER,
+    "INT64": LONG,
+    "INT96": TIMESTAMP,
+    "FLOAT": FLOAT,
+    "DOUBLE": DOUBLE,
+    "BYTE_ARRAY": BINARY,
+    "FIXED_LEN_BYTE_ARRAY": BINARY,
+}
+_KNOWN = {"None", *_LOGICAL}
+
+_Leaf: TypeAlias = tuple[Path, DataType | None]
+
+
+def _paired(fields: Iterable[Any], struct: DataType | None, mode: str, at: Path = ()) -> Iterator[_Leaf]:
+    """Yield for every leaf of a file its logical path and its type in the table, in the order of the file.
+
+    The type is None where the table has no such leaf.
+    """
+    find = _finder(struct, mode)
+    for item in fields:
+        field = find(item)
+        yield from _below(item.type, field.type if field else None, mode, (*at, field.name if field else item.name))
+
+
+def _below(kind: Any, data_type: DataType | None, mode: str, at: Path) -> Iterator[_Leaf]:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_struct(kind):
+        yield from _paired((kind.field(i) for i in range(kind.num_fields)), data_type, mode, at)
+    elif pa.types.is_map(kind):
+        key, value = (data_type.key, data_type.value) if isinstance(data_type, MapType) else (None, None)
+        yield from _below(kind.key_type, key, mode, (*at, KEY))
+        yield from _below(kind.item_type, value, mode, (*at, VALUE))
+    elif pa.types.is_nested(kind):
+        element = data_type.element if isinstance(data_type, ArrayType) else None
+        yield from _below(kind.value_type, element, mode, (*at, ELEMENT))
+    else:
+        yield at, data_type if data_type is not None and is_atomic(data_type) else None
+
+
+def _finder(struct: DataType | None, mode: str) -> Callable[[Any], Field | None]:
+    """Return what finds the column of the table that a column of a file holds: by its id, else by its name."""
+    fields = struct.fields if isinstance(struct, StructType) else ()
+    by_name = {physical_name(field, mode): field for field in fields}
+    by_id = {str(field.metadata.get(COLUMN_ID)): field for field in fields} if mode == ID else {}
+
+    def find(item: Any) -> Field | None:
+        number = (item.metadata or {}).get(_FIELD_ID, b"").decode()
+        return by_id.get(number) or by_name.get(item.name)
+
+    return find

@@ -1,0 +1,160 @@
+"""Rewriting: the rows of files go to new files in the current types, and nothing else about them changes.
+
+Deleted rows are left out, partition values keep their texts, rows keep their ids where the table tracks them.
+
+Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requirements-for-row-tracking
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from widen.errors import InternalError
+from widen.log.listing import to_adds, to_remove
+from widen.log.snapshot import Snapshot
+from widen.model.path import map_fields
+from widen.model.schema import to_json
+from widen.model.type import STRING, Field, StructType, quoted
+from widen.protocol import iceberg
+from widen.protocol.action import Action, Add, Metadata, Remove
+from widen.protocol.row_tracking import TrackingColumns, tracking_columns
+from widen.protocol.statistics import FileStatistics
+from widen.protocol.type_change import TYPE_CHANGES, ensure_readable
+from widen.spark.deletion import FILE, ROW
+from widen.spark.scan import file_keys, read, read_located
+from widen.spark.schema import DataFrame, SparkSession, relaxed
+from widen.spark.write import discard, write
+
+OPERATION = "REORG"
+PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
+"""How the history shows a rewrite.
+
+Source: Delta Spark's REORG
+"""
+
+_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
+_BASE, _VERSION = "__widen_base_row_id", "__widen_row_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Files that stand for others.
+
+    Args:
+        adds: The new ones.
+        removes: The old ones.
+    """
+
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+    @property
+    def actions(self) -> list[Action]:
+        """What is to be committed."""
+        return [*self.removes, *self.adds]
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """The numbers that the history shows.
+
+        Source: Delta Spark's metrics of OPTIMIZE and REORG
+        """
+        sizes = sorted(add.size for add in self.adds) or [0]
+        return {
+            "numAddedFiles": len(self.adds),
+            "numRemovedFiles": len(self.removes),
+            "numAddedBytes": sum(add.size for add in self.adds),
+            "numRemovedBytes": sum(remove.size or 0 for remove in self.removes),
+            "minFileSize": sizes[0],
+            "p25FileSize": sizes[len(sizes) // 4],
+            "p50FileSize": sizes[len(sizes) // 2],
+            "p75FileSize": sizes[len(sizes) * 3 // 4],
+            "maxFileSize": sizes[-1],
+            "numDeletionVectorsRemoved": sum(remove.deletion_vector is not None for remove in self.removes),
+        }
+
+
+def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows: int) -> Rewrite:
+    """Write the rows of some files into new ones in the current types; nothing is committed.
+
+    If anything fails, what was written is deleted as far as the store lets us.
+
+    Args:
+        spark: The session, classic or Connect.
+        snapshot: The version that the files belong to.
+        files: Rows of its list of files.
+        rows: How many rows they have that are not deleted.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        UnsupportedFeatureForWrite: rows have ids that cannot be kept.
+        CorruptFile: a file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        InternalError: other rows came out than went in; the new files are deleted.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    ensure_readable(snapshot.schema)
+    columns = tracking_columns(snapshot.protocol, snapshot.properties, snapshot.location)
+    stored = _as_stored(snapshot, columns)
+    view = snapshot.seen_with(stored)
+    frame = _tracked(spark, view, files, columns) if columns else read(spark, view.store, view, only=_paths(files))
+    adds = write(frame, snapshot.store, snapshot.protocol, stored)
+    written = sum(FileStatistics(add.stats).rows or 0 for add in adds)
+    if written != rows:
+        discard(snapshot.store, adds)
+        raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
+    now_ms = time.time_ns() // 1_000_000
+    return Rewrite(
+        tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
+        tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),
+    )
+
+
+def _paths(files: pa.Table) -> Sequence[str]:
+    paths: list[str] = files["path"].to_pylist()
+    return paths
+
+
+def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
+    """Return the metadata that files are read and written by as they are.
+
+    Nothing is checked or made up, and what files keep beside the columns is there too. Partition values are the texts
+    that they are, except where files hold them as well.
+    """
+    schema = map_fields(relaxed(snapshot.schema), lambda _, field: _plain(field))
+    assert isinstance(schema, StructType)
+    split = () if iceberg.enabled(snapshot.properties) else snapshot.partition_columns
+    schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
+    schema = columns.added_to(schema) if columns else schema
+    kept = {k: v for k, v in snapshot.properties.items() if not k.lower().startswith("delta.constraints.")}
+    return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
+
+
+def _plain(field: Field) -> Field:
+    return replace(field, metadata={k: value for k, value in field.metadata.items() if k.startswith(_KEPT_KEYS)})
+
+
+def _as_text(field: Field) -> Field:
+    return replace(field, type=STRING).without_metadata(TYPE_CHANGES)
+
+
+def _tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
+    """Return the rows with their ids and versions: those that the file keeps, else those of their place in it.
+
+    Source: PROTOCOL.md#reader-requirements-for-row-tracking
+    """
+    given = {FILE: pa.array(file_keys(view.store, files), pa.string())}
+    given |= {_BASE: files["base_row_id"], _VERSION: files["default_row_commit_version"]}
+    located = read_located(spark, view.store, view, files)
+    known = located.join(F.broadcast(spark.createDataFrame(pa.table(given))), FILE)
+    row_id = F.coalesce(F.col(quoted(columns.row_id)), F.col(_BASE) + F.col(ROW))
+    version = F.coalesce(F.col(quoted(columns.version)), F.col(_VERSION))
+    return known.withColumns({columns.row_id: row_id, columns.version: version}).drop(FILE, ROW, _BASE, _VERSION)

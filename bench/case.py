@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ Case = Callable[[SparkSession, str, str], None]
 def main(case: str, source: str, target: str) -> None:
     """Measure one case and print what it took."""
     spark = _session()
-    _warm_up(spark, Path(source), Path(target))
+    _warm_up(case, spark, Path(source), Path(target))
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     started, cpu_started = time.perf_counter(), _cpu_seconds(jvm)
     CASES[case](spark, source, target)
@@ -77,12 +78,16 @@ def _session() -> SparkSession:
     return spark
 
 
-def _warm_up(spark: SparkSession, source: Path, target: Path) -> None:
-    """Load the classes that every case needs, on a few lines, so that none pays for them alone."""
-    few = target.with_name("warm-up.json")
+def _warm_up(case: str, spark: SparkSession, source: Path, target: Path) -> None:
+    """Run the case once on a few lines, so that none pays for loading its classes and starting its workers."""
+    few = target.with_name("warm-up") / "few.json"
+    few.parent.mkdir(exist_ok=True)
     with next(source.glob("*.json")).open(encoding="utf-8") as lines:
         few.write_text("".join(line for line, _ in zip(lines, range(2_000), strict=False)), encoding="utf-8")
-    spark.read.json(str(few)).write.mode("overwrite").parquet(str(target.with_name("warm-up")))
+    schema_path(few).write_text(schema_path(source).read_text() if schema_path(source).exists() else "{}")
+    warm = target.with_name("warm-up-target")
+    shutil.rmtree(warm, ignore_errors=True)
+    CASES[case](spark, str(few), str(warm))
 
 
 def _peak_mb(pid: int) -> float:

@@ -17,10 +17,10 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.planning import command
-from widen.planning.alter import is_enabled
 from widen.planning.capability import TableFormat
 from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
+from widen.planning.retype import is_enabled
 from widen.protocol.action import Action, Add, Metadata, Protocol
 from widen.protocol.feature import ensure_data_writable, ensure_writable, is_supported
 from widen.protocol.statistics import FileStatistics

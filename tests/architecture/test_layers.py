@@ -37,14 +37,14 @@ FOREIGN = {
     "model": {"msgspec"},
     "protocol": {"msgspec"},
     "observe": {"msgspec"},
-    "planning": {"msgspec"},
+    "planning": {"msgspec", "sqlglot"},
     "routing": {"msgspec"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
     "target": set(),
     "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "pyarrow"},
-    "statement": {"sqlglot"},
+    "statement": {"lark", "pyarrow"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
     "__init__": set(),
@@ -107,7 +107,7 @@ def test_no_import_hides_inside_a_function() -> None:
 @pytest.mark.parametrize("room", WITHOUT_SPARK)
 def test_imports_where_other_packages_are_not_installed(room: str) -> None:
     names = [module.name for module in modules() if module.room == room]
-    allowed = sorted({"msgspec"} if room in PURE else FOREIGN[room])
+    allowed = sorted(FOREIGN[room])
     done = subprocess.run(
         [sys.executable, "-S", "-c", BLOCKED.format(paths=_paths(), allowed=allowed, names=names)],
         capture_output=True,
@@ -126,7 +126,7 @@ sys.path[:0] = {paths}
 
 class OnlyAllowed(MetaPathFinder):
     refused = {{"pyspark", "py4j", "pyarrow", "pandas", "numpy", "obstore", "pyroaring", "pyiceberg", "deltalake",
-                "sqlglot", "typer", "rich", "jinja2", "msgspec"}} - set({allowed})
+                "sqlglot", "lark", "typer", "rich", "jinja2", "msgspec"}} - set({allowed})
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in self.refused:
             raise ModuleNotFoundError("not installed here: " + name)

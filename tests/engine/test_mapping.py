@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 import widen
 from support.exact import assert_same
-from widen.errors import InvalidOption
+from widen.errors import InvalidColumnName, InvalidOption
 from widen.model.path import fields
 from widen.table import Table
 
@@ -87,9 +87,9 @@ def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_names_that_files_cannot_hold_need_mapping(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="a b"):
+    with pytest.raises(InvalidColumnName, match="a b"):
         widen.create_table(str(tmp_path), "s struct<`a b`: int>")
     table = widen.create_table(str(tmp_path), "a int")
-    with pytest.raises(InvalidOption, match="x y"):
+    with pytest.raises(InvalidColumnName, match="x y"):
         table.add_columns({"`x y`": "int"})
     assert table.version == 0

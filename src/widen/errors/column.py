@@ -81,7 +81,7 @@ class ConstraintDependsOnColumn(ColumnRefused):
     """A CHECK constraint refers to the column, to something in it or to what it is in."""
 
     code = "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE"
-    template = "Column {column} cannot be changed, for constraints refer to it:\n{constraints}"
+    template = "Column {column} cannot be changed, for constraints refer to it: {constraints}."
     hint = "Drop them first, and add them again afterwards."
 
 
@@ -89,7 +89,7 @@ class GeneratedColumnDependsOnColumn(ColumnRefused):
     """A generated column is made of the column, of something in it or of what it is in."""
 
     code = "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE"
-    template = "Column {column} cannot be changed, for generated columns are made of it:\n{columns}"
+    template = "Column {column} cannot be changed, for generated columns are made of it: {columns}."
     hint = "Write the values to a new column instead."
 
 

@@ -9,11 +9,11 @@ Source: PROTOCOL.md#column-mapping (path tokens); Spark's ALTER TABLE for the qu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from widen.errors import ColumnNotFound, InvalidPath
+from widen.errors import ArrayStepNotFound, ColumnNotFound, InvalidPath, MapStepNotFound, PathNotNested
 from widen.model.type import ArrayType, DataType, Field, MapType, StructType, quoted
 
 Path: TypeAlias = tuple[str, ...]
@@ -151,12 +151,41 @@ def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
     for part in path:
         step = _step(current, part)
         if step is None:
-            raise ColumnNotFound(
-                column=format_path(path), available=", ".join(s for s, _ in children(current)) or "nothing"
+            raise _MISSED.get(type(current), PathNotNested)(
+                column=format_path(path), available=", ".join(quoted(s) for s, _ in children(current)) or "nothing"
             )
         found.append(step[0])
         current = step[1]
     return tuple(found), current
+
+
+_MISSED: Mapping[type[DataType], type[ColumnNotFound]] = {
+    StructType: ColumnNotFound,
+    ArrayType: ArrayStepNotFound,
+    MapType: MapStepNotFound,
+}
+
+
+def find_field(schema: StructType, path: Path) -> Field | None:
+    """Return the struct field at a path, or None for items of arrays and maps.
+
+    Raises:
+        ColumnNotFound: the path to it leads nowhere.
+    """
+    parent = resolve(schema, path[:-1])[1]
+    return parent.find(path[-1]) if isinstance(parent, StructType) else None
+
+
+def nearest_field(schema: StructType, path: Path) -> Field:
+    """Return the last struct field on a path: the column itself, or the one that holds it.
+
+    Raises:
+        ColumnNotFound: the path leads nowhere.
+    """
+    for end in range(len(path), 0, -1):
+        if (found := find_field(schema, path[:end])) is not None:
+            return found
+    raise ColumnNotFound(column=format_path(path), available=", ".join(schema.names))
 
 
 def _step(data_type: DataType, part: str) -> tuple[str, DataType] | None:

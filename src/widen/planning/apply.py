@@ -5,16 +5,42 @@ Source: house rule: apply and evolve say the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeAlias
 
 from widen.errors import InternalError
 from widen.model.path import Path, format_path, replace_type, resolve
-from widen.model.type import DataType, StructType
-from widen.planning.operation import AddColumn, CreateTable, Operation, WidenType
+from widen.model.type import DataType, Field, StructType
+from widen.planning.name import COMMENT
+from widen.planning.operation import (
+    AddColumn,
+    AddConstraint,
+    CreateTable,
+    DropColumn,
+    DropConstraint,
+    DropDefault,
+    DropNotNull,
+    LoosenText,
+    MoveColumn,
+    Operation,
+    RenameColumn,
+    ReplaceColumns,
+    SetComment,
+    SetDefault,
+    SetNotNull,
+    SyncIdentity,
+    WidenType,
+)
+from widen.planning.place import put
+from widen.planning.replace import replaced
+from widen.protocol.column import DEFAULT, HIGH_WATER_MARK, TEXT_LIMIT
+
+_Change: TypeAlias = Callable[[StructType, Field], StructType]
 
 
 def apply(schema: StructType | None, operations: Iterable[Operation]) -> StructType:
-    """Return the schema after the operations. Metadata of the columns stays as it is; type histories are not written.
+    """Return the schema after the operations. Other metadata stays as it is; type histories are not written.
 
     Args:
         schema: The schema before them; None if there is no table yet.
@@ -31,13 +57,60 @@ def apply(schema: StructType | None, operations: Iterable[Operation]) -> StructT
 
 
 def _applied(schema: StructType | None, operation: Operation) -> StructType:
+    known = schema or StructType()
     match operation:
         case CreateTable():
             return operation.schema
+        case ReplaceColumns():
+            return replaced(known, operation.schema)
         case AddColumn():
-            return _with_column(schema or StructType(), operation)
+            return _with_column(known, operation)
         case WidenType():
-            return _with_type(schema or StructType(), operation)
+            return _with_type(known, operation)
+        case AddConstraint() | DropConstraint():
+            return known
+        case RenameColumn(path, name):
+            return _changed(known, path, lambda struct, field: _swapped(struct, field, replace(field, name=name)))
+        case DropColumn(path):
+            return _changed(known, path, lambda struct, field: StructType(tuple(f for f in struct if f is not field)))
+        case MoveColumn(path, place):
+            return _changed(known, path, lambda struct, field: put(struct, field, place))
+    return _changed(known, operation.path, lambda struct, field: _swapped(struct, field, _detailed(field, operation)))
+
+
+_Detail: TypeAlias = SetComment | SetDefault | DropDefault | SetNotNull | DropNotNull | LoosenText | SyncIdentity
+
+
+def _detailed(field: Field, operation: _Detail) -> Field:
+    """Return a field with another detail than its name, its place and its type."""
+    match operation:
+        case SetComment(_, comment):
+            return field.with_metadata(**{COMMENT: comment})
+        case SetDefault(_, expression):
+            return field.with_metadata(**{DEFAULT: expression})
+        case DropDefault():
+            return field.without_metadata(DEFAULT)
+        case SetNotNull() | DropNotNull():
+            return replace(field, nullable=isinstance(operation, DropNotNull))
+        case SyncIdentity(_, mark):
+            return field.with_metadata(**{HIGH_WATER_MARK: mark})
+        case LoosenText(_, "string"):
+            return field.without_metadata(TEXT_LIMIT)
+        case LoosenText(_, limit):
+            return field.with_metadata(**{TEXT_LIMIT: limit})
+
+
+def _changed(schema: StructType, path: Path, change: _Change) -> StructType:
+    """Return the schema with one struct changed, as a function of it and of one field in it says."""
+    parent, struct = resolve(schema, path[:-1])
+    field = struct.find(path[-1]) if isinstance(struct, StructType) else None
+    if not isinstance(struct, StructType) or field is None:
+        raise InternalError(reason=f"{format_path(path)} is no field of a struct")
+    return _replaced(schema, parent, change(struct, field))
+
+
+def _swapped(struct: StructType, old: Field, new: Field) -> StructType:
+    return StructType(tuple(new if field is old else field for field in struct))
 
 
 def _with_column(schema: StructType, operation: AddColumn) -> StructType:
@@ -46,7 +119,7 @@ def _with_column(schema: StructType, operation: AddColumn) -> StructType:
         raise InternalError(
             reason=f"{format_path(operation.path)} cannot be added: the name is taken, or is in no struct"
         )
-    return _replaced(schema, path, struct.with_field(operation.field))
+    return _replaced(schema, path, put(struct, operation.field, operation.place))
 
 
 def _with_type(schema: StructType, operation: WidenType) -> StructType:

@@ -8,76 +8,42 @@ Source: spec of ALTER TABLE in Delta Lake: the order of the checks, the errors a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 import msgspec
 
 from widen.errors import ColumnNotFound, FeatureRequired, InvalidOption
-from widen.model.path import Path, fields, format_path, leaves, parse_path, resolve
-from widen.model.schema import from_json, to_json, type_to_value
-from widen.model.type import DataType, Field, StructType, is_atomic
+from widen.model.path import leaves
+from widen.model.schema import from_json, to_json
+from widen.model.type import Field, StructType, is_atomic
 from widen.planning.apply import apply
-from widen.planning.operation import AddColumn, Operation
-from widen.protocol import mapping
+from widen.planning.follow import followed
+from widen.planning.naming import ensure_names
+from widen.planning.operation import DropColumn, Operation, RenameColumn
+from widen.planning.state import Change as Change
+from widen.planning.state import State as State
+from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded
-from widen.protocol.type_change import record_all
+from widen.protocol.property import ENABLE_TYPE_WIDENING as ENABLE_TYPE_WIDENING
+from widen.protocol.property import canonical, canonical_keys
+from widen.protocol.type_change import record_all, strip
 
-ENABLE_TYPE_WIDENING = "delta.enableTypeWidening"
 TYPE_WIDENING, PREVIEW = "typeWidening", "typeWidening-preview"
 
-
-@dataclass(frozen=True)
-class State:
-    """What a command is judged by.
-
-    Args:
-        version: The version that was read.
-        protocol: Of that version.
-        metadata: Likewise.
-    """
-
-    version: int
-    protocol: Protocol
-    metadata: Metadata
-
-    @cached_property
-    def schema(self) -> StructType:
-        """The schema with all metadata of its columns."""
-        return from_json(self.metadata.schema_string)
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The configuration of the table."""
-        return self.metadata.configuration
-
-    def with_schema(self, schema: StructType) -> State:
-        """Return the same state with another schema."""
-        return replace(self, metadata=msgspec.structs.replace(self.metadata, schema_string=to_json(schema)))
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One commit that changes no data.
-
-    Args:
-        actions: What it says.
-        operation: Its name in the history.
-        parameters: What the history says of it.
-    """
-
-    actions: tuple[Metadata | Protocol, ...]
-    operation: str
-    parameters: Mapping[str, object]
+DESCRIPTION = "comment"
+"""The property that sets what the table is described as; Delta Spark keeps it apart from the properties."""
 
 
 # ---- schema ----------------------------------------------------------------------------------------
 
 
 def with_operations(state: State, operations: Sequence[Operation]) -> Metadata:
-    """Return the metadata after operations on columns: types recorded, ids and physical names given.
+    """Return the metadata after operations: types recorded, ids and physical names given, the rest following.
+
+    Types are recorded between changes of names, for fields are told by their names.
 
     Args:
         state: What was read.
@@ -89,21 +55,34 @@ def with_operations(state: State, operations: Sequence[Operation]) -> Metadata:
 
     Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
     """
-    changed = apply(state.schema, operations)
+    changed, metadata = state.schema, state.metadata
     version = state.version + 1 if is_supported(state.protocol, PREVIEW) else None
-    changed = record_all(state.schema, changed, version)
+    for changes_names, group in groupby(operations, lambda one: isinstance(one, (RenameColumn, DropColumn))):
+        before, steps = changed, tuple(group)
+        for step in steps:
+            metadata = followed(metadata, before, step)
+        changed = apply(before, steps)
+        changed = changed if changes_names else record_all(before, changed, version)
     _ensure_types(state, changed)
-    return with_schema(state, changed)
+    return with_schema(replace(state, metadata=metadata), changed)
 
 
 def with_schema(state: State, schema: StructType) -> Metadata:
     """Return the metadata with another schema, whose new columns get ids where the table maps columns."""
-    configuration = dict(state.properties)
+    configuration = state.metadata.configuration
     if mapping.mapping_mode(configuration, state.protocol) != mapping.NONE:
-        last = mapping.max_column_id(schema, configuration)
-        schema, last = mapping.assign(schema, last, new_physical_name)
-        configuration[mapping.MAX_COLUMN_ID] = str(last)
+        schema, configuration = _numbered(schema, configuration, new_physical_name)
     return msgspec.structs.replace(state.metadata, schema_string=to_json(schema), configuration=configuration)
+
+
+def _numbered(
+    schema: StructType, configuration: Mapping[str, str], name: Callable[[Field], str]
+) -> tuple[StructType, dict[str, str]]:
+    """Return the schema with ids for all that has none, and the properties with the highest id."""
+    schema, last = mapping.assign(schema, mapping.max_column_id(schema, configuration), name)
+    if iceberg.has_nested_ids(configuration):
+        schema, last = mapping.assign_nested(schema, last)
+    return schema, {**configuration, mapping.MAX_COLUMN_ID: str(last)}
 
 
 def new_physical_name(_: Field) -> str:
@@ -124,61 +103,6 @@ def _columns_of(types: set[str], schema: StructType) -> StructType:
     return StructType(tuple(Field(str(leaf), leaf) for _, leaf in leaves(schema) if str(leaf) in types))
 
 
-def add_columns(state: State, columns: Mapping[str, DataType]) -> Change | None:
-    """Return the commit that adds columns or nested fields, or None if none are given.
-
-    Args:
-        state: What was read.
-        columns: The type of each new column by its path, e.g. ``{"a": …, "s.b": …, "list.element.c": …}``.
-
-    Raises:
-        InvalidOption: there is a column of that name.
-        InvalidPath: a path cannot be read.
-        ColumnNotFound: the struct that a path names is not there.
-        FeatureRequired: a type needs a feature that the table does not have.
-
-    Source: Delta Lake's ADD COLUMNS.
-    """
-    operations = [_addition(state.schema, parse_path(path), data_type) for path, data_type in columns.items()]
-    if not operations:
-        return None
-    ensure_names([operation.field for operation in operations], state.properties)
-    described = [
-        {"column": type_to_value(StructType((replace(o.field, name=format_path(o.path)),)))["fields"][0]}
-        for o in operations
-    ]
-    metadata = with_operations(state, operations)
-    return Change((metadata,), "ADD COLUMNS", {"columns": described})
-
-
-def _addition(schema: StructType, path: Path, data_type: DataType) -> AddColumn:
-    parent, struct = resolve(schema, path[:-1])
-    if not isinstance(struct, StructType):
-        raise ColumnNotFound(column=format_path(path), available=f"no fields: {format_path(parent)} is no struct")
-    if struct.find(path[-1]) is not None:
-        raise InvalidOption(option="add_columns", value=format_path(path), expected="There is such a column already.")
-    return AddColumn(parent, Field(path[-1], data_type))
-
-
-def ensure_names(new: Iterable[Field], properties: Mapping[str, str]) -> None:
-    """Check that names can stand in files: without column mapping some characters cannot.
-
-    Raises:
-        InvalidOption: a name has one of them.
-
-    Source: Delta Spark: DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES.
-    """
-    if properties.get(mapping.MODE, mapping.NONE) != mapping.NONE:
-        return
-    for _, field in fields(StructType(tuple(new))):
-        if not field.name or any(char in _FORBIDDEN for char in field.name):
-            expected = f"Names have none of ' ,;{{}}()\\n\\t=' unless {mapping.MODE} is name."
-            raise InvalidOption(option="a column name", value=field.name, expected=expected)
-
-
-_FORBIDDEN = frozenset(" ,;{}()\n\t=")
-
-
 # ---- properties and features -----------------------------------------------------------------------
 
 
@@ -187,16 +111,31 @@ def set_properties(state: State, properties: Mapping[str, str]) -> Change | None
 
     Raises:
         InvalidOption: a value cannot be used.
+        IcebergIncompatible: compatibility with Iceberg is switched on, and the table is not compatible.
 
     Source: PROTOCOL.md#table-features; Delta Spark for the features that properties add.
     """
-    ensure_properties(properties)
-    protocol = upgraded(state.protocol, required_features(properties))
-    configuration = {**state.properties, **stored_properties(properties)}
-    metadata = msgspec.structs.replace(state.metadata, configuration=configuration)
+    given = checked_properties(properties)
+    protocol = upgraded(state.protocol, required_features(given, supported=features(state.protocol)))
+    kept = stored_properties(given)
+    description = kept.pop(DESCRIPTION, state.metadata.description)
+    configuration = {**state.properties, **kept}
+    metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
     if configuration.get(mapping.MODE, mapping.NONE) != state.properties.get(mapping.MODE, mapping.NONE):
         metadata = _mapped(state, metadata)
-    return _change(state, protocol, metadata, "SET TBLPROPERTIES", {"properties": dict(properties)})
+    if iceberg.enabled(configuration) is not None:
+        metadata = _iceberg_compatible(protocol, metadata)
+    return _change(state, protocol, metadata, "SET TBLPROPERTIES", {"properties": given})
+
+
+def _iceberg_compatible(protocol: Protocol, metadata: Metadata) -> Metadata:
+    """Return the metadata of a table that becomes compatible with Iceberg: what the version asks for has ids."""
+    schema, configuration = from_json(metadata.schema_string), metadata.configuration
+    if configuration.get(mapping.MODE, mapping.NONE) != mapping.NONE:
+        schema, configuration = _numbered(schema, configuration, new_physical_name)
+        metadata = msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=configuration)
+    iceberg.ensure_compatible(protocol, metadata, schema)
+    return metadata
 
 
 def _mapped(state: State, metadata: Metadata) -> Metadata:
@@ -206,8 +145,7 @@ def _mapped(state: State, metadata: Metadata) -> Metadata:
     if (before, wanted) != (mapping.NONE, mapping.NAME):
         expected = f"It is {before}; only from none to name can it be changed."
         raise InvalidOption(option=mapping.MODE, value=wanted, expected=expected)
-    schema, last = mapping.assign(state.schema, mapping.max_column_id(state.schema, state.properties), _own_name)
-    configuration = {**metadata.configuration, mapping.MAX_COLUMN_ID: str(last)}
+    schema, configuration = _numbered(state.schema, metadata.configuration, _own_name)
     return msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=configuration)
 
 
@@ -221,11 +159,12 @@ def unset_properties(state: State, keys: Iterable[str]) -> Change | None:
     Raises:
         InvalidOption: a property cannot be removed.
     """
-    gone = list(keys)
+    gone = canonical_keys(keys)
     if state.properties.get(mapping.MODE, mapping.NONE) != mapping.NONE and mapping.MODE in gone:
         raise InvalidOption(option=mapping.MODE, value=None, expected="Column mapping cannot be switched off.")
     configuration = {key: value for key, value in state.properties.items() if key not in gone}
-    metadata = msgspec.structs.replace(state.metadata, configuration=configuration)
+    description = None if DESCRIPTION in gone else state.metadata.description
+    metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
     parameters = {"properties": gone, "ifExists": True}
     return _change(state, state.protocol, metadata, "UNSET TBLPROPERTIES", parameters)
 
@@ -255,24 +194,27 @@ def _change(
     return Change(actions, operation, parameters) if actions else None
 
 
-def ensure_properties(properties: Mapping[str, str]) -> None:
-    """Check the values of the properties that this version gives a meaning to.
+def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with the keys that Delta knows spelled as they are stored.
 
     Raises:
-        InvalidOption: a switch is neither true nor false, or column mapping has an unknown mode.
+        InvalidOption: a switch is neither true nor false, column mapping has an unknown mode, or a key is there twice.
     """
-    mapping.ensure_mode(properties)
-    for key, value in properties.items():
-        if not isinstance(value, str):
-            raise InvalidOption(option=key, value=value, expected="Properties are texts, e.g. 'true'.")
-        if key.startswith("delta.enable") and value.lower() not in ("true", "false"):
-            raise InvalidOption(option=key, value=value, expected="It is true or false.")
+    given = canonical(properties)
+    mapping.ensure_mode(given)
+    return given
 
 
 # ---- creation --------------------------------------------------------------------------------------
 
 
-def create(schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str], now_ms: int) -> Change:
+def create(
+    schema: StructType,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str],
+    now_ms: int,
+    description: str | None = None,
+) -> Change:
     """Return the first commit of a table.
 
     Args:
@@ -280,28 +222,36 @@ def create(schema: StructType, partition_by: Sequence[str], properties: Mapping[
         partition_by: The columns that its files are split by; they stay columns.
         properties: Its properties, also those that only ask for features.
         now_ms: When it is made, in ms since the epoch.
+        description: What it is.
 
     Raises:
-        InvalidOption: a name, a partition column or a property cannot be used.
+        InvalidColumnName: a name cannot be used.
+        ColumnAlreadyExists: a name is there twice.
+        InvalidOption: a partition column or a property cannot be used.
+        IcebergIncompatible: compatibility with Iceberg is switched on, and the table would not be compatible.
 
     Source: PROTOCOL.md#change-metadata, #protocol-evolution
     """
-    ensure_properties(properties)
-    ensure_names(schema.fields, properties)
+    given = checked_properties(properties)
+    if iceberg.enabled(given):
+        given.setdefault(mapping.MODE, mapping.NAME)
+    schema = mapping.without_ids(strip(schema))
+    ensure_names(schema.fields, given)
     split = _partition_columns(schema, partition_by)
-    protocol = upgraded(_NEW_PROTOCOL, required_features(properties, schema))
-    configuration = stored_properties(properties)
+    protocol = upgraded(_NEW_PROTOCOL, required_features(given, schema))
+    configuration = stored_properties(given)
     if configuration.get(mapping.MODE, mapping.NONE) != mapping.NONE:
-        schema, last = mapping.assign(schema, 0, new_physical_name)
-        configuration[mapping.MAX_COLUMN_ID] = str(last)
+        schema, configuration = _numbered(schema, configuration, new_physical_name)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=to_json(schema),
         partition_columns=split,
         configuration=configuration,
         created_time=now_ms,
+        description=description,
     )
-    parameters = {"isManaged": "false", "description": None, "partitionBy": split}
+    iceberg.ensure_compatible(protocol, metadata, schema)
+    parameters = {"isManaged": "false", "description": description, "partitionBy": split}
     return Change((metadata, protocol), "CREATE TABLE", {**parameters, "properties": configuration})
 
 
@@ -309,9 +259,6 @@ _NEW_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 
 def _partition_columns(schema: StructType, names: Sequence[str]) -> tuple[str, ...]:
-    folded = [field.name.casefold() for field in schema]
-    if len(set(folded)) != len(folded):
-        raise InvalidOption(option="schema", value=", ".join(schema.names), expected="A column is there twice.")
     found = []
     for name in names:
         field = schema.find(name)

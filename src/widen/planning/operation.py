@@ -1,6 +1,7 @@
-"""Operations: every kind of change to a table's schema, one frozen class each.
+"""Operations: every kind of change to a table's columns, one frozen class each.
 
-A plan is a tuple of them; several readers interpret the same objects: apply, explain, print, check.
+A plan is a tuple of them; several readers interpret the same objects: apply, explain, print, check, tell. Paths have
+the steps of element, key and value that lead to a field, and are spelled as in the schema.
 
 Source: house rule: a change is a value with many readers.
 """
@@ -8,19 +9,31 @@ Source: house rule: a change is a value with many readers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias, get_args
 
 from widen.model.path import Path, format_path
 from widen.model.schema import field_from_value, field_to_value, type_from_value, type_to_value
 from widen.model.type import DataType, Field, StructType
+from widen.planning.place import After, End, Place
 
 KIND = "operation"
 """The key that says which operation a JSON value holds."""
 
 
+class _Value:
+    """What all operations have in common: their form in JSON."""
+
+    __slots__ = ()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the operation as a JSON object."""
+        parts = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        return {KIND: type(self).__name__, **{_key(name): _to_value(part) for name, part in parts.items()}}
+
+
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(_Value):
     """Make the table.
 
     Args:
@@ -35,22 +48,20 @@ class CreateTable:
         split = f", partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
         return f"create the table with {len(self.schema)} columns{split}"
 
-    def to_value(self) -> dict[str, Any]:
-        """Return the operation as a JSON object."""
-        return {KIND: "CreateTable", "schema": type_to_value(self.schema), "partitionBy": list(self.partition_by)}
-
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
-    """Put one more field at the end of a struct; rows written before have null in it.
+class AddColumn(_Value):
+    """Add one more field to a struct; rows written before have null in it.
 
     Args:
-        parent: The struct, with the steps of element, key and value that lead to it; empty for the table itself.
+        parent: The struct; empty for the table itself.
         field: The new field, with everything inside it.
+        place: Where in the struct.
     """
 
     parent: Path
     field: Field
+    place: Place = End.LAST
 
     @property
     def path(self) -> Path:
@@ -58,19 +69,16 @@ class AddColumn:
         return (*self.parent, self.field.name)
 
     def __str__(self) -> str:
-        return f"add {format_path(self.path)} {self.field.type.sql}"
-
-    def to_value(self) -> dict[str, Any]:
-        """Return the operation as a JSON object."""
-        return {KIND: "AddColumn", "parent": list(self.parent), "field": field_to_value(self.field)}
+        place = "" if self.place is End.LAST else f" {self.place}"
+        return f"add {format_path(self.path)} {self.field.type.sql}{place}"
 
 
 @dataclass(frozen=True, slots=True)
-class WidenType:
+class WidenType(_Value):
     """Change the type of one leaf to a wider one, in place; the files stay as they are.
 
     Args:
-        path: The leaf, with the steps of element, key and value that lead to it.
+        path: The leaf.
         old: The type it has.
         new: The type it gets.
     """
@@ -82,17 +90,201 @@ class WidenType:
     def __str__(self) -> str:
         return f"widen {format_path(self.path)} from {self.old.sql} to {self.new.sql}"
 
-    def to_value(self) -> dict[str, Any]:
-        """Return the operation as a JSON object."""
-        return {
-            KIND: "WidenType",
-            "path": list(self.path),
-            "old": type_to_value(self.old),
-            "new": type_to_value(self.new),
-        }
+
+@dataclass(frozen=True, slots=True)
+class LoosenText(_Value):
+    """Let a text column hold longer texts.
+
+    Args:
+        path: The column.
+        limit: What it becomes: varchar(n), or string for any length.
+    """
+
+    path: Path
+    limit: str
+
+    def __str__(self) -> str:
+        return f"let {format_path(self.path)} be {self.limit}"
 
 
-Operation: TypeAlias = CreateTable | AddColumn | WidenType
+@dataclass(frozen=True, slots=True)
+class RenameColumn(_Value):
+    """Give a field another name; what is in the files keeps its own.
+
+    Args:
+        path: The field.
+        name: Its new name.
+    """
+
+    path: Path
+    name: str
+
+    @property
+    def new_path(self) -> Path:
+        """Where the field is found afterwards."""
+        return (*self.path[:-1], self.name)
+
+    def __str__(self) -> str:
+        return f"rename {format_path(self.path)} to {format_path((self.name,))}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn(_Value):
+    """Take a field away with everything inside it; the files keep what they hold."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"drop {format_path(self.path)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn(_Value):
+    """Put a field at another place of its struct."""
+
+    path: Path
+    place: Place
+
+    def __str__(self) -> str:
+        return f"move {format_path(self.path)} {self.place}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment(_Value):
+    """Say something of a field; an empty comment is one too."""
+
+    path: Path
+    comment: str
+
+    def __str__(self) -> str:
+        return f"comment on {format_path(self.path)}: {self.comment!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropNotNull(_Value):
+    """Let a field be null."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"let {format_path(self.path)} be null"
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotNull(_Value):
+    """Forbid a field to be null; all rows must have shown that it never is."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"forbid {format_path(self.path)} to be null"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault(_Value):
+    """Let rows that say nothing of a column have a value there.
+
+    Args:
+        path: The column.
+        expression: The value, in SQL.
+    """
+
+    path: Path
+    expression: str
+
+    def __str__(self) -> str:
+        return f"let {format_path(self.path)} be {self.expression} by default"
+
+
+@dataclass(frozen=True, slots=True)
+class DropDefault(_Value):
+    """Let rows that say nothing of a column have null there."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"let {format_path(self.path)} have no default"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncIdentity(_Value):
+    """Let an identity column go on behind the values that it has.
+
+    Args:
+        path: The column.
+        high_water_mark: The value to go on from.
+    """
+
+    path: Path
+    high_water_mark: int
+
+    def __str__(self) -> str:
+        return f"let {format_path(self.path)} go on from {self.high_water_mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceColumns(_Value):
+    """Let the columns be those given, in that order; those that stay keep what is known of them.
+
+    Args:
+        schema: The columns, as they were given.
+    """
+
+    schema: StructType
+
+    def __str__(self) -> str:
+        return f"replace the columns by {', '.join(field.sql for field in self.schema)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint(_Value):
+    """Forbid rows that do not fulfil a condition; all rows must have shown that they do.
+
+    Args:
+        name: What it is called.
+        expression: The condition, in SQL.
+    """
+
+    name: str
+    expression: str
+
+    def __str__(self) -> str:
+        return f"add the constraint {self.name}: {self.expression}"
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint(_Value):
+    """Allow what a constraint forbade."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"drop the constraint {self.name}"
+
+
+ColumnOperation: TypeAlias = (
+    WidenType
+    | LoosenText
+    | MoveColumn
+    | SetComment
+    | DropNotNull
+    | SetNotNull
+    | SetDefault
+    | DropDefault
+    | SyncIdentity
+)
+"""What changes a column that stays and keeps its name."""
+
+Operation: TypeAlias = (
+    ColumnOperation
+    | CreateTable
+    | AddColumn
+    | RenameColumn
+    | DropColumn
+    | ReplaceColumns
+    | AddConstraint
+    | DropConstraint
+)
 """Any of the changes."""
 
 
@@ -102,25 +294,48 @@ def operation_from_value(value: Mapping[str, Any]) -> Operation:
     Raises:
         KeyError: the object is no operation of this version, or lacks one of its keys.
     """
-    return _READERS[value[KIND]](value)
+    kind = _KINDS[value[KIND]]
+    parts = {item.name: _READERS.get(item.name, _same)(value[_key(item.name)]) for item in fields(kind)}
+    operation: Operation = kind(**parts)
+    return operation
 
 
-def _create_table(value: Mapping[str, Any]) -> CreateTable:
-    schema = type_from_value(value["schema"])
-    assert isinstance(schema, StructType)
-    return CreateTable(schema, tuple(value["partitionBy"]))
+def _key(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)
 
 
-def _add_column(value: Mapping[str, Any]) -> AddColumn:
-    return AddColumn(tuple(value["parent"]), field_from_value(value["field"]))
+def _to_value(part: object) -> object:
+    match part:
+        case tuple():
+            return list(part)
+        case Field():
+            return field_to_value(part)
+        case End():
+            return part.value
+        case After(name):
+            return {"after": name}
+        case str() | int():
+            return part
+    return type_to_value(part)  # type: ignore[arg-type]
 
 
-def _widen_type(value: Mapping[str, Any]) -> WidenType:
-    return WidenType(tuple(value["path"]), type_from_value(value["old"]), type_from_value(value["new"]))
+def _place(value: Any) -> Place:
+    return End(value) if isinstance(value, str) else After(value["after"])
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Operation]] = {
-    "CreateTable": _create_table,
-    "AddColumn": _add_column,
-    "WidenType": _widen_type,
+def _same(value: Any) -> Any:
+    return value
+
+
+_KINDS: Mapping[str, Any] = {kind.__name__: kind for kind in get_args(Operation)}
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "schema": type_from_value,
+    "partition_by": tuple,
+    "parent": tuple,
+    "path": tuple,
+    "field": field_from_value,
+    "old": type_from_value,
+    "new": type_from_value,
+    "place": _place,
 }

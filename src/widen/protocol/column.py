@@ -10,15 +10,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from widen.errors import CorruptLog
-from widen.model.type import Field
+from widen.errors import CorruptLog, InvalidType
+from widen.model.path import Path, leaves
+from widen.model.text import parse_type
+from widen.model.type import VOID, Field
 
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
 TEXT_LIMIT = "__CHAR_VARCHAR_TYPE_STRING"
 
-_LIMIT = re.compile(r"(?:char|character|varchar)\((\d+)\)", re.IGNORECASE)
+_LIMIT = re.compile(r"\b(?:char|character|varchar)\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class Identity:
 
         Source: PROTOCOL.md#identity-columns
         """
-        known = [] if self.high_water_mark is None else [self.high_water_mark]
-        return max(value, *known) if self.step > 0 else min(value, *known)
+        known = [value] if self.high_water_mark is None else [value, self.high_water_mark]
+        return max(known) if self.step > 0 else min(known)
 
 
 def find_identity(field: Field) -> Identity | None:
@@ -110,13 +112,23 @@ def find_default(field: Field) -> str | None:
     return _text(field, DEFAULT)
 
 
-def find_text_limit(field: Field) -> int | None:
-    """Return how many characters a text column may hold, or None if any number.
+def text_limits(field: Field) -> dict[Path, int]:
+    """Return how many characters texts in a column may have, by the steps from the column to each of them.
 
-    Source: Spark, which keeps char(n) and varchar(n) as text with its type beside it.
+    Raises:
+        CorruptLog: the type that Spark has left beside the column cannot be read.
+
+    Source: Spark, which keeps char(n) and varchar(n) as text, with the whole type of the column beside it.
     """
-    found = _LIMIT.fullmatch(str(field.metadata.get(TEXT_LIMIT, "")))
-    return int(found[1]) if found else None
+    said = str(field.metadata.get(TEXT_LIMIT, ""))
+    numbers = [int(number) for number in _LIMIT.findall(said)]
+    if not numbers:
+        return {}
+    try:
+        found = parse_type(_LIMIT.sub(str(VOID), said))
+    except InvalidType as error:
+        raise _corrupt(field, f"{TEXT_LIMIT} is {said!r} ({error})") from error
+    return dict(zip((path for path, leaf in leaves(found) if leaf == VOID), numbers, strict=True))
 
 
 def is_filled(field: Field) -> bool:

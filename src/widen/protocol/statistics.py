@@ -6,6 +6,7 @@ Source: PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -219,9 +220,8 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
     """
     split = frozenset(partition_by)
     candidates = [path for path, _ in _plain_leaves(schema) if path[0] not in split]
-    named = properties.get(STATS_COLUMNS)
-    if named is not None:
-        wanted = [parse_path(part.strip()) for part in named.split(",") if part.strip()]
+    wanted = named_columns(properties)
+    if wanted is not None:
         return frozenset(path for path in candidates if any(path[: len(w)] == w for w in wanted))
     limit = properties.get(INDEXED_COLUMNS, str(DEFAULT_INDEXED_COLUMNS))
     try:
@@ -229,6 +229,21 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
     except ValueError as error:
         raise InvalidOption(option=INDEXED_COLUMNS, value=limit, expected="It is a whole number, or -1.") from error
     return frozenset(candidates if count < 0 else candidates[:count])
+
+
+def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
+    """Return the columns that a property names to get statistics, or None if it names none.
+
+    Raises:
+        InvalidPath: it holds no column path.
+
+    Source: Delta Lake's data skipping properties.
+    """
+    text = properties.get(STATS_COLUMNS)
+    return None if text is None else tuple(parse_path(part.strip()) for part in _LISTED.findall(text) if part.strip())
+
+
+_LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 
 
 def _plain_leaves(schema: StructType) -> Iterator[tuple[Path, DataType]]:

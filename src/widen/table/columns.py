@@ -1,14 +1,27 @@
-"""The columns of a table: change, add."""
+"""The columns of a table: change, rename, add, drop, replace; and the conditions on them.
+
+No file is rewritten. Where all rows must allow a change, they are looked at first, and the commit fails if files have
+come since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from widen.model.path import Path, parse_path
-from widen.model.text import parse_type
+from widen.log.commit import Reads, commit
+from widen.model.path import resolve
 from widen.model.type import DataType
-from widen.planning import alter, command
+from widen.planning import request
+from widen.planning.alter import altered
+from widen.planning.constraint import find_constraint
+from widen.planning.detail import identity_at
+from widen.planning.identity import synchronised
+from widen.planning.operation import AddConstraint, DropConstraint, Operation, SyncIdentity
+from widen.planning.request import AnyPath, ColumnChanges, NewColumn
+from widen.spark.evidence import ASKED_OF_ROWS, ensure_rows_allow, extreme
+from widen.spark.schema import Schema, SparkSession, to_schema
+from widen.spark.session import find_session
 from widen.table.opened import Opened
 
 if TYPE_CHECKING:
@@ -20,58 +33,204 @@ class Columns(Opened):
 
     def alter_column(
         self,
-        path: str | Path,
+        path: AnyPath,
         *,
         type: DataType | str | None = None,
         comment: str | None = None,
         nullable: bool | None = None,
         first: bool = False,
         after: str | None = None,
+        default: str | None = None,
+        drop_default: bool = False,
+        spark: SparkSession | None = None,
     ) -> Self:
-        """Change a column in one commit, and return the table at its new version; no file is rewritten.
+        """Change a column in one commit, and return the table at its new version; what is None stays as it is.
 
         Args:
             path: The column, e.g. ``amount``, ``address.zip``, ``tags.element``, ``prices.value``.
-            type: The wider type, e.g. ``"bigint"``; widening must be enabled.
-            comment: The new comment.
-            nullable: Whether it may be null; it can only be allowed.
+            type: The wider type, e.g. ``"bigint"``; widening must be enabled. For texts also ``"varchar(20)"``.
+            comment: The new comment; the empty text is one too.
+            nullable: Whether it may be null. To forbid it, all rows are looked at: none may have null in it.
             first: Whether it becomes the first of its struct.
-            after: The column that it is to follow.
+            after: The name of the column that it is to follow.
+            default: What rows have in it that say nothing of it, in SQL; ``allowColumnDefaults`` must be supported.
+            drop_default: Whether such rows have null in it.
+            spark: The session to look at rows in; by default the active one, else a local one.
 
         Raises:
-            ColumnNotFound: no such column.
+            ColumnRefused: one of its kinds: there is no such column, or it cannot be changed so.
             InvalidPath: the path cannot be read.
             InvalidType: the type cannot be read.
-            NestedTypeChangeRefused: a struct, an array or a map would change as a whole.
-            TypeChangeRefused: widening is not enabled, the pair is not in the matrix, or something depends on it.
             FeatureRequired: the new type needs a feature that the table does not have.
-            InvalidOption: a comment, a nullability or a place that cannot be.
+            InvalidOption: the default is no constant, or two wishes contradict each other.
             ContentionError: somebody changed the schema or the properties meanwhile.
             StorageError: the store refused.
 
-        Source: PROTOCOL.md#writer-requirements-for-type-widening
+        Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER COLUMN.
         """
-        new = parse_type(type) if isinstance(type, str) else type
-        wanted = alter.ColumnChange(new, comment, nullable, alter.FIRST if first else after)
-        parts = parse_path(path) if isinstance(path, str) else tuple(path)
-        return self._change(alter.alter_column(self.refresh()._state, parts, wanted))
+        said = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
+        wanted = {key: value for key, value in said.items() if value is not None}
+        return self.alter_columns({path: ColumnChanges(**wanted, first=first, drop_default=drop_default)}, spark)  # type: ignore[typeddict-item]
 
-    def add_columns(self, columns: Mapping[str, DataType | str]) -> Self:
+    def alter_columns(self, changes: Mapping[AnyPath, ColumnChanges], spark: SparkSession | None = None) -> Self:
+        """Change several columns in one commit, all of them or none, and return the table at its new version.
+
+        Args:
+            changes: What is to become of each, by its path, e.g. ``{"a": {"type": "bigint"}, "s.b": {"first": True}}``;
+                they are made in their order.
+            spark: As for `alter_column`.
+
+        Raises:
+            ColumnRefused: one of its kinds: there is no such column, or it cannot be changed so.
+            InvalidPath: a path cannot be read.
+            InvalidType: a type cannot be read.
+            FeatureRequired: a new type needs a feature that the table does not have.
+            InvalidOption: a default is no constant, or two wishes contradict each other.
+            ContentionError: somebody changed the schema or the properties meanwhile.
+            StorageError: the store refused.
+
+        Source: Delta Lake's ALTER COLUMN.
+        """
+        return self._altered(request.alterations(self.refresh()._snapshot.schema, changes), spark)
+
+    def rename_column(self, path: AnyPath, name: str) -> Self:
+        """Give a column another name in one commit; the table must map its columns.
+
+        Args:
+            path: The column.
+            name: Its new name alone, without what it is in.
+
+        Raises:
+            ColumnRefused: one of its kinds: there is no such column, the name is taken, or something depends on it.
+            InvalidPath: the path cannot be read.
+            ContentionError: somebody changed the schema or the properties meanwhile.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
+        """
+        return self._altered(request.renaming(self.refresh()._snapshot.schema, path, name))
+
+    def add_columns(self, columns: Mapping[AnyPath, DataType | str | NewColumn]) -> Self:
         """Add columns or nested fields in one commit; rows written before have null in them.
 
         Args:
-            columns: The type of each by its path, e.g. ``{"note": "string", "items.element.price": "decimal(10,2)"}``.
+            columns: Each by its path: the type, or more, e.g. ``{"items.element.price": "decimal(10,2)",
+                "note": {"type": "string", "comment": "by hand", "after": "id"}}``.
 
         Raises:
-            InvalidOption: there is a column of that name, or the name cannot be used.
+            ColumnRefused: one of its kinds: there is such a column, it would be in no struct, or cannot be so.
             InvalidPath: a path cannot be read.
             InvalidType: a type cannot be read.
-            ColumnNotFound: the struct that a path names is not there.
+            FeatureRequired: a type needs a feature that the table does not have.
+            InvalidOption: two wishes contradict each other.
+            ContentionError: somebody changed the schema or the properties meanwhile.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
+        """
+        return self._altered(request.additions(self.refresh()._snapshot.schema, columns))
+
+    def drop_columns(self, *paths: AnyPath, if_exists: bool = False) -> Self:
+        """Take columns or nested fields away in one commit; the table must map its columns.
+
+        Args:
+            paths: The columns, each with everything inside it.
+            if_exists: Whether one that is not there is none to complain of.
+
+        Raises:
+            ColumnRefused: one of its kinds: there is no such column, or something depends on it.
+            InvalidPath: a path cannot be read.
+            ContentionError: somebody changed the schema or the properties meanwhile.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
+        """
+        return self._altered(request.removals(self.refresh()._snapshot.schema, paths, if_exists=if_exists))
+
+    def replace_columns(self, schema: Schema) -> Self:
+        """Let the columns be those given, in that order, in one commit; those that stay keep what is known of them.
+
+        Args:
+            schema: All columns. They may be wider; new ones may come, or, where columns are mapped, others go.
+
+        Raises:
+            ColumnRefused: one of its kinds: a column cannot change so, or something depends on it.
+            InvalidType: the text of the schema cannot be read.
             FeatureRequired: a type needs a feature that the table does not have.
             ContentionError: somebody changed the schema or the properties meanwhile.
             StorageError: the store refused.
 
-        Source: PROTOCOL.md#change-metadata
+        Source: Delta Lake's REPLACE COLUMNS.
         """
-        types = {path: parse_type(one) if isinstance(one, str) else one for path, one in columns.items()}
-        return self._change(command.add_columns(self.refresh()._state, types))
+        self.refresh()
+        return self._altered(request.replacement(to_schema(schema)))
+
+    def sync_identity(self, path: AnyPath, spark: SparkSession | None = None) -> Self:
+        """Let an identity column go on behind all its values, in one commit; all rows are looked at.
+
+        Args:
+            path: The column.
+            spark: The session to look at rows in; by default the active one, else a local one.
+
+        Raises:
+            ColumnRefused: one of its kinds: there is no such column, or it is no identity column.
+            InvalidPath: the path cannot be read.
+            ContentionError: somebody changed the table meanwhile.
+            TableError: the table cannot be read or written.
+
+        Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
+        """
+        found, _ = resolve(self.refresh()._snapshot.schema, request.to_path(path))
+        identity = identity_at(self._snapshot.schema, found)
+        session = spark or find_session()
+        last = extreme(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
+        mark = synchronised(identity, last)
+        return self if mark is None else self._altered([SyncIdentity(found, mark)], session)
+
+    def add_constraint(self, name: str, expression: str, spark: SparkSession | None = None) -> Self:
+        """Forbid rows that do not fulfil a condition, in one commit; all rows are looked at first.
+
+        Args:
+            name: What it is called; case does not count.
+            expression: The condition in SQL, e.g. ``"total >= 0"``; null does not fulfil it.
+            spark: The session to look at rows in; by default the active one, else a local one.
+
+        Raises:
+            ConstraintRefused: one of its kinds: the name or the condition cannot be used, or rows do not fulfil it.
+            ContentionError: somebody changed the table meanwhile.
+            TableError: the table cannot be read or written.
+
+        Source: PROTOCOL.md#check-constraints; Delta Lake's ADD CONSTRAINT.
+        """
+        self.refresh()
+        return self._altered([AddConstraint(name, expression)], spark)
+
+    def drop_constraint(self, name: str, *, if_exists: bool = False) -> Self:
+        """Allow what a constraint forbade, in one commit.
+
+        Args:
+            name: What it is called; case does not count.
+            if_exists: Whether one that is not there is none to complain of.
+
+        Raises:
+            ConstraintNotFound: there is none of that name.
+            ContentionError: somebody changed the schema or the properties meanwhile.
+            StorageError: the store refused.
+
+        Source: Delta Lake's DROP CONSTRAINT.
+        """
+        is_there = find_constraint(self.refresh()._state, name) is not None
+        return self._altered([DropConstraint(name)] if is_there or not if_exists else [])
+
+    def _altered(self, operations: Sequence[Operation], spark: SparkSession | None = None) -> Self:
+        """Commit operations that are allowed; where rows have to allow them too, no file may have come since."""
+        change = altered(self._state, operations)
+        if change is None:
+            return self
+        said = (change.actions, change.operation, change.parameters)
+        asked = [operation for operation in change.operations if isinstance(operation, ASKED_OF_ROWS)]
+        if not asked:
+            return self._at(commit(self._store, self._snapshot, *said))
+        rows = ensure_rows_allow(spark or find_session(), self._store, self._snapshot, asked)
+        metrics = {"numCheckedRows": rows}
+        return self._at(commit(self._store, self._snapshot, *said, reads=Reads.EVERYTHING, metrics=metrics))

@@ -17,8 +17,10 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.path import Path
 from widen.model.type import StructType
-from widen.planning import command
+from widen.planning.state import Change, State
 from widen.protocol.action import CommitInfo, Metadata, Protocol
+from widen.protocol.clustering import clustering_columns
+from widen.protocol.feature import is_supported
 from widen.protocol.type_change import TypeChange, all_type_changes
 from widen.protocol.value import parse_timestamp
 from widen.spark.schema import surfaced
@@ -137,8 +139,10 @@ class Opened:
         return self
 
     @property
-    def _state(self) -> command.State:
-        return command.State(self.version, self.protocol, self.metadata)
+    def _state(self) -> State:
+        is_clustered = is_supported(self.protocol, "clustering")
+        clustered_by = clustering_columns(self._snapshot.domains) if is_clustered else ()
+        return State(self.version, self.protocol, self.metadata, clustered_by)
 
     def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
         """Return the version that is meant: this one if neither a number nor a time is given."""
@@ -146,7 +150,7 @@ class Opened:
             return self._snapshot
         return open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
 
-    def _change(self, change: command.Change | None) -> Self:
+    def _change(self, change: Change | None) -> Self:
         if change is None:
             return self
         return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))

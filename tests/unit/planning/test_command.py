@@ -1,56 +1,23 @@
-"""Commands: creation, properties, features, columns; spec of Delta's protocol and ALTER TABLE."""
+"""Commands: creation, properties, features; spec of Delta's protocol."""
 
 from __future__ import annotations
 
 import pytest
 
-from widen.errors import (
-    ColumnNotFound,
-    EnabledWithoutFeature,
-    FeatureRequired,
-    InvalidOption,
-    NestedTypeChangeRefused,
-    TypeChangeRefused,
-)
-from widen.model.path import fields, parse_path
+from support.state import WIDE, after, state
+from widen.errors import ColumnAlreadyExists, ColumnNotFound, InvalidOption, TypeChangeRefused
+from widen.model.path import fields
 from widen.model.schema import from_json
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.planning.alter import ColumnChange, alter_column
-from widen.planning.command import Change, State, add_columns, add_feature, create, set_properties, unset_properties
+from widen.planning.alter import altered
+from widen.planning.command import add_feature, create, set_properties, unset_properties
+from widen.planning.request import alterations
+from widen.planning.state import Change, State
 from widen.protocol.action import Metadata, Protocol
-
-WIDE = {"delta.enableTypeWidening": "true"}
-
-
-def state(columns: str, properties: dict[str, str] | None = None, partition_by: tuple[str, ...] = ()) -> State:
-    parsed = parse_type(f"struct<{columns}>")
-    assert isinstance(parsed, StructType)
-    return after(
-        State(-1, Protocol(min_reader_version=1, min_writer_version=2), _nothing()),
-        _create(parsed, properties, partition_by),
-    )
+from widen.protocol.type_change import all_type_changes
 
 
-def _nothing() -> Metadata:
-    return Metadata(id="x", schema_string='{"type":"struct","fields":[]}', partition_columns=())
-
-
-def _create(schema: StructType, properties: dict[str, str] | None, partition_by: tuple[str, ...]) -> Change:
-    return create(schema, partition_by, properties or {}, 1)
-
-
-def after(before: State, change: Change | None) -> State:
-    assert change is not None
-    metadata = next((a for a in change.actions if isinstance(a, Metadata)), before.metadata)
-    protocol = next((a for a in change.actions if isinstance(a, Protocol)), before.protocol)
-    return State(before.version + 1, protocol, metadata)
-
-
-def alter(before: State, path: str, **wanted: object) -> Change | None:
-    if isinstance(wanted.get("type"), str):
-        wanted["type"] = parse_type(str(wanted["type"]))
-    return alter_column(before, parse_path(path), ColumnChange(**wanted))  # type: ignore[arg-type]
+def alter(before: State, path: str, **wanted: str) -> Change | None:
+    return altered(before, alterations(before.schema, {path: wanted}))  # type: ignore[dict-item]
 
 
 # ---- creation and properties -----------------------------------------------------------------------
@@ -116,7 +83,6 @@ def test_features_are_added_once() -> None:
 @pytest.mark.parametrize(
     ("columns", "partition_by", "properties"),
     [
-        ("a int, A int", (), {}),
         ("a int", ("a",), {}),
         ("a int, b array<int>", ("b",), {}),
         ("a int", (), {"delta.enableTypeWidening": "bla"}),
@@ -129,141 +95,104 @@ def test_what_no_table_can_be(columns: str, partition_by: tuple[str, ...], prope
         state(columns, properties, partition_by)
 
 
+def test_two_names_that_differ_in_case_only_are_one() -> None:
+    with pytest.raises(ColumnAlreadyExists, match=r"FIELD_ALREADY_EXISTS.* A "):
+        state("a int, s struct<a: int>, A int")
+
+
 def test_a_partition_column_must_be_there() -> None:
     with pytest.raises(ColumnNotFound, match="b is not in the schema"):
         state("a int", {}, ("b",))
 
 
-# ---- columns ---------------------------------------------------------------------------------------
-
-NESTED = "a int, s struct<x: int, y: string>, l array<map<int, struct<z: int>>>, v void"
+# ---- enabling type widening ------------------------------------------------------------------------
 
 
-def test_columns_are_added_anywhere() -> None:
-    before = state(NESTED)
-    change = add_columns(before, {"b": parse_type("date"), "l.element.value.n": parse_type("int")})
-    assert change is not None
-    assert change.operation == "ADD COLUMNS"
-    now = after(before, change)
-    assert now.schema.sql == (
-        "struct<a: int, s: struct<x: int, y: string>, l: array<map<int,struct<z: int, n: int>>>, v: void, b: date>"
-    )
-    for path, kind in [
-        ("A", InvalidOption),
-        ("s.x", InvalidOption),
-        ("nope.x", ColumnNotFound),
-        ("a.x", ColumnNotFound),
-    ]:
-        with pytest.raises(kind):
-            add_columns(before, {path: parse_type("int")})
-    with pytest.raises(FeatureRequired, match="timestampNtz"):
-        add_columns(before, {"n": parse_type("struct<t: timestamp_ntz>")})
-    assert add_columns(before, {}) is None
+@pytest.mark.parametrize("key", ["delta.enableTypeWidening", "Delta.enableTypeWidening", "DELTA.ENABLETYPEWIDENING"])
+def test_the_key_is_stored_as_delta_spells_it(key: str) -> None:
+    made = state("a int", {key: "true"})
+    assert (made.properties, made.protocol.reader_features) == (WIDE, ("typeWidening",))
+    before = state("a int")
+    now = after(before, set_properties(before, {key: "TRUE", "My.Own": "x"}))
+    assert now.properties == {"delta.enableTypeWidening": "TRUE", "My.Own": "x"}
+    assert now.protocol.reader_features == ("typeWidening",)
+    assert after(now, unset_properties(now, [key])).properties == {"My.Own": "x"}
 
 
-@pytest.mark.parametrize(
-    ("path", "name", "entry_on", "entry"),
-    [
-        ("a", "a", ("a",), {}),
-        ("S.X", "s.x", ("s", "x"), {}),
-        ("l.element.key", "l.element.key", ("l",), {"fieldPath": "element.key"}),
-        ("l.element.value.z", "l.element.value.z", ("l", "element", "value", "z"), {}),
-    ],
-)
-def test_a_change_of_type_is_recorded_and_told(
-    path: str, name: str, entry_on: tuple[str, ...], entry: dict[str, str]
-) -> None:
-    before = state(NESTED, WIDE)
-    change = alter(before, path, type="bigint")
-    assert change is not None
-    assert change.operation == "CHANGE COLUMN"
-    nullable = not path.endswith("key")
-    assert change.parameters["column"] == {"name": name, "type": "long", "nullable": nullable, "metadata": {}}
-    recorded = {
-        at: field.metadata["delta.typeChanges"]
-        for at, field in fields(from_json(after(before, change).metadata.schema_string))
-        if "delta.typeChanges" in field.metadata
-    }
-    assert recorded == {entry_on: [{"fromType": "integer", "toType": "long", **entry}]}
+def test_a_key_is_not_given_twice() -> None:
+    with pytest.raises(InvalidOption, match=r"Delta\.enabletypewidening"):
+        state("a int", {"delta.enableTypeWidening": "true", "Delta.enabletypewidening": "false"})
 
 
-def test_a_history_grows_at_its_end() -> None:
-    now = state("a tinyint", WIDE)
-    for name in ("smallint", "bigint", "decimal(20,0)"):
-        now = after(now, alter(now, "a", type=name))
-    pairs = [(e["fromType"], e["toType"]) for e in now.schema.fields[0].metadata["delta.typeChanges"]]
-    assert pairs == [("byte", "short"), ("short", "long"), ("long", "decimal(20,0)")]
+@pytest.mark.parametrize("value", ["bla", "", "1", "yes", " true"])
+def test_a_value_that_is_neither_true_nor_false(value: str) -> None:
+    before = state("a int")
+    with pytest.raises(InvalidOption, match="It is true or false"):
+        set_properties(before, {"DELTA.enableTypeWidening": value})
 
 
-def test_what_is_the_same_needs_no_commit_and_no_feature() -> None:
-    before = state(NESTED)
-    assert alter(before, "a", type="int") is None
-    assert alter(before, "s.x", nullable=True) is None
-    assert alter(before, "l.element.key", nullable=False) is None
+def test_enabling_at_creation_then_disabling_keeps_the_support() -> None:
+    made = state("a int", WIDE)
+    now = after(made, set_properties(made, {"delta.enableTypeWidening": "false"}))
+    assert (now.protocol, now.properties) == (made.protocol, {"delta.enableTypeWidening": "false"})
 
 
-def test_void_becomes_anything_without_a_feature() -> None:
-    before = state(NESTED)
-    now = after(before, alter(before, "v", type="string"))
-    assert (now.schema.fields[3].type, dict(now.schema.fields[3].metadata)) == (parse_type("string"), {})
+def test_false_never_adds_the_feature() -> None:
+    made = state("a int", {"delta.enableTypeWidening": "false"})
+    assert made.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    assert made.properties == {"delta.enableTypeWidening": "false"}
 
 
-@pytest.mark.parametrize(
-    ("path", "new", "error", "told"),
-    [
-        ("nope", "bigint", ColumnNotFound, "nope"),
-        ("s.nope", "bigint", ColumnNotFound, "nope"),
-        ("s", "struct<x: bigint, y: string>", NestedTypeChangeRefused, "STRUCT<X: INT, Y: STRING>"),
-        ("l", "array<int>", NestedTypeChangeRefused, "it has parts"),
-        ("a", "array<int>", NestedTypeChangeRefused, "ARRAY<INT>"),
-        ("a", "float", TypeChangeRefused, "from INT to FLOAT"),
-        ("a", "smallint", TypeChangeRefused, "from INT to SMALLINT"),
-    ],
-)
-def test_refusals(path: str, new: str, error: type[Exception], told: str) -> None:
-    with pytest.raises(error) as caught:
-        alter(state(NESTED, WIDE), path, type=new)
-    assert told in str(caught.value)
+def test_the_feature_without_the_property_widens_nothing() -> None:
+    with pytest.raises(TypeChangeRefused, match="not enabled"):
+        alter(state("a int", {"delta.feature.typeWidening": "supported"}), "a", type="bigint")
+    disabled = {"delta.feature.typeWidening": "supported", "delta.enableTypeWidening": "false"}
+    with pytest.raises(TypeChangeRefused, match="not enabled"):
+        alter(state("a int", disabled), "a", type="bigint")
 
 
-def test_refusals_that_depend_on_the_table() -> None:
-    with pytest.raises(TypeChangeRefused, match=r"set_properties\(\{'delta.enableTypeWidening': 'true'\}\)"):
-        alter(state("a int"), "a", type="bigint")
-    with pytest.raises(FeatureRequired, match="timestampNtz"):
-        alter(state("a date", WIDE), "a", type="timestamp_ntz")
-    lost = state("a int")
-    broken = State(
-        0,
-        lost.protocol,
-        Metadata(id="x", schema_string=lost.metadata.schema_string, partition_columns=(), configuration=WIDE),
-    )
-    with pytest.raises(EnabledWithoutFeature):
-        alter(broken, "a", type="bigint")
-    constrained = state("a int, ab int", {**WIDE, "delta.constraints.c": "hash ( `A` ) > 0"})
-    with pytest.raises(TypeChangeRefused, match="hash"):
-        alter(constrained, "a", type="bigint")
-    assert alter(constrained, "ab", type="bigint") is not None
-    iceberg = state("a int", {**WIDE, "delta.columnMapping.mode": "name", "delta.feature.icebergCompatV2": "supported"})
-    with pytest.raises(TypeChangeRefused, match="icebergCompatV2"):
-        alter(iceberg, "a", type="double")
-    assert alter(iceberg, "a", type="bigint") is not None
+LEGACY = {
+    (1, 1): set(),
+    (1, 2): {"appendOnly", "invariants"},
+    (1, 3): {"appendOnly", "invariants", "checkConstraints"},
+    (1, 4): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"},
+    (2, 5): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"},
+}
 
 
-def test_comment_nullability_and_place() -> None:
-    before = state("a int not null, s struct<x: int, y: int, z: int>, b int")
-    now = after(before, alter(before, "a", comment="hello", nullable=True))
-    assert (now.schema.fields[0].nullable, dict(now.schema.fields[0].metadata)) == (True, {"comment": "hello"})
-    moved = alter(before, "b", after="FIRST")
-    assert moved is not None
-    assert moved.parameters["position"] == "FIRST"
-    assert after(before, moved).schema.names == ("b", "a", "s")
-    inner = after(before, alter(before, "s.x", after="Y")).schema.fields[1].type
-    assert isinstance(inner, StructType)
-    assert inner.names == ("y", "x", "z")
-    assert alter(before, "s.x", after="x") is None
-    with pytest.raises(InvalidOption, match="null"):
-        alter(before, "b", nullable=False)
-    with pytest.raises(ColumnNotFound):
-        alter(before, "b", after="nope")
-    with pytest.raises(InvalidOption, match="no comment"):
-        alter(state(NESTED), "l.element", comment="x")
+@pytest.mark.parametrize("versions", LEGACY)
+def test_enabling_on_an_old_table_lists_all_that_its_numbers_implied(versions: tuple[int, int]) -> None:
+    old = Protocol(min_reader_version=versions[0], min_writer_version=versions[1])
+    before = State(4, old, state("a int").metadata)
+    now = after(before, set_properties(before, WIDE))
+    assert (now.protocol.min_reader_version, now.protocol.min_writer_version) == (3, 7)
+    assert set(now.protocol.writer_features or ()) == LEGACY[versions] | {"typeWidening"}
+    assert set(now.protocol.reader_features or ()) == (LEGACY[versions] & {"columnMapping"}) | {"typeWidening"}
+
+
+def test_a_table_made_with_the_preview_stays_with_it() -> None:
+    made = state("a int", {**WIDE, "delta.feature.typeWidening-preview": "supported"})
+    assert made.protocol.reader_features == ("typeWidening-preview",)
+    both = after(made, add_feature(made, "typeWidening"))
+    assert both.protocol.reader_features == ("typeWidening", "typeWidening-preview")
+    changed = after(both, alter(both, "a", type="bigint"))
+    assert [c.table_version for _, c in all_type_changes(changed.schema)] == [2]
+
+
+def test_the_final_feature_says_no_version() -> None:
+    made = state("a int", WIDE)
+    assert [c.table_version for _, c in all_type_changes(after(made, alter(made, "a", type="bigint")).schema)] == [None]
+
+
+def test_a_table_made_from_a_schema_of_another_one_begins_anew() -> None:
+    old = state("a int, s struct<x: int>", {**WIDE, "delta.columnMapping.mode": "name"})
+    old = after(old, alter(old, "s.x", type="bigint"))
+    change = create(old.schema, (), {"delta.columnMapping.mode": "id"}, 1)
+    new = after(old, change)
+    assert [(path, dict(field.metadata).keys()) for path, field in fields(new.schema)] == [
+        (("a",), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+        (("s",), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+        (("s", "x"), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+    ]
+    assert {f.metadata["delta.columnMapping.id"] for _, f in fields(new.schema)} == {1, 2, 3}
+    assert new.protocol.reader_features is None

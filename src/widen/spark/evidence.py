@@ -1,0 +1,113 @@
+"""What all rows of a table show: that a column is never null, that they fulfil a condition, how far a column goes.
+
+Source: Delta Lake, which looks at every row for ADD CONSTRAINT and SYNC IDENTITY; null it forbids only in new tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import (
+    ConditionRefused,
+    ConstraintNotBoolean,
+    ConstraintViolated,
+    InvalidConstraint,
+    NotDeterministic,
+    NullsInColumn,
+)
+from widen.log.snapshot import Snapshot
+from widen.log.store import LogStore
+from widen.model.path import Path, format_path
+from widen.planning.operation import AddConstraint, SetNotNull, SyncIdentity
+from widen.spark.condition import ensure_usable, to_column
+from widen.spark.failure import translated
+from widen.spark.scan import read
+
+Asked: TypeAlias = SetNotNull | AddConstraint | SyncIdentity
+"""The operations that depend on what is in the rows."""
+
+ASKED_OF_ROWS = (SetNotNull, AddConstraint, SyncIdentity)
+
+
+def ensure_rows_allow(spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[Asked]) -> int:
+    """Check in one job that no row of a table forbids operations, and return how many rows were looked at.
+
+    Args:
+        spark: The session.
+        store: Of the table.
+        snapshot: The version to look at.
+        operations: What is to be done.
+
+    Raises:
+        NullsInColumn: a column that is to be never null is null.
+        ConstraintViolated: rows do not fulfil a condition; where it is null they do not.
+        InvalidConstraint: a condition cannot be used.
+        JobFailed: Spark could not finish the job.
+        CorruptFile: a file cannot be read.
+    """
+    rows = read(spark, store, snapshot)
+    wrong = [_wrong(rows, operation) for operation in operations]
+    with translated():
+        total, *counts = rows.agg(F.count("*"), *map(F.count_if, wrong)).collect()[0]
+    for operation, count in zip(operations, counts, strict=True):
+        match operation:
+            case SetNotNull(path) if count:
+                raise NullsInColumn(column=format_path(path), rows=count)
+            case AddConstraint(name, expression) if count:
+                raise ConstraintViolated(name=name, expression=expression, rows=count)
+    return int(total)
+
+
+def _wrong(rows: DataFrame, operation: Asked) -> Column:
+    """Return the condition under which a row forbids an operation."""
+    match operation:
+        case SetNotNull(path):
+            return _column(path).isNull()
+        case AddConstraint():
+            _ensure_condition(rows, operation)
+            return ~F.coalesce(to_column(operation.expression), _never())
+    return _never()
+
+
+def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
+    """Check that Spark can use a condition, and that it is the same for the same row each time."""
+    name, expression = operation.name, operation.expression
+    try:
+        ensure_usable(rows, expression)
+    except (ConditionRefused, NotDeterministic) as error:
+        reason = error.message.rstrip(".")
+        if "NOT_BOOLEAN" in str(error.__cause__):
+            raise ConstraintNotBoolean(name=name, expression=expression, reason=reason) from error
+        raise InvalidConstraint(name=name, expression=expression, reason=reason) from error
+
+
+def extreme(spark: SparkSession, store: LogStore, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:
+    """Return the highest value of a column of whole numbers, or the lowest; None if there is none.
+
+    Args:
+        spark: The session.
+        store: Of the table.
+        snapshot: The version to look at.
+        path: The column.
+        is_lowest: Whether to look for the lowest.
+
+    Raises:
+        JobFailed: Spark could not finish the job.
+        CorruptFile: a file cannot be read.
+    """
+    column = _column(path)
+    with translated():
+        found = read(spark, store, snapshot).agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
+    return None if found is None else int(found)
+
+
+def _column(path: Path) -> Column:
+    return F.col(format_path(path))
+
+
+def _never() -> Column:
+    return F.lit(0) == F.lit(1)

@@ -1,0 +1,36 @@
+"""States of tables as values, made and changed by commands: no log, no store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from widen.model.text import parse_type
+from widen.model.type import StructType
+from widen.planning.command import create
+from widen.planning.state import Change, State
+from widen.protocol.action import Metadata, Protocol
+
+WIDE = {"delta.enableTypeWidening": "true"}
+MAPPED = {"delta.columnMapping.mode": "name"}
+
+
+def schema(columns: str) -> StructType:
+    parsed = parse_type(f"struct<{columns}>")
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def state(
+    columns: str | StructType, properties: dict[str, str] | None = None, partition_by: tuple[str, ...] = ()
+) -> State:
+    nothing = Metadata(id="x", schema_string='{"type":"struct","fields":[]}', partition_columns=())
+    empty = State(-1, Protocol(min_reader_version=1, min_writer_version=2), nothing)
+    parsed = schema(columns) if isinstance(columns, str) else columns
+    return after(empty, create(parsed, partition_by, properties or {}, 1))
+
+
+def after(before: State, change: Change | None) -> State:
+    assert change is not None
+    metadata = next((a for a in change.actions if isinstance(a, Metadata)), before.metadata)
+    protocol = next((a for a in change.actions if isinstance(a, Protocol)), before.protocol)
+    return replace(before, version=before.version + 1, protocol=protocol, metadata=metadata)

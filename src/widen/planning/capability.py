@@ -9,8 +9,12 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
+from widen.errors import InvalidOption
 from widen.model.type import DATE, DOUBLE, FLOAT, INTEGER, LONG, TIMESTAMP_NTZ, DataType, DecimalType
-from widen.protocol.widening import is_iceberg_compatible, is_widening
+from widen.planning.retype import is_enabled
+from widen.planning.state import State
+from widen.protocol import iceberg
+from widen.protocol.widening import is_iceberg_compatible, is_same_family, is_widening
 
 
 class TableFormat(str, Enum):
@@ -21,6 +25,14 @@ class TableFormat(str, Enum):
     DELTA_ICEBERG_COMPAT = "delta-iceberg-compat"
     ICEBERG_V2 = "iceberg-v2"
     ICEBERG_V3 = "iceberg-v3"
+
+
+class AutomaticWidening(str, Enum):
+    """Which types a write may widen by itself."""
+
+    ALWAYS = "always"
+    SAME_FAMILY = "same_family"
+    NEVER = "never"
 
 
 ICEBERG_V2_PROMOTIONS = frozenset({(INTEGER, LONG), (FLOAT, DOUBLE)})
@@ -62,3 +74,48 @@ CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = Mappi
 def can_widen(table_format: TableFormat, old: DataType, new: DataType) -> bool:
     """Tell whether tables of the format can widen a leaf from one type to the other in place."""
     return CAPABILITIES[table_format](old, new)
+
+
+AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = MappingProxyType(
+    {
+        AutomaticWidening.ALWAYS: is_widening,
+        AutomaticWidening.SAME_FAMILY: is_same_family,
+        AutomaticWidening.NEVER: _never,
+    }
+)
+"""For each mode: whether a write may widen a leaf from one type to the other by itself, where the format can."""
+
+
+def can_widen_by_itself(table_format: TableFormat, mode: AutomaticWidening, old: DataType, new: DataType) -> bool:
+    """Tell whether a write may widen a leaf of a table of the format from one type to the other.
+
+    Source: Delta Spark's modes of automatic widening
+    """
+    return AUTOMATIC[mode](old, new) and can_widen(table_format, old, new)
+
+
+def parse_automatic_widening(text: str) -> AutomaticWidening:
+    """Return the mode that a text names, in any case; also as Delta Spark calls it, ``SAME_FAMILY_TYPE``.
+
+    Raises:
+        InvalidOption: it names none.
+    """
+    name = text.strip().lower().removesuffix("_type")
+    modes = {mode.value: mode for mode in AutomaticWidening}
+    if name not in modes:
+        raise InvalidOption(option="widening", value=text, expected=f"It is one of {', '.join(modes)}.")
+    return modes[name]
+
+
+def format_of(state: State) -> TableFormat:
+    """Return what a table has to satisfy when its types change.
+
+    Raises:
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not is_enabled(state):
+        return TableFormat.DELTA_FIXED
+    is_guarded = iceberg.guarding(state.protocol, state.properties) is not None
+    return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA

@@ -39,11 +39,6 @@ class Identity:
     high_water_mark: int | None
     allows_explicit: bool
 
-    @property
-    def following(self) -> int:
-        """The next value."""
-        return self.start if self.high_water_mark is None else self.high_water_mark + self.step
-
     def advanced(self, value: int) -> int:
         """Return the high-water mark after a value was given: the farther one of the two.
 

@@ -65,18 +65,10 @@ def _on(key: str) -> tuple[str, tuple[str, ...]]:
 
 FEATURES: tuple[Feature, ...] = (
     Feature(name="appendOnly", writer_version=2, switch=_on("delta.appendOnly")),
-    Feature(name="invariants", writer_version=2, column_key=INVARIANT, stops_writers=True, writes_enabled=False),
-    Feature(
-        name="checkConstraints",
-        writer_version=3,
-        switch=(CONSTRAINT_PREFIX, ()),
-        stops_writers=True,
-        writes_enabled=False,
-    ),
+    Feature(name="invariants", writer_version=2, column_key=INVARIANT, stops_writers=True),
+    Feature(name="checkConstraints", writer_version=3, switch=(CONSTRAINT_PREFIX, ()), stops_writers=True),
     Feature(name="changeDataFeed", writer_version=4, switch=_on("delta.enableChangeDataFeed")),
-    Feature(
-        name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True, writes_enabled=False
-    ),
+    Feature(name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True),
     Feature(
         name="columnMapping",
         is_reader=True,
@@ -84,8 +76,8 @@ FEATURES: tuple[Feature, ...] = (
         writer_version=5,
         switch=("delta.columnMapping.mode", ("name", "id")),
     ),
-    Feature(name="identityColumns", writer_version=6, column_key=START, stops_writers=True, writes_enabled=False),
-    Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True, writes_enabled=False),
+    Feature(name="identityColumns", writer_version=6, column_key=START, stops_writers=True),
+    Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True),
     Feature(name="checkpointProtection", stops_writers=True),
     Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
     Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),

@@ -5,27 +5,41 @@ Source: house rule: foreign errors are translated at the one door where they com
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
-from widen.errors import CorruptFile, InvalidOption, JobFailed, NotNullViolated, StorageError, WidenError
+from widen.errors import (
+    CastOverflow,
+    CheckViolated,
+    CorruptFile,
+    IdentityExhausted,
+    InvalidOption,
+    JobFailed,
+    NotNullViolated,
+    StorageError,
+    TextTooLong,
+    WidenError,
+)
 
 try:
     from py4j.protocol import Py4JError
 except ImportError:  # the client of Spark Connect comes without it
     Py4JError = PySparkException
 
-NULL_REFUSED = "WIDEN_NOT_NULL"
-"""Begins the message by which a write of ours says that a column must not be null."""
+_REFUSED = "WIDEN_REFUSED"
+"""Begins the message by which a write of ours says that a row cannot be."""
 
 FAILURES: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What a Spark action raises, in the classic session and in Connect."""
 
 _READ = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
-_NULL = re.compile(NULL_REFUSED + r":([^\n]*?):END")
+_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _DENIED = re.compile(
     r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
@@ -40,7 +54,8 @@ def translated() -> Iterator[None]:
 
     Raises:
         CorruptFile: a file cannot be read; the error names it.
-        NotNullViolated: a column that must not be null is null.
+        RowRefused: a row breaks a rule of the table; the error names it.
+        IdentityExhausted: an identity column has no further values.
         StorageError: there is no space, or no permission to write.
         JobFailed: anything else; the error has the innermost cause that Spark tells.
     """
@@ -56,8 +71,29 @@ def translated() -> Iterator[None]:
         raise JobFailed(reason=reason[:300].rstrip(".")) from error
 
 
-def _null(found: re.Match[str]) -> WidenError:
-    return NotNullViolated(column=found[1])
+def refusal(kind: str, told: Mapping[str, str], value: Column | None = None) -> Column:
+    """Return an expression that fails the job, with what `translated` needs to tell it as an error of ours.
+
+    Args:
+        kind: One of `_REFUSALS`.
+        told: What is known of the rule.
+        value: What is known of the row only where it is looked at.
+    """
+    shown = F.lit("") if value is None else F.coalesce(value, F.lit("null"))
+    return F.raise_error(F.concat(F.lit(f"{_REFUSED} {kind} {json.dumps(told)} VALUE "), shown, F.lit(" END")))
+
+
+_REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
+    "NULL": lambda told, _: NotNullViolated(column=told["column"]),
+    "CHECK": lambda told, row: CheckViolated(name=told["name"], expression=told["expression"], values=row),
+    "TEXT": lambda told, value: TextTooLong(column=told["column"], limit=told["limit"], value=value),
+    "CAST": lambda told, value: CastOverflow(column=told["column"], old=told["old"], new=told["new"], value=value),
+    "IDENTITY": lambda told, _: IdentityExhausted(column=told["column"]),
+}
+
+
+def _row(found: re.Match[str]) -> WidenError:
+    return _REFUSALS[found[1]](json.loads(found[2]), found[3])
 
 
 def _read(found: re.Match[str]) -> WidenError:
@@ -84,7 +120,7 @@ def _alone(found: re.Match[str]) -> WidenError:
 
 
 _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
-    (_NULL, _null),
+    (_ROW, _row),
     (_FULL, _full),
     (_DENIED, _denied),
     (_READ, _read),

@@ -20,6 +20,7 @@ from widen.model.path import Path
 from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import Add, Metadata, Protocol
+from widen.protocol.column import find_identity
 from widen.protocol.mapping import mapping_mode, physical_name, to_physical_path
 from widen.protocol.statistics import indexed_leaves
 from widen.protocol.value import directory_values
@@ -93,7 +94,8 @@ def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> N
 
 def _indexed(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
     leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
-    return frozenset(to_physical_path(schema, path, mode) for path in leaves)
+    identities = {(field.name,) for field in schema if find_identity(field)}
+    return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)
 
 
 def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path]) -> list[Add]:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from widen.log.commit import Conflicted, commit
-from widen.planning import command
-from widen.planning.merge import Leeway, merge, never
-from widen.planning.retype import is_enabled
-from widen.protocol.action import Action
+from widen.log.commit import Conflicted, Outcome, commit
+from widen.model.type import StructType
+from widen.planning.capability import AutomaticWidening, parse_automatic_widening
+from widen.planning.growth import Growth, grow, is_repeatable, leeway_of
+from widen.planning.identity import advanced
+from widen.planning.state import State
+from widen.protocol.action import Action, Metadata
 from widen.protocol.feature import ensure_data_writable, ensure_writable
-from widen.protocol.widening import is_widening
+from widen.protocol.mapping import mapping_mode
+from widen.spark.complete import missing_identities
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
+from widen.spark.setting import automatic_widening, merges_schemas
 from widen.spark.write import discard, write
 from widen.table.opened import Opened
 from widen.target import metrics
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+MAX_RACES = 10
+"""How often an append that loses a race is planned and written anew."""
 
 
 class Rows(Opened):
@@ -51,37 +60,73 @@ class Rows(Opened):
         """
         return read(spark, self._store, self._past(version, timestamp), where)
 
-    def append(self, frame: DataFrame, *, merge_schema: bool = False) -> Self:
+    def append(
+        self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
+    ) -> Self:
         """Add rows in one commit, and return the table at its new version.
 
-        Columns are matched by name without case; what the data lack becomes null, what is narrower is cast.
+        Columns are matched by name without case. What is narrower is cast; what the data lack becomes the default of
+        its column, what its expression makes, or null. If somebody else changes the table meanwhile, the append is
+        planned and written anew, unless it would put back a column that is gone.
 
         Args:
             frame: The rows.
-            merge_schema: Whether the table gets new columns and, where type widening is enabled, wider types.
+            merge_schema: Whether the table gets new columns and, where type widening is enabled, wider types; by
+                default what `spark.databricks.delta.schema.autoMerge.enabled` says.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
+            cast: Whether values are cast where that can fail; one that is out of range fails the append.
 
         Raises:
-            SchemaMismatch: the data do not fit; the error names the columns and both types.
+            SchemaMismatch: the data do not fit; the error names the columns with both types, and what they need.
+            RowRefused: a row is one that the table may not hold, or a value is out of range; nothing is visible.
+            IdentityColumnGiven: the data have values for a column whose values only the table makes.
+            ColumnRefused: a new column cannot be, or a column with a rule of its own would widen.
             FeatureRequired: a new type needs a feature that the table does not have.
+            InvalidOption: ``widening`` is none of the three.
+            IcebergIncompatible: the table would no longer be one that Iceberg can read.
             UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody changed the schema meanwhile; nothing is visible.
+            ContentionError: others kept changing the table, or took a column away; nothing is visible.
             CorruptFile: a file that the frame reads cannot be read.
             JobFailed: Spark could not finish the job; nothing is visible.
             StorageError: the store refused; nothing is visible.
 
-        Source: PROTOCOL.md#add-file-and-remove-file
+        Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
         """
-        self.refresh()
-        state = self._state
+        spark = frame.sparkSession
+        merges = merges_schemas(spark) if merge_schema is None else merge_schema
+        mode = parse_automatic_widening(automatic_widening(spark) if widening is None else widening)
+        plan = partial(self._grown, from_spark(frame.schema), merge_schema=merges, widening=mode, cast=cast)
+        before, first = plan()
+        outcome = self._write(frame, before, first.metadata)
+        for _ in range(MAX_RACES - 1):
+            if not isinstance(outcome, Conflicted):
+                break
+            now, again = plan()
+            if not is_repeatable(before, first, now, again):
+                break
+            outcome = self._write(frame, now, again.metadata)
+        return self._at(outcome)
+
+    def _grown(
+        self, incoming: StructType, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
+    ) -> tuple[State, Growth]:
+        """Go to the newest version, and return it with what becomes of it so that data fit."""
+        state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
         ensure_data_writable(state.protocol, state.properties, state.schema, self.location)
-        widens = is_widening if merge_schema and is_enabled(state) else never
-        operations = merge(state.schema, from_spark(frame.schema), Leeway(adds=merge_schema, widens=widens))
-        metadata = command.with_operations(state, operations) if operations else state.metadata
-        adds = write(frame, self._store, state.protocol, metadata)
-        actions: list[Action] = [*([metadata] if operations else []), *adds]
-        parameters = {"mode": "Append", "partitionBy": list(self.partition_by)}
-        outcome = commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=metrics(adds))
-        if isinstance(outcome, Conflicted):
-            discard(self._store, adds)
-        return self._at(outcome)
+        return state, grow(state, incoming, leeway_of(state, merge_schema=merge_schema, widening=widening, cast=cast))
+
+    def _write(self, frame: DataFrame, state: State, metadata: Metadata) -> Outcome:
+        """Write rows under the metadata that the table is to have, and commit them with it if it changes."""
+        parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
+        with ExitStack() as undo:
+            adds = write(frame, self._store, state.protocol, metadata)
+            undo.callback(discard, self._store, adds)
+            made = [field.name for field in missing_identities(frame, state.schema)]
+            metadata = advanced(metadata, made, mapping_mode(metadata.configuration, state.protocol), adds)
+            actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
+            outcome = commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=metrics(adds))
+            if not isinstance(outcome, Conflicted):
+                undo.pop_all()
+        return outcome

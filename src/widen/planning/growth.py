@@ -1,0 +1,127 @@
+"""What a write makes of a table, so that its data fit.
+
+Source: Delta Lake's schema evolution on write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from widen.errors import (
+    ConstraintTypeMismatch,
+    GeneratedColumnTypeFixed,
+    GeneratedColumnTypeMismatch,
+    IdentityColumnFixed,
+)
+from widen.model.path import Path, format_path, nearest_field
+from widen.model.type import VOID, StructType
+from widen.planning.capability import AutomaticWidening, can_widen_by_itself, format_of
+from widen.planning.command import with_operations
+from widen.planning.dependency import constraints, dependents, generated_columns
+from widen.planning.merge import Leeway, merge, never
+from widen.planning.naming import ensure_names
+from widen.planning.operation import AddColumn, Operation, WidenType
+from widen.planning.state import State
+from widen.protocol.action import Metadata
+from widen.protocol.column import find_generation, find_identity
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What becomes of a table.
+
+    Args:
+        metadata: After the operations: under it the data are written.
+        operations: What happens to the columns; often nothing.
+    """
+
+    metadata: Metadata
+    operations: tuple[Operation, ...] = ()
+
+    @property
+    def added(self) -> frozenset[Path]:
+        """Where there are new columns and fields."""
+        return frozenset(operation.path for operation in self.operations if isinstance(operation, AddColumn))
+
+
+def leeway_of(state: State, *, merge_schema: bool, widening: AutomaticWidening, cast: bool) -> Leeway:
+    """Return what a write may do, as far as the table can do it.
+
+    Args:
+        state: The table.
+        merge_schema: Whether the table may get new columns and wider types.
+        widening: Which types may widen.
+        cast: Whether values may be cast where that can fail.
+
+    Raises:
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+    """
+    table_format = format_of(state)
+    widens = partial(can_widen_by_itself, table_format, widening) if merge_schema else never
+    return Leeway(merge_schema, widens, cast)
+
+
+def grow(state: State, incoming: StructType, leeway: Leeway) -> Growth:
+    """Return what becomes of a table so that data fit.
+
+    Args:
+        state: The table.
+        incoming: The schema of the data.
+        leeway: What may be done.
+
+    Raises:
+        SchemaMismatch: the data do not fit, or a constraint or a generated column keeps a type from widening.
+        IdentityColumnGiven: the data have values for a column whose values only the table makes.
+        GeneratedColumnTypeFixed: a generated column would widen.
+        IdentityColumnFixed: an identity column would widen.
+        InvalidColumnName: a new column cannot be called so.
+        FeatureRequired: a new type needs a feature that the table does not have.
+
+    Source: Delta Lake's schema evolution on write: the checks and their order
+    """
+    operations = merge(state.schema, incoming, leeway)
+    if not operations:
+        return Growth(state.metadata)
+    for operation in operations:
+        if isinstance(operation, WidenType) and operation.old != VOID:
+            _ensure_free(state, operation)
+        elif isinstance(operation, AddColumn):
+            ensure_names([operation.field], state.properties, operation.parent)
+    return Growth(with_operations(state, operations), operations)
+
+
+def _ensure_free(state: State, operation: WidenType) -> None:
+    """Check that nothing of the table has to do with the type of a column that would widen by itself."""
+    column, old, new = format_path(operation.path), operation.old.sql.upper(), operation.new.sql.upper()
+    field = nearest_field(state.schema, operation.path)
+    if find_identity(field) is not None:
+        raise IdentityColumnFixed(column=column)
+    found = dependents(operation.path, state.schema, constraints(state.properties))
+    if found:
+        raise ConstraintTypeMismatch(column=column, old=old, new=new, constraints=_lines(found))
+    found = dependents(operation.path, state.schema, generated_columns(state))
+    if found:
+        raise GeneratedColumnTypeMismatch(column=column, old=old, new=new, columns=_lines(found))
+    if find_generation(field) is not None:
+        reason = "it has the type of the expression that generates it"
+        raise GeneratedColumnTypeFixed(column=column, old=old, new=new, reason=reason, fix="Cast the data.")
+
+
+def _lines(expressions: Mapping[str, str]) -> str:
+    return "\n".join(f"{name} -> {text}" for name, text in expressions.items())
+
+
+def is_repeatable(before: State, first: Growth, now: State, again: Growth) -> bool:
+    """Tell whether a write that lost a race may be made again as planned anew, without asking.
+
+    It may if it would not put back what somebody has dropped or renamed, or write to another table of that name.
+
+    Args:
+        before: The table when the write began.
+        first: The first plan.
+        now: The table after the winners.
+        again: The plan for that.
+    """
+    return before.metadata.id == now.metadata.id and again.added <= first.added

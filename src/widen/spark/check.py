@@ -1,0 +1,176 @@
+"""Rows that a table may not hold, found where they are written: each of them fails the job.
+
+Source: PROTOCOL.md#column-invariants, #check-constraints, #generated-columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.model.path import ELEMENT, KEY, VALUE, Path, children, fields, format_path, resolve
+from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, quoted
+from widen.planning.reference import references
+from widen.protocol.action import Protocol
+from widen.protocol.column import find_generation, find_invariant, text_limits
+from widen.protocol.feature import CONSTRAINT_PREFIX, features
+from widen.spark.failure import refusal
+from widen.spark.schema import type_to_spark
+
+Check: TypeAlias = Callable[[Column], Column]
+Condition: TypeAlias = tuple[str, str, Column]
+
+_SHOWN_CHARACTERS = 500
+"""How much of a row an error shows."""
+
+
+def checked(rows: DataFrame, schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> DataFrame:
+    """Return rows of a table that fail the job which writes them if one of them breaks a rule of the table.
+
+    Rules are columns and fields that must not be null, lengths of texts, invariants, CHECK constraints and generated
+    columns: a value that was given must be the one that the expression makes.
+
+    Args:
+        rows: All columns of the table, in its types, as `widen.spark.complete.completed` gives them.
+        schema: Of the table, in logical names, with all metadata.
+        protocol: Of the table: a rule counts only where its feature is supported.
+        properties: The configuration of the table.
+
+    Raises:
+        CorruptLog: an invariant cannot be read.
+
+    Source: PROTOCOL.md#column-invariants (what is null does not fulfil a condition), #check-constraints
+    """
+    conditions = tuple(_conditions(schema, protocol, properties))
+    columns, is_anchored = [], not conditions
+    for field in schema:
+        column = _of_column(F.col(quoted(field.name)), field)
+        if not is_anchored and field.type != VOID:
+            column, is_anchored = _of_row(column, field.type, schema, conditions), True
+        columns.append(column.alias(field.name))
+    return rows.select(*columns)
+
+
+# ---- rules of a row --------------------------------------------------------------------------------
+
+
+def _conditions(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str]
+) -> Iterator[Condition]:
+    """Yield the name, the text and the condition of every rule that a row must fulfil."""
+    supported = features(protocol)
+    for path, field in fields(schema) if "invariants" in supported else ():
+        text = find_invariant(field)
+        if text is not None:
+            yield f"The invariant of column {format_path(path)}", text, F.expr(text)
+    for key, text in properties.items() if "checkConstraints" in supported else ():
+        if key.lower().startswith(CONSTRAINT_PREFIX):
+            yield f"The constraint {key[len(CONSTRAINT_PREFIX) :]}", text, F.expr(text)
+    for field in schema if "generatedColumns" in supported else ():
+        text = find_generation(field)
+        if text is not None:
+            made = F.expr(text).cast(type_to_spark(field.type))
+            name = f"The generated column {field.name}"
+            yield name, f"{quoted(field.name)} <=> ({text})", F.col(quoted(field.name)).eqNullSafe(made)
+
+
+def _of_row(column: Column, data_type: DataType, schema: StructType, conditions: Sequence[Condition]) -> Column:
+    """Return a column that fails the job where the row breaks a rule: every row is written, so all are looked at."""
+    spark_type = type_to_spark(data_type)
+    for name, text, holds in conditions:
+        broken = refusal("CHECK", {"name": name, "expression": text}, _shown(text, schema))
+        column = F.when(F.coalesce(holds, F.lit(False)), column).otherwise(broken.cast(spark_type))
+    return column
+
+
+def _shown(text: str, schema: StructType) -> Column:
+    """Return what an error shows of a row: the columns that a rule looks at."""
+    names = {path[0] for path in references(text, schema)}
+    looked_at = [F.col(quoted(field.name)) for field in schema if field.name in names]
+    if not looked_at:
+        return F.lit("")
+    return F.left(F.to_json(F.struct(*looked_at), {"ignoreNullFields": "false"}), F.lit(_SHOWN_CHARACTERS))
+
+
+# ---- rules of a column -----------------------------------------------------------------------------
+
+
+def _of_column(column: Column, field: Field) -> Column:
+    """Return a column that fails the job where it is null against the schema, or a text in it is too long."""
+    spark_type = type_to_spark(field.type)
+    if not field.nullable:
+        column = F.coalesce(column, _null((field.name,)).cast(spark_type))
+    for path, is_null in _nulls(field.type):
+        broken = _null((field.name, *path)).cast(spark_type)
+        column = F.when(_somewhere(field.type, path[:-1], is_null)(column), broken).otherwise(column)
+    for path, limit in text_limits(field).items():
+        is_long = partial(_is_longer, limit)
+        broken = _long((field.name, *path), limit, column).cast(spark_type)
+        column = F.when(_somewhere(field.type, path, is_long)(column), broken).otherwise(column)
+    return column
+
+
+def _null(path: Path) -> Column:
+    return refusal("NULL", {"column": format_path(path)})
+
+
+def _long(path: Path, limit: int, column: Column) -> Column:
+    told = {"column": format_path(path), "limit": f"of {limit} characters at most"}
+    value = column if len(path) == 1 else F.to_json(F.struct(column))
+    return refusal("TEXT", told, F.left(value, F.lit(_SHOWN_CHARACTERS)))
+
+
+def _is_longer(limit: int, column: Column) -> Column:
+    return F.length(column) > limit
+
+
+def _nulls(data_type: DataType, at: Path = ()) -> Iterator[tuple[Path, Check]]:
+    """Yield the path of everything inside a type that must not be null, and how its parent shows that it is."""
+    match data_type:
+        case StructType(items):
+            yield from (((*at, f.name), partial(_lacks, f.name)) for f in items if not f.nullable)
+        case ArrayType(_, False):
+            yield (*at, ELEMENT), lambda column: F.exists(column, F.isnull)
+        case MapType(_, _, False):
+            yield (*at, VALUE), lambda column: F.exists(F.map_values(column), F.isnull)
+    for step, child in children(data_type):
+        yield from _nulls(child, (*at, step))
+
+
+def _lacks(name: str, column: Column) -> Column:
+    return column.isNotNull() & column.getField(name).isNull()
+
+
+def _somewhere(data_type: DataType, path: Path, check: Check) -> Check:
+    """Return a check of a column that is true if one is true of any of the values at a path in it."""
+    if not path:
+        return check
+    below = _somewhere(resolve(StructType((Field("only", data_type),)), ("only", path[0]))[1], path[1:], check)
+    return partial(_STEPS.get((type(data_type), path[0]), partial(_in_struct, path[0])), below)
+
+
+def _in_struct(name: str, below: Check, column: Column) -> Column:
+    return below(column.getField(name))
+
+
+def _in_array(below: Check, column: Column) -> Column:
+    return F.exists(column, lambda item: below(item))
+
+
+def _in_keys(below: Check, column: Column) -> Column:
+    return _in_array(below, F.map_keys(column))
+
+
+def _in_values(below: Check, column: Column) -> Column:
+    return _in_array(below, F.map_values(column))
+
+
+_STEPS: Mapping[tuple[type[object], str], Callable[[Check, Column], Column]] = {
+    (ArrayType, ELEMENT): _in_array,
+    (MapType, KEY): _in_keys,
+    (MapType, VALUE): _in_values,
+}

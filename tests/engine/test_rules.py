@@ -1,0 +1,245 @@
+"""Rules of a table that new rows must obey: nulls, lengths, invariants, constraints, defaults, generated, identity."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+import widen
+from support.exact import assert_same
+from widen.errors import CheckViolated, IdentityColumnGiven, IdentityExhausted, NotNullViolated, RowRefused, TextTooLong
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.table import Table
+
+FEATURES = {
+    f"delta.feature.{name}": "supported"
+    for name in ("invariants", "checkConstraints", "generatedColumns", "allowColumnDefaults", "identityColumns")
+}
+
+
+def field(name: str, kind: str, nullable: bool = True, **metadata: object) -> Field:
+    return Field(name, parse_type(kind), nullable, {_dotted(key): value for key, value in metadata.items()})
+
+
+def _dotted(key: str) -> str:
+    return key if key.startswith("__") else key.replace("__", ".")
+
+
+def made(place: Path, *fields: Field, partition_by: tuple[str, ...] = (), **properties: str) -> Table:
+    given = {_dotted(key): value for key, value in properties.items()}
+    return widen.create_table(str(place), StructType(fields), partition_by, {**FEATURES, **given})
+
+
+def parquet_files(place: Path) -> list[Path]:
+    return [path for path in place.rglob("*.parquet") if "_delta_log" not in path.parts]
+
+
+# ---- constraints and invariants --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    invariant = json.dumps({"expression": {"expression": "amount < 100 OR note IS NOT NULL"}})
+    inner = field("x", "int", delta__invariants=json.dumps({"expression": {"expression": "s.x <> 7"}}))
+    return made(
+        tmp_path_factory.mktemp("ruled"),
+        field("id", "int"),
+        field("amount", "int", delta__invariants=invariant),
+        field("note", "string"),
+        Field("s", StructType((inner,))),
+        field("p", "string"),
+        partition_by=("p",),
+        delta__constraints__positive="amount > 0",
+        **{"delta__constraints__Known p": "`p` in ('a', 'b')"},
+    )
+
+
+ROW = "id int, amount int, note string, s struct<x: int>, p string"
+GOOD = (1, 5, None, (1,), "a")
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "expression", "values"),
+    [
+        ((2, -1, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":-1}'),
+        ((2, None, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":null}'),
+        ((2, 5, None, (1,), "c"), "The constraint Known p", "`p` in ('a', 'b')", '{"p":"c"}'),
+        (
+            (2, 100, None, (1,), "a"),
+            "The invariant of column amount",
+            "amount < 100 OR note IS NOT NULL",
+            '{"amount":100,"note":null}',
+        ),
+        ((2, 5, None, (7,), "a"), "The invariant of column s.x", "s.x <> 7", '{"s":{"x":7}}'),
+        ((2, 5, None, None, "a"), "The invariant of column s.x", "s.x <> 7", '{"s":null}'),
+    ],
+)
+def test_a_row_that_breaks_a_rule_fails_the_append_with_its_values(
+    spark: SparkSession, ruled: Table, row: tuple[Any, ...], name: str, expression: str, values: str
+) -> None:
+    before = ruled.refresh().version
+    with pytest.raises(CheckViolated) as caught:
+        ruled.append(spark.createDataFrame([GOOD, row], ROW))
+    assert caught.value.fields == {"name": name, "expression": expression, "values": values}
+    assert caught.value.code == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
+    assert Table(ruled.location).version == before
+    assert len(parquet_files(Path(ruled.location))) == ruled.files().num_rows
+
+
+def test_rows_that_obey_are_written(spark: SparkSession, ruled: Table) -> None:
+    ruled.append(spark.createDataFrame([GOOD, (2, 500, "why", (8,), "b")], ROW))
+    assert_same(
+        ruled.read(spark).where("amount > 4").collect(),
+        [Row(id=1, amount=5, note=None, s=Row(x=1), p="a"), Row(id=2, amount=500, note="why", s=Row(x=8), p="b")],
+    )
+
+
+def test_a_rule_counts_only_where_its_feature_is_supported(spark: SparkSession, tmp_path: Path) -> None:
+    invariant = json.dumps({"expression": {"expression": "a > 0"}})
+    listed = {"delta.feature.domainMetadata": "supported", "delta.feature.timestampNtz": "supported"}
+    table = widen.create_table(str(tmp_path), StructType((field("a", "int", delta__invariants=invariant),)), (), listed)
+    assert "invariants" in (table.protocol.writer_features or ())
+    with pytest.raises(CheckViolated):
+        table.append(spark.createDataFrame([(0,)], "a int"))
+
+
+# ---- lengths of texts ------------------------------------------------------------------------------
+
+
+def test_texts_that_are_too_long_fail_the_append(spark: SparkSession, tmp_path: Path) -> None:
+    limited, pairs = "__CHAR_VARCHAR_TYPE_STRING", "map<string,struct<x:string,y:string>>"
+    table = made(
+        tmp_path,
+        field("v", "string", **{limited: "varchar(3)"}),
+        field("c", "string", **{limited: "char(2)"}),
+        field("l", "array<string>", **{limited: "array<varchar(2)>"}),
+        field("m", pairs, **{limited: "map<string,struct<x:varchar(1),y:string>>"}),
+    )
+    columns = f"v string, c string, l array<string>, m {pairs}"
+    good = ("äöü", "ab", ["ab", None], {"long": ("a", "long")})
+    table.append(spark.createDataFrame([good, (None, None, None, None)], columns))
+    for row, column, limit in [
+        (("abcd", "ab", [], {}), "v", 3),
+        (("a", "abc", [], {}), "c", 2),
+        (("a", "ab", ["a", "abc"], {}), "l.element", 2),
+        (("a", "ab", [], {"k": ("ab", "y")}), "m.value.x", 1),
+    ]:
+        with pytest.raises(TextTooLong) as caught:
+            table.append(spark.createDataFrame([good, row], columns))
+        told = caught.value.fields
+        assert (told["column"], told["limit"]) == (column, f"of {limit} characters at most")
+    assert table.version == 1
+
+
+# ---- defaults --------------------------------------------------------------------------------------
+
+
+def test_missing_columns_get_their_defaults_and_given_nulls_stay(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(
+        tmp_path,
+        field("id", "int"),
+        field("a", "bigint", False, CURRENT_DEFAULT="6 * 7"),
+        field("b", "date", CURRENT_DEFAULT="DATE '2024-02-29'"),
+        field("c", "struct<x: int, y: string>", CURRENT_DEFAULT="named_struct('x', 1, 'y', 'why')"),
+        field("d", "string"),
+    )
+    table.append(spark.createDataFrame([(1,)], "id int"))
+    table.append(spark.createDataFrame([(2, 5, None)], "id int, A int, b date"))
+    default = Row(x=1, y="why")
+    expected = [
+        Row(id=1, a=42, b=date(2024, 2, 29), c=default, d=None),
+        Row(id=2, a=5, b=None, c=default, d=None),
+    ]
+    assert_same(table.read(spark).collect(), expected)
+    with pytest.raises(NotNullViolated, match="Column a"):
+        table.append(spark.createDataFrame([(3, None)], "id int, a int"))
+
+
+# ---- generated columns -----------------------------------------------------------------------------
+
+
+def test_generated_columns_are_computed_or_checked(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(
+        tmp_path,
+        field("at", "timestamp_ntz"),
+        field("price", "decimal(10,2)", CURRENT_DEFAULT="1.5"),
+        field("day", "date", delta__generationExpression="CAST(at AS DATE)"),
+        field("total", "decimal(12,2)", delta__generationExpression="price * 2"),
+        partition_by=("day",),
+    )
+    moment = datetime(2024, 2, 29, 23, 30)
+    table.append(spark.createDataFrame([(moment,), (None,)], "at timestamp_ntz"))
+    table.append(spark.createDataFrame([(moment, date(2024, 2, 29))], "at timestamp_ntz, day date"))
+    found = table.read(spark).selectExpr("string(at)", "string(day)", "string(price)", "string(total)").collect()
+    filled = ("2024-02-29 23:30:00", "2024-02-29", "1.50", "3.00")
+    assert_same([tuple(row) for row in found], [filled, filled, (None, None, "1.50", "3.00")])
+    with pytest.raises(CheckViolated) as caught:
+        table.append(spark.createDataFrame([(moment, date(2024, 3, 1))], "at timestamp_ntz, day date"))
+    assert caught.value.fields["name"] == "The generated column day"
+    assert caught.value.fields["expression"] == "day <=> (CAST(at AS DATE))"
+    assert table.version == 2
+
+
+# ---- identity columns ------------------------------------------------------------------------------
+
+def identity(name: str, *, start: int = 1, step: int = 1, explicit: bool = False, mark: int | None = None) -> Field:
+    known = {} if mark is None else {"delta__identity__highWaterMark": mark}
+    return field(
+        name,
+        "bigint",
+        delta__identity__start=start,
+        delta__identity__step=step,
+        delta__identity__allowExplicitInsert=explicit,
+        **known,
+    )
+
+
+def marks(table: Table) -> list[int | None]:
+    columns = [field.metadata for field in table.snapshot.schema if "delta.identity.start" in field.metadata]
+    return [metadata.get("delta.identity.highWaterMark") for metadata in columns]
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_identity_values_are_unique_and_go_on_where_they_ended(
+    spark: SparkSession, tmp_path: Path, mapping: str
+) -> None:
+    fields = (field("n", "bigint"), identity("up"), identity("down", start=100, step=-7, explicit=True))
+    table = made(tmp_path, *fields, delta__columnMapping__mode=mapping)
+    seen_up: set[int] = set()
+    seen_down: set[int] = set()
+    for turn, partitions in enumerate((1, 4, 2)):
+        rows = spark.range(turn * 100, turn * 100 + 50, numPartitions=partitions).withColumnRenamed("id", "n")
+        table.append(rows)
+        found = table.read(spark).where(f"n >= {turn * 100}").collect()
+        up, down = {row.up for row in found}, {row.down for row in found}
+        assert len(up) == len(down) == 50
+        assert not up & seen_up
+        assert not down & seen_down
+        assert min(up) > max(seen_up, default=0)
+        assert max(down) < min(seen_down, default=101)
+        assert all((value - 100) % 7 == 0 for value in down)
+        seen_up, seen_down = seen_up | up, seen_down | down
+        assert marks(table) == [max(seen_up), min(seen_down)]
+    table.append(spark.createDataFrame([(1000, 5)], "n bigint, down bigint"))
+    assert marks(table)[1] == min(seen_down)
+    with pytest.raises(IdentityColumnGiven, match="up"):
+        table.append(spark.createDataFrame([(1, 2)], "n bigint, UP bigint"))
+
+
+def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(tmp_path, field("n", "int"), identity("i", mark=9223372036854775806))
+    table.append(spark.createDataFrame([(1,)], "n int").coalesce(1))
+    assert [row.i for row in table.read(spark).collect()] == [9223372036854775807]
+    with pytest.raises(IdentityExhausted, match="Column i"):
+        table.append(spark.createDataFrame([(2,)], "n int"))
+    assert table.version == 1
+
+
+def test_every_refused_row_is_of_one_family() -> None:
+    assert all(issubclass(kind, RowRefused) for kind in (CheckViolated, NotNullViolated, TextTooLong))

@@ -5,12 +5,13 @@ Source: Delta Lake's ALTER TABLE.
 
 from __future__ import annotations
 
+from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from widen.cli import door, look, option
+from widen.cli import door, engine, option
 from widen.cli.output import show, show_json
 from widen.errors import InvalidOption
 
@@ -72,13 +73,16 @@ def sql(
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
-    """Run one statement; a table is named delta.`path`."""
+    """Run one statement: ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES; a table is delta.`path`."""
     settings, statement = option.storage(storage_option), door.parse(text)
-    if isinstance(statement, door.DescribeHistory):
-        look.history(statement.location, statement.limit, json, storage_option)
-        return
-    before = door.open_snapshot(door.LogStore(statement.location, settings)).version
-    _tell(before, door.execute(statement, settings), json=json)
+    session = None if statement.table.location else engine.session()
+    done = door.run(statement, session, settings)
+    if not isinstance(done, door.Answer):
+        _tell(done.before, done.table, json=json)
+    elif json:
+        show_json(done.to_values())
+    else:
+        show(door.terminal.rows_parts(done.names, [dumps(row) for row in done.to_values()]))
 
 
 def _tell(before: int, table: Table, *, json: bool) -> None:

@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     from widen.report.record import history
     from widen.spark.failure import FAILURES, translated
     from widen.spark.session import find_session
+    from widen.statement.answer import Answer
     from widen.statement.parse import parse
-    from widen.statement.run import execute
-    from widen.statement.value import DescribeHistory
+    from widen.statement.run import run
     from widen.table import Table
 
 __all__ = [
     "FAILURES",
-    "DescribeHistory",
+    "Answer",
     "LogStore",
     "Table",
     "build",
-    "execute",
     "find_session",
     "history",
     "ingest",
@@ -42,6 +41,7 @@ __all__ = [
     "page",
     "parse",
     "plan",
+    "run",
     "terminal",
     "translated",
     "words",
@@ -58,9 +58,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report": ("terminal", "words"),
     "widen.spark.failure": ("FAILURES", "translated"),
     "widen.spark.session": ("find_session",),
+    "widen.statement.answer": ("Answer",),
     "widen.statement.parse": ("parse",),
-    "widen.statement.run": ("execute",),
-    "widen.statement.value": ("DescribeHistory",),
+    "widen.statement.run": ("run",),
     "widen.table": ("Table",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -6,6 +6,7 @@ WidenError
 │   ├── InvalidType
 │   ├── InvalidPath
 │   ├── InvalidStatement    a text of SQL is none that we understand
+│   ├── NameNotFound        the catalog knows no such table
 │   ├── ColumnRefused       a change of columns that cannot be
 │   │   ├── ColumnNotFound
 │   │   │   ├── ArrayStepNotFound     the path lacks the step element
@@ -32,6 +33,7 @@ WidenError
 │   │   ├── NestedNotNull
 │   │   ├── NullsInColumn
 │   │   ├── DefaultsNotEnabled
+│   │   ├── InvalidDefault
 │   │   ├── NewColumnDefaultRefused
 │   │   ├── ReplaceColumnsRefused
 │   │   └── AmbiguousReplacement
@@ -142,6 +144,7 @@ from widen.errors.column import (
     IdentityColumnFixed,
     IdentityReplaceRefused,
     InvalidColumnName,
+    InvalidDefault,
     ItemCommentRefused,
     ItemRenameRefused,
     LastColumnDropRefused,
@@ -204,6 +207,7 @@ from widen.errors.request import (
     InvalidPath,
     InvalidStatement,
     InvalidType,
+    NameNotFound,
     SourceError,
 )
 from widen.errors.row import (
@@ -299,6 +303,7 @@ __all__ = [
     "InvalidColumnName",
     "InvalidConstraint",
     "InvalidConstraintName",
+    "InvalidDefault",
     "InvalidOption",
     "InvalidPath",
     "InvalidStatement",
@@ -311,6 +316,7 @@ __all__ = [
     "MapStepNotFound",
     "MergeWithoutClause",
     "MetadataChanged",
+    "NameNotFound",
     "NestedNotNull",
     "NestedTypeChangeRefused",
     "NewColumnDefaultRefused",

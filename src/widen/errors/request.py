@@ -36,8 +36,16 @@ class InvalidStatement(RequestError):
     """A text of SQL is no statement, or none that this version understands."""
 
     code = "WIDEN_INVALID_STATEMENT"
-    template = "The statement cannot be understood: {reason}."
-    hint = "Understood are:\n{understood}"
+    template = "The statement cannot be understood in line {line}, column {column}:\n{excerpt}\n{reason}."
+    hint = "{nearest}"
+
+
+class NameNotFound(RequestError):
+    """The catalog of the session has no Delta table of that name."""
+
+    code = "TABLE_OR_VIEW_NOT_FOUND"
+    template = "The catalog has no Delta table {name}: {reason}."
+    hint = "Name it by its path, delta.`/path`, or use the session whose catalog knows it."
 
 
 class FeatureRequired(RequestError):

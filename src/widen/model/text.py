@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from widen.errors import InvalidType
+from widen.model.literal import LITERAL, from_literal
 from widen.model.type import ATOMIC_NAMES, ArrayType, AtomicType, DataType, DecimalType, Field, MapType, StructType
 
 _ALIASES: Mapping[str, str] = {
@@ -20,6 +21,7 @@ _ALIASES: Mapping[str, str] = {
     "timestamp_ltz": "timestamp",
 }
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:]))")
+_TEXT = re.compile(rf"\s*({LITERAL})")
 
 
 def parse_type(text: str) -> DataType:
@@ -27,7 +29,7 @@ def parse_type(text: str) -> DataType:
 
     Args:
         text: A type of Spark SQL or of the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
-            ``array<struct<a: int not null, b: string>>``.
+            ``array<struct<a: int not null, b: string comment 'x'>>``.
 
     Raises:
         InvalidType: the text names no type; the error says where it stopped.
@@ -120,8 +122,16 @@ class _Reader:
             self._symbol(":")
             data_type = self.data_type()
             nullable = not (self._keyword("not") and self._keyword("null"))
-            found.append(Field(name, data_type, nullable))
+            metadata = {"comment": self._literal()} if self._keyword("comment") else {}
+            found.append(Field(name, data_type, nullable, metadata))
         return StructType(tuple(found))
+
+    def _literal(self) -> str:
+        found = _TEXT.match(self._text, self._at)
+        if found is None:
+            raise self._fail("a text in quotes is missing")
+        self._at = found.end()
+        return from_literal(found[1])
 
     def _decimal(self) -> DecimalType:
         if not self._symbol("("):

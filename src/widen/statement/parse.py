@@ -1,269 +1,346 @@
-"""Reading a statement from its text, token by token; the tokens are those of Spark SQL.
+"""Reading a statement from its text.
 
-A table is named by its path: ``delta.`/data/orders```.
-
-Source: Spark's ALTER TABLE; Delta Lake's DESCRIBE HISTORY.
+Source: Spark's ALTER TABLE and CREATE TABLE: what may be said once only, and what a text, a number or a name means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlglot import Token, TokenType, tokenize
-from sqlglot.errors import TokenError
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedInput, VisitError
+from lark.tree import Meta
 
-from widen.errors import InvalidStatement
+from widen.errors import InvalidStatement, WidenError
+from widen.model.literal import LITERAL, from_literal
 from widen.model.path import Path, format_path
 from widen.model.text import parse_type
-from widen.model.type import DataType
-from widen.statement.value import (
-    UNDERSTOOD,
-    AddColumns,
-    AlterColumn,
-    DescribeHistory,
-    SetProperties,
-    Statement,
-    UnsetProperties,
-)
+from widen.model.type import LONG, STRING, DataType, Field, StructType
+from widen.planning.command import DESCRIPTION
+from widen.planning.name import COMMENT
+from widen.protocol.column import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, TEXT_LIMIT
+from widen.statement import value as statements
+from widen.statement.complaint import refused, unexpected
+from widen.statement.grammar import QUOTED, REMARK, grammar
+from widen.statement.value import Statement, TableName
+
+if TYPE_CHECKING:
+    from widen.planning.request import ColumnChanges, NewColumn
 
 
 def parse(text: str) -> Statement:
     """Return the statement that a text holds.
 
     Raises:
-        InvalidStatement: it holds none, more than one, or one that this version does not understand.
+        InvalidStatement: it holds none, more than one, or one that this version does not understand; the error says
+            where it stopped, and which form is nearest.
         InvalidType: a type cannot be read.
 
+    Source: house rule: what is not understood as a whole is not done in part.
+
     Example:
-        >>> parse("ALTER TABLE delta.`/data/orders` ALTER COLUMN total TYPE double").path
-        ('total',)
+        >>> parse("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
+        'amount'
     """
     try:
-        tokens = tokenize(text, read="spark")
-    except TokenError as error:
-        raise _invalid(str(error).partition("\n")[0].rstrip(".")) from error
-    words = _Words(text, tokens)
-    statement = _statement(words)
-    words.skip(";")
-    words.ensure_end()
-    return statement
+        return _Reader(text).transform(_parser().parse(text))
+    except UnexpectedInput as error:
+        raise unexpected(text, error, _parser()) from error
+    except RecursionError as error:
+        raise refused(text, 0, "it is nested too deeply") from error
+    except VisitError as error:
+        if isinstance(error.orig_exc, RecursionError):
+            raise refused(text, 0, "it is nested too deeply") from error
+        if isinstance(error.orig_exc, WidenError):
+            raise error.orig_exc from None
+        raise
 
 
-def _invalid(reason: str) -> InvalidStatement:
-    return InvalidStatement(reason=reason, understood="\n".join(f"  {form}" for form in UNDERSTOOD))
+@cache
+def _parser() -> Lark:
+    return Lark(grammar(), parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=True)
 
 
-_NAMED = (TokenType.IDENTIFIER, TokenType.STRING)
-_Item = TypeVar("_Item")
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Something that may be said once only, with the place in the text where it stands.
+
+    Args:
+        at: In characters from the start of the text.
+        what: What it speaks of.
+        meaning: What it says.
+    """
+
+    at: int
+    what: str
+    meaning: Any
 
 
-@dataclass(slots=True)
-class _Words:
-    """The tokens of a statement, taken from left to right."""
+_TEXT_TYPE = re.compile(r"(var)?char(?:acter)?\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
+_REMARK = re.compile(rf"({LITERAL}|{QUOTED})|{REMARK}")
 
-    text: str
-    tokens: list[Token]
-    at: int = field(default=0)
 
-    def peek(self) -> Token | None:
-        return self.tokens[self.at] if self.at < len(self.tokens) else None
+@v_args(meta=True, inline=True)
+class _Reader(Transformer[Token, Statement]):
+    """Makes the value of a statement from its tree: a method for every rule of the grammar."""
 
-    def skip(self, *words: str) -> bool:
-        """Take these words if they come next, all of them."""
-        following = self.tokens[self.at : self.at + len(words)]
-        said = [token.text.upper() for token in following if token.token_type not in _NAMED]
-        if said != list(words):
-            return False
-        self.at += len(words)
-        return True
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
 
-    def expect(self, *words: str) -> None:
-        if not self.skip(*words):
-            raise self.unexpected(" ".join(words))
+    def _refused(self, meta: Meta, reason: str) -> InvalidStatement:
+        return refused(self._text, meta.start_pos, reason)
 
-    def take(self) -> Token:
-        token = self.peek()
-        if token is None:
-            raise self.unexpected("more")
-        self.at += 1
-        return token
+    def _once(self, said: Iterable[_Said]) -> list[Any]:
+        """Return the meanings of what must not be said twice, in their order."""
+        found = dict[str, Any]()
+        for each in said:
+            if each.what in found:
+                raise refused(self._text, each.at, f"{each.what} is there twice")
+            found[each.what] = each.meaning
+        return list(found.values())
 
-    def unexpected(self, wanted: str) -> InvalidStatement:
-        token = self.peek()
-        return _invalid(f"{wanted} was expected, not {self.text[token.start :]!r}" if token else f"it lacks {wanted}")
+    def _merged(self, said: Iterable[_Said]) -> dict[str, Any]:
+        return {key: meaning for part in self._once(said) for key, meaning in part.items()}
 
-    def ensure_end(self) -> None:
-        if self.peek():
-            raise self.unexpected("the end")
+    # ---- statements: columns -----------------------------------------------------------------------
 
-    def name(self) -> str:
-        token = self.peek()
-        is_word = token is not None and (token.text.isidentifier() or token.token_type is TokenType.IDENTIFIER)
-        if token is None or not is_word or token.token_type is TokenType.STRING:
-            raise self.unexpected("a name")
-        self.at += 1
-        return token.text
+    def start(self, _: Meta, statement: Statement) -> Statement:
+        return statement
 
-    def path(self) -> Path:
-        parts = [self.name()]
-        while self.skip("."):
-            parts.append(self.name())
-        return tuple(parts)
+    def alter_columns(self, _: Meta, table: TableName, *changes: _Said) -> Statement:
+        return statements.AlterColumns(table, dict(self._once(changes)))
 
-    def string(self) -> str:
-        """Take a text; two quotes in it stand for one, and texts in a row are one."""
-        token = self.take()
-        if token.token_type is not TokenType.STRING:
-            self.at -= 1
-            raise self.unexpected("a text in quotes")
-        text, end = token.text, token.end
-        while (following := self.peek()) is not None and following.token_type is TokenType.STRING:
-            text += (self.text[end] if following.start == end + 1 else "") + following.text
-            end = self.take().end
+    def change_column(
+        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *said: _Said
+    ) -> Statement:
+        if name.casefold() != column[-1].casefold():
+            raise self._refused(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
+        changes = cast("ColumnChanges", {"type": data_type, **self._merged(said)})
+        return statements.AlterColumns(table, {column: changes})
+
+    def sync_identity(self, _: Meta, table: TableName, column: Path) -> Statement:
+        return statements.SyncIdentity(table, column)
+
+    def rename_column(self, _: Meta, table: TableName, column: Path, name: str) -> Statement:
+        return statements.RenameColumn(table, column, name)
+
+    def add_columns(self, _: Meta, table: TableName, columns: dict[Path, NewColumn]) -> Statement:
+        return statements.AddColumns(table, columns)
+
+    def drop_columns(self, _: Meta, table: TableName, if_exists: bool | None, columns: tuple[Path, ...]) -> Statement:
+        return statements.DropColumns(table, columns, bool(if_exists))
+
+    def replace_columns(self, _: Meta, table: TableName, *columns: _Said) -> Statement:
+        return statements.ReplaceColumns(table, StructType(tuple(self._once(columns))))
+
+    # ---- statements: the rest ----------------------------------------------------------------------
+
+    def set_properties(self, _: Meta, table: TableName, properties: dict[str, str]) -> Statement:
+        return statements.SetProperties(table, properties)
+
+    def comment_on_table(self, _: Meta, table: TableName, text: str = "") -> Statement:
+        return statements.SetProperties(table, {DESCRIPTION: text})
+
+    def unset_properties(self, _: Meta, table: TableName, if_exists: bool | None, *keys: str) -> Statement:
+        return statements.UnsetProperties(table, keys, bool(if_exists))
+
+    def add_constraint(self, _: Meta, table: TableName, name: str, condition: str) -> Statement:
+        return statements.AddConstraint(table, name, condition)
+
+    def drop_constraint(self, _: Meta, table: TableName, if_exists: bool | None, name: str) -> Statement:
+        return statements.DropConstraint(table, name, bool(if_exists))
+
+    def drop_feature(self, _: Meta, table: TableName, name: str, truncate_history: bool | None) -> Statement:
+        return statements.DropFeature(table, name, bool(truncate_history))
+
+    def create_table(
+        self, _: Meta, if_not_exists: bool | None, table: TableName, schema: StructType, *clauses: _Said
+    ) -> Statement:
+        return statements.CreateTable(table, schema, **self._merged(clauses), if_not_exists=bool(if_not_exists))
+
+    def restore(self, _: Meta, table: TableName, moment: int | str) -> Statement:
+        return statements.Restore(table, moment)
+
+    def describe_detail(self, _: Meta, table: TableName) -> Statement:
+        return statements.DescribeDetail(table)
+
+    def describe_history(self, _: Meta, table: TableName, limit: int | None) -> Statement:
+        return statements.DescribeHistory(table, limit)
+
+    def describe_table(self, _: Meta, extended: bool | None, table: TableName) -> Statement:
+        return statements.DescribeTable(table, bool(extended))
+
+    def show_properties(self, _: Meta, table: TableName, key: str | None) -> Statement:
+        return statements.ShowProperties(table, key)
+
+    # ---- what is said of a column ------------------------------------------------------------------
+
+    def change(self, meta: Meta, column: Path, *actions: _Said) -> _Said:
+        return _Said(meta.start_pos, format_path(column).casefold(), (column, self._merged(actions)))
+
+    def addition(self, meta: Meta, column: Path, data_type: DataType | str, *details: _Said) -> _Said:
+        new = {"type": data_type, **self._merged(details)}
+        return _Said(meta.start_pos, format_path(column).casefold(), (column, new))
+
+    def additions(self, _: Meta, *columns: _Said) -> dict[Path, NewColumn]:
+        return dict(self._once(columns))
+
+    def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Said) -> _Said:
+        said = self._merged(details)
+        if START in said and data_type != LONG:
+            raise self._refused(meta, "an identity column is a bigint")
+        comment, nullable = said.pop("comment", None), said.pop("nullable", True)
+        if comment is not None:
+            said[COMMENT] = comment
+        if "default" in said:
+            said[DEFAULT] = said.pop("default")
+        if isinstance(data_type, str):
+            said[TEXT_LIMIT], data_type = data_type, STRING
+        return _Said(meta.start_pos, name.casefold(), Field(name, data_type, nullable, said))
+
+    replacement = definition
+
+    def definitions(self, _: Meta, *columns: _Said) -> StructType:
+        return StructType(tuple(self._once(columns)))
+
+    def set_type(self, meta: Meta, data_type: DataType | str) -> _Said:
+        return _Said(meta.start_pos, "TYPE", {"type": data_type})
+
+    def comment(self, meta: Meta, text: str) -> _Said:
+        return _Said(meta.start_pos, "COMMENT", {"comment": text})
+
+    def set_not_null(self, meta: Meta) -> _Said:
+        return _Said(meta.start_pos, "NOT NULL", {"nullable": False})
+
+    not_null = set_not_null
+
+    def drop_not_null(self, meta: Meta) -> _Said:
+        return _Said(meta.start_pos, "NOT NULL", {"nullable": True})
+
+    def first(self, meta: Meta) -> _Said:
+        return _Said(meta.start_pos, "the place", {"first": True})
+
+    def after(self, meta: Meta, name: str) -> _Said:
+        return _Said(meta.start_pos, "the place", {"after": name})
+
+    def default(self, meta: Meta, expression: str) -> _Said:
+        return _Said(meta.start_pos, "the default", {"default": expression})
+
+    set_default = default
+
+    def drop_default(self, meta: Meta) -> _Said:
+        return _Said(meta.start_pos, "the default", {"drop_default": True})
+
+    def generated(self, meta: Meta, expression: str) -> _Said:
+        return _Said(meta.start_pos, "the default", {GENERATION: expression})
+
+    def identity(self, meta: Meta, sequence: dict[str, int] | None) -> _Said:
+        return self._identity(meta, sequence, explicit=False)
+
+    def explicit_identity(self, meta: Meta, sequence: dict[str, int] | None) -> _Said:
+        return self._identity(meta, sequence, explicit=True)
+
+    def _identity(self, meta: Meta, sequence: dict[str, int] | None, *, explicit: bool) -> _Said:
+        said = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
+        if not said[STEP]:
+            raise self._refused(meta, "an identity column has to move on")
+        return _Said(meta.start_pos, "the default", said)
+
+    def sequence(self, _: Meta, *steps: _Said) -> dict[str, int]:
+        return self._merged(steps)
+
+    def start_with(self, meta: Meta, number: int) -> _Said:
+        return _Said(meta.start_pos, "START", {START: number})
+
+    def increment_by(self, meta: Meta, number: int) -> _Said:
+        return _Said(meta.start_pos, "INCREMENT", {STEP: number})
+
+    # ---- what is said of a table -------------------------------------------------------------------
+
+    def properties(self, _: Meta, *properties: _Said) -> dict[str, str]:
+        return dict(self._once(properties))
+
+    def property(self, meta: Meta, key: str, value: str) -> _Said:
+        return _Said(meta.start_pos, repr(key), (key, value))
+
+    def partitioned_by(self, meta: Meta, *names: str) -> _Said:
+        return _Said(meta.start_pos, "PARTITIONED BY", {"partition_by": names})
+
+    def location(self, meta: Meta, text: str) -> _Said:
+        return _Said(meta.start_pos, "LOCATION", {"location": text})
+
+    def table_properties(self, meta: Meta, properties: dict[str, str]) -> _Said:
+        return _Said(meta.start_pos, "TBLPROPERTIES", {"properties": properties})
+
+    def version(self, _: Meta, number: int) -> int:
+        return number
+
+    def timestamp(self, _: Meta, text: str) -> str:
         return text
 
-    def number(self) -> int:
-        token = self.take()
-        if token.token_type is not TokenType.NUMBER or not token.text.isdecimal():
-            self.at -= 1
-            raise self.unexpected("a whole number")
-        return int(token.text)
+    def if_exists(self, _: Meta) -> bool:
+        return True
 
-    def type(self) -> DataType:
-        """Take a type: all up to a word that cannot belong to it, outside of brackets."""
-        first, depth = self.at, 0
-        while (token := self.peek()) is not None and (depth or token.text.upper() not in _AFTER_TYPE):
-            if token.token_type not in _NAMED:
-                depth += sum(map(token.text.count, "<(")) - sum(map(token.text.count, ">)"))
-            self.at += 1
-        if self.at == first:
-            raise self.unexpected("a type")
-        return parse_type(self.text[self.tokens[first].start : self.tokens[self.at - 1].end + 1])
+    if_not_exists = truncate_history = extended = if_exists
 
-    def listed(self, item: Callable[[], _Item]) -> list[_Item]:
-        """Take items in brackets, separated by commas."""
-        self.expect("(")
-        items = [item()]
-        while self.skip(","):
-            items.append(item())
-        self.expect(")")
-        return items
+    # ---- words -------------------------------------------------------------------------------------
 
+    def table(self, _: Meta, *tokens: Token) -> TableName:
+        names = tuple(map(_name, tokens))
+        is_path = len(names) == 2 and names[0].lower() == TableName.DELTA
+        return TableName((TableName.DELTA, names[1]) if is_path else names)
 
-_AFTER_TYPE = frozenset({",", ";", ")", "COMMENT", "FIRST", "AFTER", "NOT", "DROP", "SET", "DEFAULT"})
+    def path(self, _: Meta, text: str) -> TableName:
+        return TableName((TableName.DELTA, text))
 
+    def column(self, _: Meta, *names: str) -> Path:
+        return names
 
-def _statement(words: _Words) -> Statement:
-    if words.skip("DESCRIBE", "HISTORY") or words.skip("DESC", "HISTORY"):
-        return DescribeHistory(_location(words), words.number() if words.skip("LIMIT") else None)
-    if not words.skip("ALTER", "TABLE"):
-        raise words.unexpected("ALTER TABLE or DESCRIBE HISTORY")
-    location = _location(words)
-    for start, rest in _CLAUSES:
-        if words.skip(*start):
-            return rest(words, location)
-    raise words.unexpected("ALTER, CHANGE, ADD, SET or UNSET")
+    def columns(self, _: Meta, *columns: Path) -> tuple[Path, ...]:
+        return columns
 
+    def name(self, _: Meta, token: Token) -> str:
+        return _name(token)
 
-def _location(words: _Words) -> str:
-    if not words.skip("DELTA", "."):
-        raise words.unexpected("a table named delta.`path`")
-    token = words.take()
-    if token.token_type is not TokenType.IDENTIFIER:
-        words.at -= 1
-        raise words.unexpected("the path of a table in back-ticks")
-    return token.text
+    def text(self, _: Meta, *literals: Token) -> str:
+        return "".join(map(from_literal, literals))
 
+    def key(self, _: Meta, first: str, *rest: str) -> str:
+        return from_literal(first) if isinstance(first, Token) else ".".join((first, *rest))
 
-def _alter_column(words: _Words, location: str) -> Statement:
-    words.skip("COLUMN")
-    path = words.path()
-    statement = AlterColumn(location, path)
-    token = words.peek()
-    if token is not None and token.text.upper() not in _ACTIONS:
-        statement = _hive_style(words, statement)
-    while (changed := _action(words, statement)) is not None:
-        statement = changed
-    if statement == AlterColumn(location, path):
-        raise words.unexpected("TYPE, COMMENT, DROP NOT NULL, FIRST or AFTER")
-    return statement
+    def value(self, meta: Meta, word: str) -> str:
+        if not isinstance(word, Token) or word.type != "NAME":
+            return str(word)
+        if word.lower() not in ("true", "false"):
+            raise self._refused(meta, "a value is a text in quotes, a number, true or false")
+        return word.lower()
+
+    def number(self, _: Meta, digits: Token) -> int:
+        return int(digits)
+
+    def integer(self, _: Meta, minus: Token | None, digits: Token) -> int:
+        return -int(digits) if minus else int(digits)
+
+    def type(self, meta: Meta, *_: object) -> DataType | str:
+        """Return the type; one that only limits the length of a text stays a text."""
+        text = _REMARK.sub(lambda found: found[1] or " ", self._text[meta.start_pos : meta.end_pos])
+        limited = _TEXT_TYPE.fullmatch(text)
+        return f"{(limited[1] or '').lower()}char({limited[2]})" if limited else parse_type(text)
+
+    def expression(self, meta: Meta, *_: object) -> str:
+        return self._text[meta.start_pos : meta.end_pos]
+
+    enclosed = expression
+
+    def condition(self, _: Meta, *tokens: Token) -> str:
+        """Return the tokens with a space between them, which is what Delta Lake writes into the log."""
+        return " ".join(tokens)
 
 
-_ACTIONS = frozenset({"TYPE", "COMMENT", "DROP", "SET", "FIRST", "AFTER"})
-
-
-def _hive_style(words: _Words, statement: AlterColumn) -> AlterColumn:
-    """Take the name again, which must be the same, and the type.
-
-    Source: Spark's CHANGE COLUMN in the form of Hive, by which nothing is renamed.
-    """
-    again = words.path()
-    if format_path(again).casefold() != format_path(statement.path).casefold():
-        raise _invalid(f"a column is not renamed by its type: {format_path(statement.path)} to {format_path(again)}")
-    return replace(statement, type=words.type())
-
-
-def _action(words: _Words, statement: AlterColumn) -> AlterColumn | None:
-    if words.skip("TYPE"):
-        return replace(statement, type=words.type())
-    if words.skip("COMMENT"):
-        return replace(statement, comment=words.string())
-    if words.skip("DROP", "NOT", "NULL"):
-        return replace(statement, nullable=True)
-    if words.skip("SET", "NOT", "NULL"):
-        return replace(statement, nullable=False)
-    if words.skip("FIRST"):
-        return replace(statement, first=True)
-    return replace(statement, after=words.name()) if words.skip("AFTER") else None
-
-
-def _add_columns(words: _Words, location: str) -> Statement:
-    token = words.peek()
-    is_list = token is not None and token.text == "("
-    items = words.listed(lambda: _column(words)) if is_list else [_column(words)]
-    while not is_list and words.skip(","):
-        items.append(_column(words))
-    columns = dict(items)
-    if len(columns) < len(items):
-        raise _invalid("a column is there twice")
-    return AddColumns(location, columns)
-
-
-def _column(words: _Words) -> tuple[str, DataType]:
-    path = format_path(words.path())
-    words.skip(":")
-    return path, words.type()
-
-
-def _set_properties(words: _Words, location: str) -> Statement:
-    return SetProperties(location, dict(words.listed(lambda: _property(words))))
-
-
-def _property(words: _Words) -> tuple[str, str]:
-    key = _key(words)
-    words.skip("=")
-    token = words.peek()
-    return key, words.string() if token is not None and token.token_type is TokenType.STRING else words.take().text
-
-
-def _key(words: _Words) -> str:
-    token = words.peek()
-    is_text = token is not None and token.token_type is TokenType.STRING
-    return words.string() if is_text else ".".join(words.path())
-
-
-def _unset_properties(words: _Words, location: str) -> Statement:
-    if_exists = words.skip("IF", "EXISTS")
-    return UnsetProperties(location, tuple(words.listed(lambda: _key(words))), if_exists)
-
-
-_CLAUSES: tuple[tuple[tuple[str, ...], Callable[[_Words, str], Statement]], ...] = (
-    (("ALTER",), _alter_column),
-    (("CHANGE",), _alter_column),
-    (("ADD", "COLUMNS"), _add_columns),
-    (("ADD", "COLUMN"), _add_columns),
-    (("SET", "TBLPROPERTIES"), _set_properties),
-    (("UNSET", "TBLPROPERTIES"), _unset_properties),
-)
+def _name(token: Token) -> str:
+    return token[1:-1].replace("``", "`") if token.type == "QUOTED" else str(token)

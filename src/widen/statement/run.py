@@ -5,22 +5,50 @@ Source: house rule: a statement is a value; this module only calls.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, TableAlreadyExists
+from widen.planning.command import DESCRIPTION
+from widen.protocol.property import canonical_keys
+from widen.spark.catalog import ensure_registers, find_table, register
 from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.session import find_session
+from widen.statement.answer import Answer, answer
 from widen.statement.parse import parse
-from widen.statement.value import AddColumns, AlterColumn, DescribeHistory, SetProperties, UnsetProperties
-from widen.table import Table
-
-HISTORY = (
-    "version bigint, timestamp timestamp, operation string, operationParameters map<string,string>, "
-    "readVersion bigint, isolationLevel string, isBlindAppend boolean, operationMetrics map<string,string>, "
-    "engineInfo string"
+from widen.statement.value import (
+    AddColumns,
+    AddConstraint,
+    AlterColumns,
+    Command,
+    CreateTable,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    Question,
+    RenameColumn,
+    ReplaceColumns,
+    Restore,
+    SetProperties,
+    Statement,
+    SyncIdentity,
+    TableName,
+    UnsetProperties,
 )
-"""The columns of DESCRIBE HISTORY, as in Delta Lake."""
+from widen.table import Table, create_table
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of a table.
+
+    Args:
+        table: At its version after the statement.
+        before: The version before it; -1 if there was no table.
+    """
+
+    table: Table
+    before: int
 
 
 def sql(
@@ -29,65 +57,124 @@ def sql(
     """Run one statement: one that changes a table gives it at its new version, one that asks gives a DataFrame.
 
     Args:
-        text: One statement of Spark SQL, of those in `UNDERSTOOD`; a table is named ``delta.`path```.
-        spark: The session for a DataFrame; by default the active one, else a local one.
+        text: One statement of Spark SQL, of the forms in `widen.statement.grammar`; a table is named by its path,
+            ``delta.`/data/orders```, or as in the catalog of the session.
+        spark: The session for names, for scans and for DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
 
     Raises:
         InvalidStatement: the text is no statement, or none that this version understands.
-        InvalidType: a type cannot be read.
-        InvalidOption: a value cannot be used.
-        ColumnNotFound: no such column.
-        TypeChangeRefused: the type of a column may not change so.
-        FeatureRequired: the change needs a table feature that the table does not have.
+        RequestError: what the statement asks for cannot be; the error says why.
+        NameNotFound: the catalog has no such table.
         ContentionError: somebody changed the table meanwhile.
         TableError: the table cannot be read or written.
 
     Source: house rule: one statement, one call, one commit.
     """
-    statement = parse(text)
-    if isinstance(statement, DescribeHistory):
-        return _history(spark or find_session(), statement, storage_options)
-    return execute(statement, storage_options)
+    done = run(parse(text), spark, storage_options)
+    return done.table if isinstance(done, Changed) else done.to_frame(spark or find_session())
 
 
-def execute(
-    statement: AlterColumn | AddColumns | SetProperties | UnsetProperties,
-    storage_options: Mapping[str, str] | None = None,
-) -> Table:
-    """Return the table after a statement that changes it, in one commit.
+def run(
+    statement: Statement, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
+) -> Changed | Answer:
+    """Return what a statement made of its table, or what it was told.
+
+    Args:
+        statement: One of them.
+        spark: The session for names and scans; by default the active one, else a local one, if one is needed.
+        storage_options: Settings and credentials of the store of the table.
 
     Raises:
-        InvalidOption: a value cannot be used, or a property to remove is not set.
-        ColumnNotFound: no such column.
-        TypeChangeRefused: the type of a column may not change so.
-        FeatureRequired: the change needs a table feature that the table does not have.
+        RequestError: what the statement asks for cannot be; the error says why.
         ContentionError: somebody changed the table meanwhile.
         TableError: the table cannot be read or written.
     """
-    table = Table(statement.location, storage_options)
+    if isinstance(statement, CreateTable):
+        return _create(statement, spark, storage_options)
+    table = Table(_locate(statement.table, spark), storage_options)
+    if isinstance(statement, Question):
+        return answer(statement, table)
+    before = table.version
+    return Changed(_execute(statement, table, spark), before)
+
+
+def _locate(name: TableName, spark: SparkSession | None) -> str:
+    return name.location if name.location is not None else find_table(spark or find_session(), name.parts)
+
+
+def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Table:
     match statement:
-        case AlterColumn(_, path, new, comment, nullable, first, after):
-            return table.alter_column(path, type=new, comment=comment, nullable=nullable, first=first, after=after)
+        case AlterColumns(_, changes):
+            return table.alter_columns(dict(changes.items()), spark)
+        case RenameColumn(_, column, name):
+            return table.rename_column(column, name)
         case AddColumns(_, columns):
-            return table.add_columns(columns)
+            return table.add_columns(dict(columns.items()))
+        case DropColumns(_, columns, if_exists):
+            return table.drop_columns(*columns, if_exists=if_exists)
+        case ReplaceColumns(_, schema):
+            return table.replace_columns(schema)
+        case SyncIdentity(_, column):
+            return table.sync_identity(column, spark)
+        case AddConstraint(_, name, condition):
+            return table.add_constraint(name, condition, spark)
+        case DropConstraint(_, name, if_exists):
+            return table.drop_constraint(name, if_exists=if_exists)
         case SetProperties(_, properties):
             return table.set_properties(properties)
         case UnsetProperties(_, keys, if_exists):
-            for key in () if if_exists else sorted(set(keys) - table.properties.keys()):
-                raise InvalidOption(option="UNSET TBLPROPERTIES", value=key, expected="It is not set; say IF EXISTS.")
+            _ensure_set(table, () if if_exists else keys)
             return table.unset_properties(keys)
+        case DropFeature(_, name, truncate_history):
+            return table.drop_feature(name, truncate_history, spark)
+        case Restore(_, moment):
+            return table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
 
 
-def _history(spark: SparkSession, wanted: DescribeHistory, storage_options: Mapping[str, str] | None) -> DataFrame:
-    rows = [
-        json.dumps({"version": version, "timestamp": time_ms, "info": info})
-        for version, time_ms, info in Table(wanted.location, storage_options).history(wanted.limit)
-    ]
-    names = [part.split()[0] for part in HISTORY.replace("map<string,string>", "map").split(", ")]
-    info = ", ".join(part for part in HISTORY.split(", ") if not part.startswith(("version", "timestamp")))
-    frame = spark.createDataFrame([(row,) for row in rows], "line string").selectExpr(
-        f"from_json(line, 'version bigint, timestamp bigint, info struct<{info}>') as row"
-    )
-    told = ["row.version as version", "timestamp_millis(row.timestamp) as timestamp"]
-    return frame.selectExpr(*told, *(f"row.info.{name} as {name}" for name in names[2:]))
+def _ensure_set(table: Table, keys: Iterable[str]) -> None:
+    """Check that properties are set, which the statement expects.
+
+    Source: house rule: Spark says so of its own tables; Delta Lake lets it pass, and a slip of the pen with it.
+    """
+    missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
+    if missing:
+        expected = "It is not set. Say UNSET TBLPROPERTIES IF EXISTS to pass over that."
+        raise InvalidOption(option="UNSET TBLPROPERTIES", value=missing[0], expected=expected)
+
+
+def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> Changed:
+    """Make a table; one with a name is made first and named then, in a session that is known to take names."""
+    place = _place(statement)
+    session = None if statement.table.location else spark or find_session()
+    if session is not None:
+        ensure_registers(session)
+    try:
+        table = create_table(
+            place,
+            statement.schema,
+            statement.partition_by,
+            statement.properties,
+            options,
+            description=statement.comment,
+        )
+    except TableAlreadyExists:
+        if not statement.if_not_exists:
+            raise
+        table = Table(place, options)
+        return Changed(table, table.version)
+    if session is not None:
+        register(session, statement.table.parts, table.location)
+    return Changed(table, -1)
+
+
+def _place(statement: CreateTable) -> str:
+    """Return where a table is to lie: the path by which it is called, or the one that LOCATION names."""
+    path, location = statement.table.location, statement.location
+    if path is not None and location not in (None, path):
+        raise InvalidOption(option="LOCATION", value=location, expected=f"The name of the table says {path}.")
+    place = location if path is None else path
+    if place is None:
+        expected = "Say where the table is to lie: LOCATION '/path', or call it delta.`/path`."
+        raise InvalidOption(option="LOCATION", value=None, expected=expected)
+    return place

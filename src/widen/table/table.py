@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from widen.log.commit import commit
 from widen.log.store import LogStore
 from widen.planning import command
-from widen.protocol.type_change import strip
 from widen.spark.schema import Schema, to_schema
+from widen.table.change import Changes
 from widen.table.columns import Columns
 from widen.table.rows import Rows
 from widen.table.upkeep import Upkeep
@@ -21,6 +21,7 @@ def create_table(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    description: str | None = None,
 ) -> Table:
     """Make an empty table and return it.
 
@@ -30,11 +31,13 @@ def create_table(
         partition_by: The columns that its files are split by.
         properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``.
         storage_options: Settings and credentials of the store.
+        description: What it is.
 
     Raises:
         TableAlreadyExists: there is a table.
         InvalidOption: a name, a partition column or a property cannot be used.
         InvalidType: the text of the schema cannot be read.
+        IcebergIncompatible: compatibility with Iceberg is switched on, and the table would not be compatible.
         UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
         StorageError: the store refused.
 
@@ -42,11 +45,11 @@ def create_table(
     """
     store = LogStore(location, storage_options)
     now_ms = time.time_ns() // 1_000_000
-    change = command.create(strip(to_schema(schema)), tuple(partition_by), dict(properties or {}), now_ms)
+    change = command.create(to_schema(schema), tuple(partition_by), dict(properties or {}), now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
-class Table(Rows, Columns, Upkeep):
+class Table(Rows, Changes, Columns, Upkeep):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

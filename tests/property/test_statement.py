@@ -1,0 +1,205 @@
+"""Laws of statements: each is read back from the SQL that it is written as, and no text does anything unforeseen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from widen.errors import InvalidStatement, InvalidType
+from widen.model.path import Path, format_path
+from widen.model.type import (
+    ATOMIC_NAMES,
+    LONG,
+    STRING,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+)
+from widen.statement import value
+from widen.statement.grammar import UNDERSTOOD
+from widen.statement.parse import parse
+from widen.statement.value import Statement, TableName
+from widen.statement.write import to_sql
+
+EVIL = [
+    "it's",
+    "a`b",
+    "a.b",
+    "x\ny",
+    "😀",
+    "'; DROP TABLE t; --",
+    "/*",
+    "--",
+    "\\",
+    "\\'",
+    '"',
+    "`",
+    "é",
+    " ",
+    "select",
+    "t",
+]
+CHARS = st.characters(exclude_categories=["Cs"])
+TEXTS = st.sampled_from(EVIL) | st.text(CHARS, max_size=12)
+NAMES = st.sampled_from(EVIL) | st.text(CHARS, min_size=1, max_size=12)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
+EXPRESSIONS = st.sampled_from(
+    ["5", "-1.5", "'a''b'", "concat('x', \"y\")", "current_date() - 1", "cast(null AS int)", "`a b`"]
+)
+CONDITIONS = st.sampled_from(["a > 0", "a IS NOT NULL AND b <> ')'", "length ( a ) <= 5", "s . x <=> 'it''s'"])
+
+
+def tables() -> st.SearchStrategy[TableName]:
+    named = PATHS.filter(lambda parts: len(parts) != 2 or parts[0].lower() != "delta").map(TableName)
+    return named | NAMES.map(lambda path: TableName(("delta", path)))
+
+
+def types() -> st.SearchStrategy[DataType]:
+    digits = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
+    atoms = st.sampled_from(sorted(ATOMIC_NAMES)).map(AtomicType) | digits
+    return st.recursive(
+        atoms,
+        lambda inner: (
+            inner.map(ArrayType)
+            | st.builds(MapType, inner, inner)
+            | st.lists(st.builds(Field, NAMES, inner, st.booleans(), metadata({"comment": TEXTS})), max_size=3).map(
+                lambda fields: StructType(tuple(fields))
+            )
+        ),
+        max_leaves=4,
+    )
+
+
+def metadata(said: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=dict(said))
+
+
+def kinds() -> st.SearchStrategy[DataType | str]:
+    return types() | st.integers(1, 99).map(lambda n: f"varchar({n})")
+
+
+def one_of(*said: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """One of these at most."""
+    return st.one_of(st.just({}), *(st.fixed_dictionaries(dict(each)) for each in said))
+
+
+PLACE = one_of({"first": st.just(True)}, {"after": NAMES})
+DEFAULT = one_of({"default": EXPRESSIONS}, {"drop_default": st.just(True)})
+CHANGES = st.builds(
+    lambda *parts: {key: said for part in parts for key, said in part.items()},
+    metadata({"type": kinds(), "comment": TEXTS, "nullable": st.booleans()}),
+    DEFAULT,
+    PLACE,
+).filter(bool)
+NEW_COLUMNS = st.builds(
+    lambda data_type, *parts: {"type": data_type, **{key: said for part in parts for key, said in part.items()}},
+    kinds(),
+    metadata({"comment": TEXTS, "nullable": st.just(False), "default": EXPRESSIONS}),
+    PLACE,
+)
+
+
+def by_path(said: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Path, Any]]:
+    pairs = st.tuples(PATHS, said)
+    return st.lists(pairs, min_size=1, max_size=3, unique_by=lambda pair: format_path(pair[0]).casefold()).map(dict)
+
+
+def schemas(fields: st.SearchStrategy[Field]) -> st.SearchStrategy[StructType]:
+    listed = st.lists(fields, min_size=1, max_size=3, unique_by=lambda field: field.name.casefold())
+    return listed.map(lambda found: StructType(tuple(found)))
+
+
+PLAIN_FIELDS = st.builds(Field, NAMES, types(), st.booleans(), metadata({"comment": TEXTS}))
+LIMITED_FIELDS = st.builds(
+    lambda name, n: Field(name, STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": f"varchar({n})"}),
+    NAMES,
+    st.integers(1, 99),
+)
+MADE_FIELDS = st.builds(
+    Field,
+    NAMES,
+    types(),
+    st.booleans(),
+    one_of({"CURRENT_DEFAULT": EXPRESSIONS}, {"delta.generationExpression": EXPRESSIONS}),
+)
+IDENTITY_FIELDS = st.builds(
+    lambda name, start, step, explicit: Field(
+        name,
+        LONG,
+        metadata={
+            "delta.identity.start": start,
+            "delta.identity.step": step,
+            "delta.identity.allowExplicitInsert": explicit,
+        },
+    ),
+    NAMES,
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-9, 9).filter(bool),
+    st.booleans(),
+)
+PROPERTIES = st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=3)
+
+STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
+    st.builds(value.AlterColumns, tables(), by_path(CHANGES)),
+    st.builds(value.RenameColumn, tables(), PATHS, NAMES),
+    st.builds(value.AddColumns, tables(), by_path(NEW_COLUMNS)),
+    st.builds(value.DropColumns, tables(), st.lists(PATHS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(value.ReplaceColumns, tables(), schemas(PLAIN_FIELDS | LIMITED_FIELDS)),
+    st.builds(value.SyncIdentity, tables(), PATHS),
+    st.builds(value.AddConstraint, tables(), NAMES, CONDITIONS),
+    st.builds(value.DropConstraint, tables(), NAMES, st.booleans()),
+    st.builds(value.SetProperties, tables(), PROPERTIES),
+    st.builds(value.UnsetProperties, tables(), st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(value.DropFeature, tables(), TEXTS, st.booleans()),
+    st.builds(
+        value.CreateTable,
+        tables(),
+        schemas(PLAIN_FIELDS | LIMITED_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
+        st.lists(NAMES, max_size=2).map(tuple),
+        st.none() | TEXTS,
+        st.none() | TEXTS,
+        PROPERTIES | st.just({}),
+        st.booleans(),
+    ),
+    st.builds(value.Restore, tables(), st.integers(0, 2**40) | TEXTS),
+    st.builds(value.DescribeDetail, tables()),
+    st.builds(value.DescribeHistory, tables(), st.none() | st.integers(0, 99)),
+    st.builds(value.DescribeTable, tables(), st.booleans()),
+    st.builds(value.ShowProperties, tables(), st.none() | TEXTS),
+)
+
+
+@given(STATEMENTS)
+def test_a_statement_is_read_back_from_its_sql(statement: Statement) -> None:
+    assert parse(to_sql(statement)) == statement
+
+
+def exact(schema: StructType) -> list[Any]:
+    return [(field.name, field.type, field.nullable, dict(field.metadata)) for field in schema]
+
+
+@given(st.builds(value.CreateTable, tables(), schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS)))
+def test_no_metadata_of_a_new_column_is_lost(statement: value.CreateTable) -> None:
+    found = parse(to_sql(statement))
+    assert isinstance(found, value.CreateTable)
+    assert exact(found.schema) == exact(statement.schema)
+
+
+WORDS = sorted({word for form in UNDERSTOOD.values() for word in form.replace("(", " ( ").replace(")", " ) ").split()})
+PIECES = st.sampled_from([*WORDS, *EVIL, "`", "'x'", "5", "1.5", ",", ".", "=", "<", ">", ";", "delta.`p`"])
+
+
+@given(st.lists(PIECES, max_size=12).map(" ".join) | st.text(CHARS, max_size=40))
+@example("ALTER TABLE t ALTER COLUMN c TYPE struct<")
+@example("\ud83d")
+def test_a_text_is_a_statement_or_is_refused(text: str) -> None:
+    with contextlib.suppress(InvalidStatement, InvalidType):
+        assert parse(to_sql(parse(text))) == parse(text)

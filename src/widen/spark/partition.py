@@ -18,10 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.log.snapshot import Snapshot
-from widen.model.type import quoted
-from widen.spark.condition import Expression, is_resolved, to_column
+from widen.model.type import StructType, quoted
+from widen.planning.reference import references
+from widen.spark.condition import Expression, to_column
 from widen.spark.failure import translated
-from widen.spark.scan import from_partition_text, partition_values
+from widen.spark.group import partition_values
+from widen.spark.projection import from_partition_text
 
 Texts: TypeAlias = tuple[str | None, ...]
 """The partition texts of a file, in the order of the partition columns."""
@@ -37,25 +39,32 @@ def texts(snapshot: Snapshot, files: pa.Table) -> list[Texts]:
 def files_in_partitions(
     spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression
 ) -> pa.Table | None:
-    """Return the files of the partitions that a condition is true for; None if it looks at other columns too.
+    """Return the files of the partitions that a condition is true for; None if it may look at other columns too.
 
     Args:
         spark: The session.
         snapshot: The version.
         files: Of the version.
-        where: The condition; it has been looked at by `widen.spark.condition.ensure_usable`.
+        where: The condition; it has been looked at by `widen.spark.condition.ensure_usable`. What a column object
+            looks at is not known.
 
     Raises:
         JobFailed: Spark could not finish the job.
     """
+    if not isinstance(where, str) or not _names(where, snapshot.schema) <= {*snapshot.partition_columns}:
+        return None
+    if not files.num_rows:
+        return files
     own = texts(snapshot, files)
     distinct = list(dict.fromkeys(own))
     rows = _rows(spark, snapshot, distinct)
-    if not is_resolved(rows.drop(_NUMBER), where):
-        return None
     with translated():
         numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
     return _of(files, own, {distinct[number] for number in numbers})
+
+
+def _names(where: str, schema: StructType) -> set[str]:
+    return {path[0] for path in references(where, schema)}
 
 
 def files_in_same_partitions(
@@ -72,6 +81,8 @@ def files_in_same_partitions(
     Raises:
         JobFailed: Spark could not finish the job.
     """
+    if not files.num_rows or not written:
+        return files.slice(0, 0)
     own = texts(snapshot, files)
     distinct = list(dict.fromkeys(own))
     left = _rows(spark, snapshot, distinct).alias("l")
@@ -90,7 +101,6 @@ def _of(files: pa.Table, own: Sequence[Texts], wanted: set[Texts]) -> pa.Table:
 def _rows(spark: SparkSession, snapshot: Snapshot, partitions: Sequence[Texts]) -> DataFrame:
     """Return partitions as rows: the number of each in the list, and its values under their logical names."""
     columns = [pa.array(column, pa.string()) for column in zip(*partitions, strict=True)]
-    columns = columns or [pa.array([], pa.string()) for _ in snapshot.partition_columns]
     numbers = pa.array(range(len(partitions)), pa.int64())
     raw = spark.createDataFrame(pa.table([numbers, *columns], names=[_NUMBER, *map(str, range(len(columns)))]))
     known = {field.name: field.type for field in snapshot.schema}

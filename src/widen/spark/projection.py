@@ -1,0 +1,131 @@
+"""The columns of files as the columns of their table: other names, newer types, partition texts.
+
+A struct is changed field by field where that can be, so that Spark still reads only the fields that are asked for.
+
+Source: PROTOCOL.md#column-mapping, #partition-value-serialization, #reader-requirements-for-type-widening
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.path import Path, fields, replace_type
+from widen.model.type import STRING, VOID, DataType, Field, StructType, quoted
+from widen.protocol.mapping import to_physical, to_physical_path
+from widen.spark.group import Group, Scan
+from widen.spark.schema import relaxed, surfaced, type_to_spark
+from widen.spark.stored import unsafe_decimals
+
+VALUE = "__widen_value_"
+"""What the names of joined partition texts begin with."""
+
+
+@dataclass(frozen=True)
+class DataColumn:
+    """A column of the table that stands in files.
+
+    Args:
+        read: As it is read from them: its physical name, and the old type where the files are known to hold it.
+        shown: As the table shows it.
+        guarded: The leaves below it, in physical names, that filters must not reach.
+    """
+
+    read: Field
+    shown: Field
+    guarded: tuple[Path, ...]
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the table shows another value than is read."""
+        return bool(self.guarded) or self.read.type != self.shown.type
+
+
+def data_columns(scan: Scan, group: Group) -> dict[str, DataColumn]:
+    """Return the columns that stand in the files of a group, by logical name and in the order of the schema."""
+    schema: DataType = scan.schema
+    for path, old in group.types.items():
+        schema = replace_type(schema, path, old)
+    assert isinstance(schema, StructType)
+    read = relaxed(surfaced(to_physical(schema, scan.mode)))
+    unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
+    guarded = [to_physical_path(scan.schema, path, scan.mode) for path in unsafe]
+    return {
+        shown.name: DataColumn(before, shown, tuple(path[1:] for path in guarded if path[0] == before.name))
+        for before, shown in zip(read, relaxed(surfaced(scan.schema)), strict=True)
+        if shown.name not in scan.partition_by and shown.type != VOID
+    }
+
+
+def projection(scan: Scan, group: Group) -> list[Column]:
+    """Return the columns of the table, made of what is read from the files of a group."""
+    stored = data_columns(scan, group)
+    columns = []
+    for field in surfaced(scan.schema):
+        if field.name in stored:
+            column = _shown_column(stored[field.name])
+        elif field.name in scan.partition_by:
+            column = _partition_column(scan, group, field)
+        else:
+            column = F.lit(None)
+        columns.append(column.alias(field.name, metadata=dict(field.metadata)))
+    return columns
+
+
+def from_partition_text(text: Column, data_type: DataType) -> Column:
+    """Return what partition texts stand for in a type.
+
+    Source: PROTOCOL.md#partition-value-serialization; Delta Spark: a text that is no value of the type is null.
+    """
+    return text if data_type == STRING else text.try_cast(type_to_spark(data_type))
+
+
+def _partition_column(scan: Scan, group: Group, field: Field) -> Column:
+    name = dict(zip(scan.partition_by, scan.physical_partitions, strict=True))[field.name]
+    if group.is_hive:
+        text = F.col(quoted(name))
+    elif group.values is None:
+        text = F.col(quoted(VALUE + name))
+    else:
+        text = F.lit(group.values.get(name) or None).cast("string")
+    return from_partition_text(text, field.type)
+
+
+def _shown_column(column: DataColumn) -> Column:
+    wanted = column.shown.type
+    shown = _shown(F.col(quoted(column.read.name)), column.read.type, wanted, column.guarded)
+    has_comments = any(field.metadata for _, field in fields(wanted))
+    return shown.cast(type_to_spark(wanted)) if column.is_rebuilt and has_comments else shown
+
+
+def _shown(column: Column, have: DataType, want: DataType, guarded: Collection[Path]) -> Column:
+    """Return a column of one shape as one of the same shape with other names and types.
+
+    Args:
+        column: What is read.
+        have: Its type.
+        want: The type to return; struct fields correspond by position.
+        guarded: The leaves below it, in the names that it has, that filters must not reach.
+    """
+    if () in guarded:
+        return F.greatest(column, column)
+    if have == want and not guarded:
+        return column
+    if not isinstance(have, StructType) or not isinstance(want, StructType) or _is_tangled(have, want):
+        return column.cast(type_to_spark(want))
+    result, keeps_names = column, have.names == want.names
+    for before, after in zip(have, want, strict=True):
+        below = [path[1:] for path in guarded if path[0] == before.name]
+        if not keeps_names or below or before.type != after.type:
+            part = _shown(column.getField(before.name), before.type, after.type, below)
+            result = result.withField(quoted(after.name), part)
+    return result if keeps_names else result.dropFields(*map(quoted, have.names))
+
+
+def _is_tangled(have: StructType, want: StructType) -> bool:
+    """Tell whether some names of two structs are the same and others are not, so that no order of changes is right."""
+    before, after = ({name.casefold() for name in struct.names} for struct in (have, want))
+    return have.names != want.names and bool(before & after)

@@ -1,0 +1,95 @@
+"""Conditions on fields of rebuilt structs, said of the columns of the files: Spark cannot find them there by itself.
+
+They stand beside the caller's own condition, and only spare Spark row groups and rows that would not match.
+
+Source: house rule: old files are skipped as new ones are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.path import Path
+from widen.model.type import DataType, quoted
+from widen.protocol.mapping import to_physical_path
+from widen.protocol.predicate import NEGATED, And, Anything, Compare, IsNull, Not, Or, Predicate
+from widen.protocol.value import Scalar
+from widen.spark.group import Group, Scan
+from widen.spark.projection import DataColumn, data_columns
+from widen.spark.schema import type_to_spark
+
+_OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "=": eq,
+    "<>": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+_LONGS = range(-(2**63), 2**63)
+
+
+def file_condition(scan: Scan, group: Group) -> Column | None:
+    """Return what is true of every wanted row as it stands in the files, or None if Spark finds that by itself."""
+    columns = data_columns(scan, group)
+    hidden = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
+    if not any(columns[path[0]].is_rebuilt for path in hidden):
+        return None
+    return _said(scan, columns, scan.predicate, truth=True)
+
+
+def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
+    match predicate:
+        case And(left, right) | Or(left, right):
+            yield from _leaves(left)
+            yield from _leaves(right)
+        case Not(inner):
+            yield from _leaves(inner)
+        case IsNull(path, data_type) | Compare(path, data_type, _, _):
+            yield path, data_type
+
+
+def _said(scan: Scan, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool) -> Column | None:
+    """Return what is true of every row that makes a predicate true, or false; None if nothing can be said."""
+    match predicate:
+        case Not(inner):
+            return _said(scan, columns, inner, truth=not truth)
+        case And(left, right) | Or(left, right):
+            parts = [_said(scan, columns, part, truth=truth) for part in (left, right)]
+            known = [part for part in parts if part is not None]
+            if isinstance(predicate, And) == truth:
+                return known[0] & known[-1] if known else None
+            return known[0] | known[1] if len(known) == len(parts) else None
+        case IsNull(path, data_type):
+            column = _column(scan, columns, path, data_type)
+            return column if column is None else column.isNull() if truth else column.isNotNull()
+        case Compare(path, data_type, sign, value):
+            column = _column(scan, columns, path, data_type)
+            return column if column is None else _OPERATORS[sign if truth else NEGATED[sign]](column, _literal(value))
+        case Anything():
+            return None
+
+
+def _column(scan: Scan, columns: Mapping[str, DataColumn], path: Path, data_type: DataType) -> Column | None:
+    """Return a leaf as it stands in the files, or None if it does not, or no filter must reach it.
+
+    A cast to its own type changes nothing; that of an older one Spark takes off again by its own rules.
+    """
+    if path[0] not in columns:
+        return None
+    physical = to_physical_path(scan.schema, path, scan.mode)
+    if physical[1:] in columns[path[0]].guarded:
+        return None
+    return F.col(".".join(map(quoted, physical))).cast(type_to_spark(data_type))
+
+
+def _literal(value: Scalar) -> Column:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return F.lit(str(value)).cast("timestamp_ntz")
+    return F.lit(Decimal(value) if isinstance(value, int) and value not in _LONGS else value)

@@ -24,7 +24,6 @@ from widen.errors import (
     InternalError,
     StorageError,
     TableAlreadyExists,
-    UnsupportedFeatureForWrite,
     WidenError,
 )
 from widen.log.aftermath import write_aftermath
@@ -284,11 +283,9 @@ def _ensure_allowed(ours: Transaction, operation: str, location: str) -> None:
     ensure_writable(protocol, location)
     if any(add.data_change for add in ours.of(Add)):
         ensure_data_writable(protocol, metadata.configuration, from_json(metadata.schema_string), location)
-    if any(remove.data_change for remove in ours.of(Remove)):
-        if is_enabled(protocol, metadata.configuration, "appendOnly"):
-            raise AppendOnlyTable(location=location, operation=operation)
-        if is_enabled(protocol, metadata.configuration, "changeDataFeed"):
-            raise UnsupportedFeatureForWrite(location=location, features="changeDataFeed", verb="write")
+    loses_rows = any(remove.data_change for remove in ours.of(Remove))
+    if loses_rows and is_enabled(protocol, metadata.configuration, "appendOnly"):
+        raise AppendOnlyTable(location=location, operation=operation)
 
 
 def _resolved(store: LogStore, version: int, txn_id: str, error: StorageError) -> bool | Unknown:

@@ -90,6 +90,7 @@ class _Apart:
             rows=sum(self._tally.values(), Counter()),
             copied=written_rows(copies),
             folders=self._files.folders,
+            reads=ground.reads,
         )
 
     def _count(self, key: str | None, *kinds: Kind) -> int:

@@ -1,4 +1,4 @@
-"""Changes of rows in place: rows are updated or deleted, each judged by a condition of its own.
+"""Changes of rows in place: those that a condition is true for are updated or deleted.
 
 Without deletion vectors every file with such a row is written anew in one pass.
 
@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from widen.model.type import quoted
 from widen.protocol.action import Add
 from widen.spark.apart import change_apart
-from widen.spark.decision import BEFORE, CLAUSE, Decide, Kind, tally, with_clause
+from widen.spark.decision import BEFORE, CLAUSE, Kind, tally
 from widen.spark.deletion import FILE, ROW
 from widen.spark.ground import Files, Ground, Outcome, ensure_same, written_rows
 
 
-def change_in_place(ground: Ground, decide: Decide, kind: Kind) -> Outcome | None:
-    """Write what a decision makes of rows that are updated or deleted, and return it; None if no row is changed.
+def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], kind: Kind) -> Outcome | None:
+    """Update or delete rows, and return what it comes to; None if there are none. Nothing is committed.
 
-    Nothing is committed. If anything fails, what was written is deleted as far as the store lets us.
+    If anything fails, what was written is deleted as far as the store lets us.
 
     Args:
         ground: What is changed.
-        decide: The decision; it gives every row exactly once.
-        kind: What is done to the rows that have a clause.
+        where: Which rows.
+        new: Their new values by column, if they are updated; other columns stay.
+        kind: What is done to them.
 
     Raises:
         UnsupportedFeatureForWrite: rows would be written again, and the table keeps track of each row.
@@ -37,26 +40,35 @@ def change_in_place(ground: Ground, decide: Decide, kind: Kind) -> Outcome | Non
         StorageError: the store refused.
     """
     if ground.has("deletionVectors") or ground.has("changeDataFeed"):
-        return change_apart(ground, decide, (kind,))
+        return change_apart(ground, lambda rows: _judged(ground, rows.where(where), new), (kind,))
     if kind is Kind.UPDATE:
         ground.ensure_untracked()
-    counts = {key: found[0] for key, found in tally(with_clause(decide(ground.located()))).items() if key}
+    found = tally(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
+    counts = {key: clauses.total() for key, clauses in found.items() if key is not None}
     if not counts:
         return None
     with Files(ground) as files:
-        return _in_one_pass(ground, decide, kind, counts, files)
+        return _in_one_pass(ground, where, new, kind, counts, files)
 
 
-def _in_one_pass(ground: Ground, decide: Decide, kind: Kind, counts: Mapping[str, int], files: Files) -> Outcome:
-    """Write the files anew; a row that is judged otherwise than before is written as it is judged now."""
+def _judged(ground: Ground, rows: DataFrame, new: Mapping[str, Column]) -> DataFrame:
+    """Return rows that are all to be changed as a decision on them."""
+    old = [F.col(quoted(name)) for name in ground.schema.names]
+    after = [new.get(name, column).alias(name) for name, column in zip(ground.schema.names, old, strict=True)]
+    return rows.select(*after, FILE, ROW, F.lit(0).alias(CLAUSE), F.struct(*old).alias(BEFORE))
+
+
+def _in_one_pass(
+    ground: Ground, where: Column, new: Mapping[str, Column], kind: Kind, counts: Mapping[str, int], files: Files
+) -> Outcome:
+    """Write files anew; a row that is judged otherwise than when it was counted is written as it is judged now."""
     live = ground.live_rows(counts)
     partial = {key for key, count in counts.items() if kind is Kind.UPDATE or count < live[key]}
     added: list[Add] = []
     if partial:
         ground.ensure_untracked()
-        judged = decide(ground.located(partial))
-        stays = judged if kind is Kind.UPDATE else judged.where(F.col(CLAUSE).isNull())
-        added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
+        rows = ground.located(partial)
+        added = files.rows(_updated(ground, rows, where, new) if kind is Kind.UPDATE else rows.where(_is_not(where)))
     total, written = sum(live.values()), written_rows(added)
     if kind is Kind.UPDATE:
         ensure_same(total, written)
@@ -67,4 +79,17 @@ def _in_one_pass(ground: Ground, decide: Decide, kind: Kind, counts: Mapping[str
         rows=Counter({0: changed}),
         copied=total - changed,
         folders=files.folders,
+        reads=ground.reads,
     )
+
+
+def _is_not(where: Column) -> Column:
+    return ~F.coalesce(where, F.lit(False))
+
+
+def _updated(ground: Ground, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
+    columns = []
+    for name in ground.schema.names:
+        old = F.col(quoted(name))
+        columns.append((F.when(where, new[name]).otherwise(old) if name in new else old).alias(name))
+    return rows.select(*columns)

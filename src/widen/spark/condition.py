@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -70,17 +70,3 @@ def analysed(expression: Expression) -> Iterator[None]:
             raise NotDeterministic(condition=to_text(expression)) from error
         reason = _CODE.sub("", str(error).strip().partition("\n")[0]).partition(" SQLSTATE")[0].rstrip(". ")
         raise ConditionRefused(condition=to_text(expression), reason=reason) from error
-
-
-def is_resolved(rows: DataFrame, condition: Expression) -> bool:
-    """Tell whether a condition looks at no other columns than those of the rows.
-
-    Args:
-        rows: With the columns that it may name.
-        condition: The condition; with more columns it can be used.
-    """
-    try:
-        _ = rows.where(to_column(condition)).schema
-    except AnalysisException:
-        return False
-    return True

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed, UnsupportedFeatureForWrite
+from widen.log.conflict import Reads
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
@@ -25,9 +26,10 @@ from widen.model.type import STRING, Field, StructType
 from widen.protocol.action import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.feature import is_enabled
 from widen.protocol.mapping import PHYSICAL_NAME
+from widen.protocol.selection import Selection
 from widen.protocol.statistics import FileStatistics
 from widen.spark.footer import read_footers
-from widen.spark.scan import file_keys, read_located
+from widen.spark.scan import file_keys, read_located, selected
 from widen.spark.write import discard_folder, write
 
 
@@ -37,17 +39,20 @@ class Ground:
 
     Args:
         spark: The session.
-        store: Of the table.
         snapshot: The version that is read.
         metadata: That the files are written under.
-        candidates: The files that may hold rows to be changed.
+        selection: Where the rows are that may be changed.
     """
 
     spark: SparkSession
-    store: LogStore
     snapshot: Snapshot
     metadata: Metadata
-    candidates: pa.Table
+    selection: Selection
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table."""
+        return self.snapshot.store
 
     @property
     def protocol(self) -> Protocol:
@@ -58,6 +63,21 @@ class Ground:
     def schema(self) -> StructType:
         """The schema after the change."""
         return from_json(self.metadata.schema_string)
+
+    @cached_property
+    def candidates(self) -> pa.Table:
+        """The files that may hold rows to be changed."""
+        return selected(self.snapshot.files(), self.selection)
+
+    @cached_property
+    def adds(self) -> dict[str, Add]:
+        """The candidates by what their rows have in `FILE`."""
+        return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
+
+    @cached_property
+    def reads(self) -> Reads:
+        """What a change of the candidates relies on."""
+        return Reads(selection=self.selection, paths=frozenset(self.candidates["path"].to_pylist()))
 
     def has(self, feature: str) -> bool:
         """Tell whether a feature is enabled."""
@@ -73,11 +93,6 @@ class Ground:
         """
         if self.has("rowTracking"):
             raise UnsupportedFeatureForWrite(location=self.store.location, features="rowTracking", verb="write")
-
-    @cached_property
-    def adds(self) -> dict[str, Add]:
-        """The candidates by what their rows have in `FILE`."""
-        return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
         """Return the rows of the candidates, or of some of them, with the places where they stand."""
@@ -134,6 +149,7 @@ class Outcome:
         rows: How many rows each clause changes, by its number.
         copied: How many rows are only written again.
         folders: What was written, to be discarded if the commit fails.
+        reads: What it relies on.
     """
 
     removed: tuple[Add, ...] = ()
@@ -143,6 +159,7 @@ class Outcome:
     rows: Counter[int] = field(default_factory=Counter)
     copied: int = 0
     folders: tuple[str, ...] = ()
+    reads: Reads = Reads.NOTHING
 
     @property
     def actions(self) -> list[Action]:
@@ -155,6 +172,18 @@ class Outcome:
         """Delete what was written, as far as the store lets us; nobody can see it."""
         for folder in self.folders:
             discard_folder(store, folder)
+
+
+def whole_files(files: pa.Table, reads: Reads) -> Outcome:
+    """Return the change in which files go as they are; the rows are those that the log knows of.
+
+    Args:
+        files: Rows of the list of files.
+        reads: What the change relies on.
+    """
+    adds = to_adds(files)
+    known = [(FileStatistics(add.stats).rows or 0) - deleted_rows(add) for add in adds]
+    return Outcome(removed=tuple(adds), rows=Counter({0: sum(max(count, 0) for count in known)}), reads=reads)
 
 
 class Files:

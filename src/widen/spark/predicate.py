@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -32,67 +33,107 @@ _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
-def parse_predicate(text: str, schema: StructType) -> Predicate:
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that a condition may name.
+
+    Args:
+        schema: Of the table, in logical names.
+        alias: What the table is called in the condition, if it has a name there.
+        other: What something else is called whose columns it also names.
+    """
+
+    schema: StructType
+    alias: str | None = None
+    other: str | None = None
+
+    def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
+        """Return a leaf column that only struct fields lead to, or None."""
+        first = names[0].casefold()
+        if len(names) > 1 and self.other is not None and first == self.other.casefold():
+            return None
+        own = len(names) > 1 and self.alias is not None and first == self.alias.casefold()
+        try:
+            path, data_type = resolve(self.schema, names[1:] if own else names)
+        except ColumnNotFound:
+            return None
+        plain = all(isinstance(resolve(self.schema, path[:at])[1], StructType) for at in range(len(path)))
+        return (path, data_type) if plain and is_atomic(data_type) else None
+
+
+def parse_predicate(text: str, scope: StructType | Scope) -> Predicate:
     """Return what can be understood of a condition in Spark SQL; the rest is `Anything`.
 
     Args:
         text: The condition. It is not checked: Spark runs the same text and judges it.
-        schema: Of the table, in logical names.
+        scope: The columns that it may name: those of a table, or of a table that goes by an alias.
     """
+    found = scope if isinstance(scope, Scope) else Scope(scope)
     if "\\" in text:  # escapes are read differently by every parser
         return Anything()
     try:
         parsed = sqlglot.parse_one(text, read="spark")
     except SqlglotError:
         return Anything()
-    return _translated(parsed, schema)
+    return _translated(parsed, found)
 
 
-def _translated(node: Any, schema: StructType) -> Predicate:
+def parse_column(text: str) -> tuple[str, ...] | None:
+    """Return the names that an expression in Spark SQL consists of, e.g. alias, column and field; None if of more."""
+    if "\\" in text:
+        return None
+    try:
+        names = tuple(_names(sqlglot.parse_one(text, read="spark")))
+    except SqlglotError:
+        return None
+    return names if names and all(names) else None
+
+
+def _translated(node: Any, scope: Scope) -> Predicate:
     match node:
         case sql.Paren():
-            return _translated(node.this, schema)
+            return _translated(node.this, scope)
         case sql.And():
-            return And(_translated(node.this, schema), _translated(node.expression, schema))
+            return And(_translated(node.this, scope), _translated(node.expression, scope))
         case sql.Or():
-            return Or(_translated(node.this, schema), _translated(node.expression, schema))
+            return Or(_translated(node.this, scope), _translated(node.expression, scope))
         case sql.Not():
-            return Not(_translated(node.this, schema))
+            return Not(_translated(node.this, scope))
         case sql.Is():
-            return _is_null(node, schema)
+            return _is_null(node, scope)
         case sql.Between():
-            return _between(node, schema)
+            return _between(node, scope)
         case sql.In():
-            return _in(node, schema)
+            return _in(node, scope)
     sign = _SIGNS.get(type(node))
-    return _compare(node.this, sign, node.expression, schema) if sign else Anything()
+    return _compare(node.this, sign, node.expression, scope) if sign else Anything()
 
 
-def _is_null(node: sql.Is, schema: StructType) -> Predicate:
-    found = _column(node.this, schema)
+def _is_null(node: sql.Is, scope: Scope) -> Predicate:
+    found = _column(node.this, scope)
     return IsNull(*found) if found and isinstance(node.expression, sql.Null) else Anything()
 
 
-def _between(node: sql.Between, schema: StructType) -> Predicate:
+def _between(node: sql.Between, scope: Scope) -> Predicate:
     if node.args.get("symmetric"):
         return Anything()
-    low = _compare(node.this, ">=", node.args["low"], schema)
-    return And(low, _compare(node.this, "<=", node.args["high"], schema))
+    low = _compare(node.this, ">=", node.args["low"], scope)
+    return And(low, _compare(node.this, "<=", node.args["high"], scope))
 
 
-def _in(node: sql.In, schema: StructType) -> Predicate:
+def _in(node: sql.In, scope: Scope) -> Predicate:
     if not node.expressions:
         return Anything()
-    result, *others = (_compare(node.this, "=", item, schema) for item in node.expressions)
+    result, *others = (_compare(node.this, "=", item, scope) for item in node.expressions)
     for other in others:
         result = Or(result, other)
     return result
 
 
-def _compare(left: Any, sign: str, right: Any, schema: StructType) -> Predicate:
-    found, constant = _column(left, schema), right
+def _compare(left: Any, sign: str, right: Any, scope: Scope) -> Predicate:
+    found, constant = _column(left, scope), right
     if found is None:
-        found, constant, sign = _column(right, schema), left, _TURNED[sign]
+        found, constant, sign = _column(right, scope), left, _TURNED[sign]
     if found is None:
         return Anything()
     path, data_type = found
@@ -101,17 +142,9 @@ def _compare(left: Any, sign: str, right: Any, schema: StructType) -> Predicate:
     return Anything() if isinstance(known, Unknown) else Compare(path, data_type, sign, known)
 
 
-def _column(node: Any, schema: StructType) -> tuple[Path, DataType] | None:
-    """Return a leaf column that only struct fields lead to, or None."""
+def _column(node: Any, scope: Scope) -> tuple[Path, DataType] | None:
     names = tuple(_names(node))
-    if not names or any(not name for name in names):
-        return None
-    try:
-        path, data_type = resolve(schema, names)
-    except ColumnNotFound:
-        return None
-    plain = all(isinstance(resolve(schema, path[:at])[1], StructType) for at in range(len(path)))
-    return (path, data_type) if plain and is_atomic(data_type) else None
+    return scope.find(names) if names and all(names) else None
 
 
 def _names(node: Any) -> Iterator[str]:

@@ -325,14 +325,6 @@ def test_new_data_must_not_break_what_is_not_honoured(
     assert commit(unused.store, unused, [add("n")], "WRITE", {}).or_raise().version == 1
 
 
-def test_a_change_feed_takes_appends_only(tmp_path: Path) -> None:
-    enabled = metadata(**{"delta.enableChangeDataFeed": "true"})
-    base = create(tmp_path, with_features("changeDataFeed"), enabled, add("x"))
-    assert commit(base.store, base, [add("n")], "WRITE", {}).or_raise().version == 1
-    with pytest.raises(UnsupportedFeatureForWrite, match="changeDataFeed"):
-        commit(base.store, base, [remove("x")], "DELETE", {})
-
-
 def test_row_ids_go_on_after_a_lost_race(tmp_path: Path) -> None:
     base = create(tmp_path, with_features("rowTracking", "domainMetadata"))
     commit(base.store, base, [add("w", rows=3)], "WRITE", {})

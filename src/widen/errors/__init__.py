@@ -90,6 +90,8 @@ WidenError
 │   │   ├── UnsupportedFeatureForRead
 │   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
+│   ├── NothingToStore      no row can be written, for nothing of it would be in a file
+│   ├── VoidInItems         likewise, inside arrays and maps
 │   ├── EnabledWithoutFeature   a property without the feature that it switches on
 │   ├── HistoryMustAge      a feature stays in the protocol while older versions use it
 │   │   ├── DropWaits
@@ -230,6 +232,7 @@ from widen.errors.table import (
     EnabledWithoutFeature,
     FileMissing,
     JobFailed,
+    NothingToStore,
     StorageError,
     TableAlreadyExists,
     TableNotFound,
@@ -238,6 +241,7 @@ from widen.errors.table import (
     UnsupportedFeatureForWrite,
     UnsupportedTypeChange,
     VersionNotFound,
+    VoidInItems,
 )
 
 __all__ = [
@@ -324,6 +328,7 @@ __all__ = [
     "NoIdentityColumn",
     "NotDeterministic",
     "NotNullViolated",
+    "NothingToStore",
     "NullsInColumn",
     "OutsideReplaceWhere",
     "PartitionColumnDropRefused",
@@ -350,5 +355,6 @@ __all__ = [
     "UnsupportedFeatureForWrite",
     "UnsupportedTypeChange",
     "VersionNotFound",
+    "VoidInItems",
     "WidenError",
 ]

@@ -205,6 +205,14 @@ class DefaultsNotEnabled(ColumnRefused):
     hint = "Enable it with add_feature('allowColumnDefaults') first; other clients must know it then."
 
 
+class InvalidDefault(ColumnRefused):
+    """A default is no constant, or of a type that the column cannot take."""
+
+    code = "INVALID_DEFAULT_VALUE"
+    template = "Column {column} cannot have the default {expression!r}: {reason}."
+    hint = "Give an expression in SQL without columns, e.g. 0, 'none' or current_date()."
+
+
 class NewColumnDefaultRefused(ColumnRefused):
     """The rows before a new column have null in it, and no default can change that."""
 

@@ -33,7 +33,6 @@ def altered(state: State, operations: Sequence[Operation]) -> Change | None:
         ConstraintRefused: likewise.
         FeatureRequired: a new type needs a feature that the table does not have.
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
-        InvalidOption: a default is no constant.
 
     Source: Delta Lake's ALTER TABLE.
     """

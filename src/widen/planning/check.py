@@ -53,7 +53,6 @@ def ensure_allowed(state: State, operation: Operation) -> None:
     Raises:
         ColumnRefused: one of its kinds: the reason is in the error.
         ConstraintRefused: likewise.
-        InvalidOption: a default is no constant.
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
     """
     CHECKS[type(operation)](state, operation)

@@ -9,7 +9,7 @@ from widen.errors import (
     ColumnAlreadyExists,
     DefaultsNotEnabled,
     IdentityColumnFixed,
-    InvalidOption,
+    InvalidDefault,
     ItemCommentRefused,
     ItemRenameRefused,
     NestedNotNull,
@@ -130,7 +130,7 @@ def ensure_default(state: State, operation: SetDefault | DropDefault) -> None:
         ItemRenameRefused: it is in a struct, an array or a map.
         IdentityColumnFixed: it is an identity column.
         DefaultsNotEnabled: the table does not support defaults.
-        InvalidOption: the default is no expression, or looks at columns.
+        InvalidDefault: the default is no expression, or looks at columns.
 
     Source: PROTOCOL.md#default-columns; Spark for what a default may be.
     """
@@ -143,8 +143,8 @@ def ensure_default(state: State, operation: SetDefault | DropDefault) -> None:
     if not is_supported(state.protocol, "allowColumnDefaults"):
         raise DefaultsNotEnabled(column=format_path(path))
     if not is_constant(operation.expression):
-        expected = "It is an expression in SQL without columns, e.g. 0, 'none' or current_date()."
-        raise InvalidOption(option="default", value=operation.expression, expected=expected)
+        reason = "it is no expression, or looks at columns or tables"
+        raise InvalidDefault(column=format_path(path), expression=operation.expression, reason=reason)
 
 
 def ensure_no_identity(state: State, path: Path) -> None:

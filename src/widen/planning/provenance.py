@@ -1,6 +1,7 @@
 """What the history says of operations: its name for them, and its parameters.
 
-A column is told with its path, the name of its type, and its metadata without what is newly recorded of its types.
+A column is told with its path, the name of its type, and its metadata without what the commit records by itself: the
+entry in the history of its types, and its high-water mark.
 
 Source: Delta Lake's commit provenance, which DESCRIBE HISTORY shows.
 """
@@ -25,6 +26,7 @@ from widen.planning.operation import (
     Operation,
     RenameColumn,
     ReplaceColumns,
+    SyncIdentity,
 )
 from widen.planning.place import End, Place
 from widen.planning.state import State
@@ -60,7 +62,8 @@ def provenance(state: State, operations: Sequence[Operation]) -> tuple[str, Mapp
     dropped = [operation for operation in operations if isinstance(operation, DropColumn)]
     if len(dropped) == len(operations):
         return "DROP COLUMNS", {"columns": [_name(each.path) for each in dropped]}
-    return _changed(apply(state.schema, operations), operations)
+    shown = [operation for operation in operations if not isinstance(operation, SyncIdentity)]
+    return _changed(apply(state.schema, shown), operations)
 
 
 def _changed(schema: StructType, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:

@@ -133,7 +133,7 @@ class _Looked:
         return path, others
 
     def _looked_up(self, path: Path, others: list[Path]) -> tuple[Path, list[Path]]:
-        """Go on into brackets; what is neither array nor map here is a field of every element of an array, or s['x']."""
+        """Go on into brackets. What is no array and no map here is a struct, or a field of every element: it stays."""
         match self._type(path):
             case ArrayType():
                 return (*path, ELEMENT), others

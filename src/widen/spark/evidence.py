@@ -16,16 +16,20 @@ from widen.errors import (
     ConstraintNotBoolean,
     ConstraintViolated,
     InvalidConstraint,
+    InvalidDefault,
     NotDeterministic,
     NullsInColumn,
 )
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
-from widen.model.path import Path, format_path
-from widen.planning.operation import AddConstraint, SetNotNull, SyncIdentity
-from widen.spark.condition import ensure_usable, to_column
+from widen.model.path import Path, format_path, resolve
+from widen.model.type import VOID, StructType
+from widen.planning.assignment import can_assign
+from widen.planning.operation import AddConstraint, SetDefault, SetNotNull, SyncIdentity
+from widen.spark.condition import analysed, ensure_usable, to_column
 from widen.spark.failure import translated
 from widen.spark.scan import read
+from widen.spark.schema import from_spark
 
 Asked: TypeAlias = SetNotNull | AddConstraint | SyncIdentity
 """The operations that depend on what is in the rows."""
@@ -83,6 +87,33 @@ def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
         if "NOT_BOOLEAN" in str(error.__cause__):
             raise ConstraintNotBoolean(name=name, expression=expression, reason=reason) from error
         raise InvalidConstraint(name=name, expression=expression, reason=reason) from error
+
+
+def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema: StructType) -> None:
+    """Check that defaults are constants that their columns can take; nothing runs.
+
+    Args:
+        spark: The session.
+        defaults: What is to be set.
+        schema: Of the table afterwards.
+
+    Raises:
+        InvalidDefault: one is no constant, or of a type that the column cannot take.
+
+    Source: Spark's DEFAULT clause: what may be assigned without a cast of the caller's.
+    """
+    for default in defaults:
+        wanted, expression = resolve(schema, default.path)[1], default.expression
+        try:
+            ensure_usable(spark.range(1), F.expr(expression).isNull())
+            with analysed(expression):
+                found = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
+        except (ConditionRefused, NotDeterministic) as error:
+            reason = error.message.rstrip(".")
+            raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason) from error
+        if found not in (wanted, VOID) and str(found) != str(wanted) and not can_assign(found, wanted):
+            reason = f"it is {found.sql}, and the column {wanted.sql}"
+            raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason)
 
 
 def extreme(spark: SparkSession, store: LogStore, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:

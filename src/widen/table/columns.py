@@ -14,12 +14,13 @@ from widen.model.path import resolve
 from widen.model.type import DataType
 from widen.planning import request
 from widen.planning.alter import altered
+from widen.planning.apply import apply
 from widen.planning.constraint import find_constraint
 from widen.planning.detail import identity_at
 from widen.planning.identity import synchronised
-from widen.planning.operation import AddConstraint, DropConstraint, Operation, SyncIdentity
+from widen.planning.operation import AddConstraint, DropConstraint, Operation, SetDefault, SyncIdentity
 from widen.planning.request import AnyPath, ColumnChanges, NewColumn
-from widen.spark.evidence import ASKED_OF_ROWS, ensure_rows_allow, extreme
+from widen.spark.evidence import ASKED_OF_ROWS, ensure_defaults, ensure_rows_allow, extreme
 from widen.spark.schema import Schema, SparkSession, to_schema
 from widen.spark.session import find_session
 from widen.table.opened import Opened
@@ -91,7 +92,7 @@ class Columns(Opened):
 
         Source: Delta Lake's ALTER COLUMN.
         """
-        return self._altered(request.alterations(self.refresh()._snapshot.schema, changes), spark)
+        return self.change_columns(request.alterations(self.refresh()._snapshot.schema, changes), spark)
 
     def rename_column(self, path: AnyPath, name: str) -> Self:
         """Give a column another name in one commit; the table must map its columns.
@@ -108,7 +109,7 @@ class Columns(Opened):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
-        return self._altered(request.renaming(self.refresh()._snapshot.schema, path, name))
+        return self.change_columns(request.renaming(self.refresh()._snapshot.schema, path, name))
 
     def add_columns(self, columns: Mapping[AnyPath, DataType | str | NewColumn]) -> Self:
         """Add columns or nested fields in one commit; rows written before have null in them.
@@ -128,7 +129,7 @@ class Columns(Opened):
 
         Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
         """
-        return self._altered(request.additions(self.refresh()._snapshot.schema, columns))
+        return self.change_columns(request.additions(self.refresh()._snapshot.schema, columns))
 
     def drop_columns(self, *paths: AnyPath, if_exists: bool = False) -> Self:
         """Take columns or nested fields away in one commit; the table must map its columns.
@@ -145,7 +146,7 @@ class Columns(Opened):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
-        return self._altered(request.removals(self.refresh()._snapshot.schema, paths, if_exists=if_exists))
+        return self.change_columns(request.removals(self.refresh()._snapshot.schema, paths, if_exists=if_exists))
 
     def replace_columns(self, schema: Schema) -> Self:
         """Let the columns be those given, in that order, in one commit; those that stay keep what is known of them.
@@ -163,7 +164,7 @@ class Columns(Opened):
         Source: Delta Lake's REPLACE COLUMNS.
         """
         self.refresh()
-        return self._altered(request.replacement(to_schema(schema)))
+        return self.change_columns(request.replacement(to_schema(schema)))
 
     def sync_identity(self, path: AnyPath, spark: SparkSession | None = None) -> Self:
         """Let an identity column go on behind all its values, in one commit; all rows are looked at.
@@ -185,7 +186,7 @@ class Columns(Opened):
         session = spark or find_session()
         last = extreme(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
         mark = synchronised(identity, last)
-        return self if mark is None else self._altered([SyncIdentity(found, mark)], session)
+        return self if mark is None else self.change_columns([SyncIdentity(found, mark)], session)
 
     def add_constraint(self, name: str, expression: str, spark: SparkSession | None = None) -> Self:
         """Forbid rows that do not fulfil a condition, in one commit; all rows are looked at first.
@@ -203,7 +204,7 @@ class Columns(Opened):
         Source: PROTOCOL.md#check-constraints; Delta Lake's ADD CONSTRAINT.
         """
         self.refresh()
-        return self._altered([AddConstraint(name, expression)], spark)
+        return self.change_columns([AddConstraint(name, expression)], spark)
 
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> Self:
         """Allow what a constraint forbade, in one commit.
@@ -220,15 +221,46 @@ class Columns(Opened):
         Source: Delta Lake's DROP CONSTRAINT.
         """
         is_there = find_constraint(self.refresh()._state, name) is not None
-        return self._altered([DropConstraint(name)] if is_there or not if_exists else [])
+        return self.change_columns([DropConstraint(name)] if is_there or not if_exists else [])
 
-    def _altered(self, operations: Sequence[Operation], spark: SparkSession | None = None) -> Self:
-        """Commit operations that are allowed; where rows have to allow them too, no file may have come since."""
+    def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        """Return what operations would change, in their order; nothing is committed, and no row is looked at.
+
+        Args:
+            operations: For the version that this object shows, and of one kind: additions, removals, changes of columns
+                that stay, or one of any other kind.
+
+        Raises:
+            ColumnRefused: one of its kinds: the reason is in the error.
+            ConstraintRefused: likewise.
+            FeatureRequired: a type needs a feature that the table does not have.
+        """
+        change = altered(self._state, operations)
+        return change.operations if change else ()
+
+    def change_columns(self, operations: Sequence[Operation], spark: SparkSession | None = None) -> Self:
+        """Apply operations in one commit, all of them or none, and return the table at its new version.
+
+        Args:
+            operations: As for `plan_columns`.
+            spark: The session to look at rows in, where they have to allow it; by default the active one, else a
+                local one. The commit then fails if rows have come since.
+
+        Raises:
+            ColumnRefused: one of its kinds: the reason is in the error.
+            ConstraintRefused: likewise.
+            FeatureRequired: a type needs a feature that the table does not have.
+            ContentionError: somebody changed the schema or the properties meanwhile, or rows that were looked at.
+            TableError: the table cannot be read or written.
+        """
         change = altered(self._state, operations)
         if change is None:
             return self
         said = (change.actions, change.operation, change.parameters)
+        defaults = [operation for operation in change.operations if isinstance(operation, SetDefault)]
         asked = [operation for operation in change.operations if isinstance(operation, ASKED_OF_ROWS)]
+        if defaults:
+            ensure_defaults(spark or find_session(), defaults, apply(self._snapshot.schema, change.operations))
         if not asked:
             return self._at(commit(self._store, self._snapshot, *said))
         rows = ensure_rows_allow(spark or find_session(), self._store, self._snapshot, asked)

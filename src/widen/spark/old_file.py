@@ -87,7 +87,7 @@ def find_old_files(session: Callable[[], SparkSession], snapshot: Snapshot, file
         return _opened(_looked(look, listed))
     spark = session()
     with translated():
-        parts = min(len(listed) // 64, 400)
+        parts = min(len(listed) // 64 + 1, 400)
         frame = spark.createDataFrame(pa.table(files.select(["path", "size_bytes"]))).repartition(parts)
         rows = frame.mapInArrow(partial(_look_at_batches, look), _COLUMNS).collect()
     order = {path: number for number, (path, _) in enumerate(listed)}

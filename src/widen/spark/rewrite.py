@@ -23,8 +23,9 @@ from widen.model.schema import to_json
 from widen.model.type import STRING, Field, StructType, quoted
 from widen.protocol import iceberg
 from widen.protocol.action import Action, Add, Metadata, Remove
+from widen.protocol.property import CONSTRAINT_PREFIX
 from widen.protocol.row_tracking import TrackingColumns, tracking_columns
-from widen.protocol.statistics import FileStatistics
+from widen.protocol.statistics import INDEXED_COLUMNS, FileStatistics, indexed_leaves
 from widen.protocol.type_change import TYPE_CHANGES, ensure_readable
 from widen.spark.deletion import FILE, ROW
 from widen.spark.scan import file_keys, read, read_located
@@ -129,12 +130,14 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     Nothing is checked or made up, and what files keep beside the columns is there too. Partition values are the texts
     that they are, except where files hold them as well.
     """
+    split = () if iceberg.enabled(snapshot.properties) else snapshot.partition_columns
     schema = map_fields(relaxed(snapshot.schema), lambda _, field: _plain(field))
     assert isinstance(schema, StructType)
-    split = () if iceberg.enabled(snapshot.properties) else snapshot.partition_columns
     schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
-    schema = columns.added_to(schema) if columns else schema
-    kept = {k: v for k, v in snapshot.properties.items() if not k.lower().startswith("delta.constraints.")}
+    kept = {k: v for k, v in snapshot.properties.items() if not k.lower().startswith(CONSTRAINT_PREFIX)}
+    if columns:
+        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
+        schema = columns.added_to(schema)
     return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
 
 

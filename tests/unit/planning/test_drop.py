@@ -182,7 +182,12 @@ def test_without_history_of_types_there_is_nothing_to_remove() -> None:
             False,
             (3, 7, ("typeWidening-preview",), ("typeWidening-preview",)),
         ),
-        (("typeWidening", "rowTracking", "domainMetadata"), "typeWidening", False, (1, 7, None, ("domainMetadata", "rowTracking"))),
+        (
+            ("typeWidening", "rowTracking", "domainMetadata"),
+            "typeWidening",
+            False,
+            (1, 7, None, ("domainMetadata", "rowTracking")),
+        ),
     ],
 )
 def test_the_protocol_after_the_drop(

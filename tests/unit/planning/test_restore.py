@@ -28,7 +28,8 @@ def column(name: str, kind: str = "long", **metadata: Any) -> dict[str, Any]:
 def state(version: int, protocol: Protocol, *fields: dict[str, Any], **configuration: str) -> State:
     schema = json.dumps({"type": "struct", "fields": list(fields) or [column("a")]})
     settings = {f"delta.{key.replace('__', '.')}": value for key, value in configuration.items()}
-    return State(version, protocol, Metadata(id="i", schema_string=schema, partition_columns=(), configuration=settings))
+    metadata = Metadata(id="i", schema_string=schema, partition_columns=(), configuration=settings)
+    return State(version, protocol, metadata)
 
 
 def metadata_of(now: State, then: State) -> Metadata:

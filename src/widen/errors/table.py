@@ -75,6 +75,22 @@ class UnsupportedTypeChange(TableError):
     hint = "The table was altered by a client that breaks the protocol; repair it there, for no reader may trust it."
 
 
+class NothingToStore(TableError):
+    """A table, or a struct in it, has nothing but voids, which are in no file; so no row can be written."""
+
+    code = "DELTA_CANNOT_WRITE_EMPTY_SCHEMA"
+    template = "No row can be written, for {place} has no column that would be in a file."
+    hint = "Give it one, e.g. {fix}, or a type to one that is void."
+
+
+class VoidInItems(TableError):
+    """There is a void inside an array or a map, which no file can hold."""
+
+    code = "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"
+    template = "No row can be written, for {column} is void, and it is inside an array or a map."
+    hint = "Give it a type: alter_column({column!r}, type=...)."
+
+
 class EnabledWithoutFeature(TableError):
     """A property switches on a feature that the protocol of the table does not list."""
 

@@ -177,7 +177,7 @@ class _Task:
     def __init__(self, attempt: Attempt, schema: pa.Schema) -> None:
         self._attempt, self._schema = attempt, schema
         self._maker = Transcriber(attempt.schema)
-        self._taken = 0
+        self._taken, self._look = 0, EARLY_LOOKS[0]
         self._seen: object = None
         self._positions = Positions()
         self.is_doomed = False
@@ -191,25 +191,24 @@ class _Task:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take the texts of Arrow batches; yield their rows."""
         for texts, places, may_round in chain.from_iterable(map(self._positions.texts, batches)):
-            for chunk in self._chunks(len(texts)):
+            start = 0
+            while start < len(texts):
+                chunk = slice(start, start + self._look - self._taken)
+                start = min(chunk.stop, len(texts))
                 self._maker.take(texts[chunk], places[chunk], may_round[chunk])
-                yield from self._drained()
-                if self.is_done:
-                    return
+                self._taken += start - chunk.start
+                if self._taken == self._look:
+                    self._look = next(
+                        (look for look in EARLY_LOOKS if look > self._taken), self._taken + ROWS_PER_BATCH
+                    )
+                    yield from self._drained()
+                    if self.is_done:
+                        return
+        yield from self._drained()
 
     def note(self, parts: tuple[Part, ...] = ()) -> bytes:
         """Return what the task has to say."""
         return msgspec.json.encode(Note(msgspec.Raw(self._maker.observation.to_json()), parts))
-
-    def _chunks(self, number: int) -> Iterator[slice]:
-        """Yield the parts in which so many more texts are taken; they end where the task is to look."""
-        start = 0
-        while start < number:
-            early = next((look for look in EARLY_LOOKS if look > self._taken), self._taken + ROWS_PER_BATCH)
-            end = min(number, start + early - self._taken)
-            self._taken += end - start
-            yield slice(start, end)
-            start = end
 
     def _drained(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of what was taken, and look whether what they hold changes the plan."""

@@ -22,7 +22,7 @@ from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
 from widen.planning.retype import is_enabled
 from widen.protocol.action import Action, Add, Metadata, Protocol
-from widen.protocol.feature import ensure_data_writable, ensure_writable, is_supported
+from widen.protocol.feature import ensure_writable, is_supported
 from widen.protocol.statistics import FileStatistics
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
@@ -115,7 +115,6 @@ def open_target(store: LogStore, policy: Policy) -> Target:
         return Target(store, None, policy)
     state = _state(snapshot)
     ensure_writable(state.protocol, store.location)
-    ensure_data_writable(state.protocol, state.properties, state.schema, store.location)
     return Target(store, snapshot, replace(policy, table_format=_format(state)))
 
 

@@ -28,15 +28,19 @@ from widen.errors import (
 )
 from widen.log.aftermath import write_aftermath
 from widen.log.clock import ENABLED_AT_MS, ENABLED_IN_VERSION, IN_COMMIT_TIMESTAMP, has_in_commit_timestamps
+from widen.log.compat import ensure_files_compatible
 from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
 from widen.log.line import strict_lines
 from widen.log.row_id import high_water_mark, with_row_ids
 from widen.log.segment import commit_path
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
-from widen.model.schema import from_json
+from widen.model.schema import from_json, to_json
 from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
-from widen.protocol.feature import ensure_data_writable, ensure_writable, is_enabled, is_supported
+from widen.protocol.feature import ensure_writable, is_enabled, is_supported
+from widen.protocol.iceberg import ensure_compatible, ensure_same_partitions
+from widen.protocol.storable import ensure_storable
+from widen.protocol.type_change import TABLE_VERSION, moved
 
 __all__ = ["Committed", "Conflicted", "Outcome", "Reads", "Unknown", "commit"]
 
@@ -127,13 +131,16 @@ def commit(
     Raises:
         UnsupportedFeature: the table has, or would have, a feature that this version cannot obey.
         AppendOnlyTable: rows would be removed from an append-only table.
+        IcebergIncompatible: the table has switched on a compatibility with Iceberg, and would break its rules.
+        NothingToStore: rows would be added to a table of whose columns none is in files.
+        VoidInItems: rows would be added to a table that has a void inside an array or a map.
         StorageError: the store refused; nothing is visible.
         CorruptLog: the commit of a winner is damaged.
 
     Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
     """
     attempt = _first_attempt(store, base, actions, reads)
-    _ensure_allowed(attempt.ours, operation, store.location)
+    _ensure_allowed(base, attempt.ours, operation, store.location)
     said = _Said(operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex)
     for _ in range(max_attempts):
         info, final = attempt.finished(said)
@@ -193,6 +200,7 @@ class _Attempt:
             self.ours,
             protocol=winner.protocol or self.ours.protocol,
             metadata=winner.metadata or self.ours.metadata,
+            actions=tuple(_renumbered(action, winner.version) for action in self.ours.actions),
         )
         said = winner.lines[0].commit_info or {} if winner.lines else {}
         earlier_ms = said.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
@@ -247,6 +255,17 @@ class _Attempt:
         return info
 
 
+def _renumbered(action: Action, lost: int) -> Action:
+    """Return an action for the version after a lost one: recorded changes of type may say their version.
+
+    Source: Delta Spark, for tables of the preview of type widening
+    """
+    if not isinstance(action, Metadata) or TABLE_VERSION not in action.schema_string:
+        return action
+    schema = moved(from_json(action.schema_string), lost, lost + 1)
+    return msgspec.structs.replace(action, schema_string=to_json(schema))
+
+
 def _parameter(value: object) -> object:
     """Return a parameter as Delta writes it: what has parts becomes JSON text."""
     return value if value is None or isinstance(value, (str, bool, int, float)) else msgspec.json.encode(value).decode()
@@ -276,13 +295,18 @@ def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Act
     return _Attempt(0, Transaction(protocol, metadata, tuple(actions), reads), -1, None)
 
 
-def _ensure_allowed(ours: Transaction, operation: str, location: str) -> None:
+def _ensure_allowed(base: Snapshot | None, ours: Transaction, operation: str, location: str) -> None:
     protocol = next(iter(ours.of(Protocol)), ours.protocol)
     metadata: Metadata = next(iter(ours.of(Metadata)), ours.metadata)
     ensure_writable(ours.protocol, location)
     ensure_writable(protocol, location)
-    if any(add.data_change for add in ours.of(Add)):
-        ensure_data_writable(protocol, metadata.configuration, from_json(metadata.schema_string), location)
+    adds: list[Add] = ours.of(Add)
+    schema = from_json(metadata.schema_string)
+    if any(add.data_change for add in adds):
+        ensure_storable(schema, metadata.partition_columns)
+    ensure_compatible(protocol, metadata, schema)
+    ensure_same_partitions(ours.metadata, metadata)
+    ensure_files_compatible(base, metadata, adds)
     loses_rows = any(remove.data_change for remove in ours.of(Remove))
     if loses_rows and is_enabled(protocol, metadata.configuration, "appendOnly"):
         raise AppendOnlyTable(location=location, operation=operation)

@@ -21,7 +21,9 @@ from widen.errors import (
     ProtocolChanged,
 )
 from widen.protocol.action import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
-from widen.protocol.feature import features
+from widen.protocol.column import HIGH_WATER_MARK
+from widen.protocol.feature import features, stopping_features
+from widen.protocol.mapping import COLUMN_ID, PHYSICAL_NAME
 from widen.protocol.selection import Selection
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
@@ -145,6 +147,11 @@ def _feature_dropped(ours: Transaction, theirs: Winner) -> str | None:
     return f"it dropped the table features {', '.join(dropped)}" if dropped else None
 
 
+def _feature_gained(ours: Transaction, theirs: Winner) -> str | None:
+    gained = [] if theirs.protocol is None else stopping_features(ours.protocol, theirs.protocol)
+    return f"it added the table features {', '.join(gained)}, whose rules were not known" if gained else None
+
+
 def _both_change_metadata(ours: Transaction, theirs: Winner) -> str | None:
     return "both change schema or properties" if theirs.metadata is not None and ours.of(Metadata) else None
 
@@ -195,6 +202,7 @@ Rule: TypeAlias = tuple[Callable[[Transaction, Winner], str | None], type[Conten
 RULES: tuple[Rule, ...] = (
     (_both_change_protocol, ProtocolChanged),
     (_feature_dropped, ProtocolChanged),
+    (_feature_gained, ProtocolChanged),
     (_both_change_metadata, MetadataChanged),
     (_metadata_differs, MetadataChanged),
     (_same_domain, MetadataChanged),
@@ -221,7 +229,8 @@ HARMLESS_PROPERTIES: frozenset[str] = frozenset(
 )
 """Properties that somebody may set meanwhile without any harm to files that are about to be added."""
 
-_HARMLESS_COLUMN_KEYS = ("delta.columnMapping.id", "delta.columnMapping.physicalName")
+_HARMLESS_COLUMN_KEYS = (COLUMN_ID, PHYSICAL_NAME, HIGH_WATER_MARK)
+"""Keys of columns likewise: they get ids, or rows whose identity values nobody else has."""
 
 
 def find_conflict(ours: Transaction, theirs: Winner, location: str) -> ContentionError | None:
@@ -258,12 +267,12 @@ def _is_disabled(value: str | None) -> bool:
 
 
 def _plain_schema(text: str) -> Any:
-    return _without_mapping(msgspec.json.decode(text))
+    return _without_harmless(msgspec.json.decode(text))
 
 
-def _without_mapping(value: Any) -> Any:
+def _without_harmless(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_mapping(item) for key, item in value.items() if key not in _HARMLESS_COLUMN_KEYS}
+        return {key: _without_harmless(item) for key, item in value.items() if key not in _HARMLESS_COLUMN_KEYS}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_without_mapping(item) for item in value]
+        return [_without_harmless(item) for item in value]
     return value

@@ -42,7 +42,6 @@ class Feature:
         stops_writers: Whether what others were about to write when it was added may break its rules.
         reads: Whether Widen reads tables that have it.
         writes: Whether Widen writes tables that have it.
-        writes_enabled: Whether Widen also adds data where it is in use.
     """
 
     name: str
@@ -56,7 +55,6 @@ class Feature:
     stops_writers: bool = False
     reads: bool = True
     writes: bool = True
-    writes_enabled: bool = True
 
 
 def _on(key: str) -> tuple[str, tuple[str, ...]]:
@@ -82,18 +80,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
     Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),
     Feature(name="domainMetadata"),
-    Feature(
-        name="icebergCompatV1",
-        switch=_on("delta.enableIcebergCompatV1"),
-        requires=("columnMapping",),
-        writes_enabled=False,
-    ),
-    Feature(
-        name="icebergCompatV2",
-        switch=_on("delta.enableIcebergCompatV2"),
-        requires=("columnMapping",),
-        writes_enabled=False,
-    ),
+    Feature(name="icebergCompatV1", switch=_on("delta.enableIcebergCompatV1"), requires=("columnMapping",)),
+    Feature(name="icebergCompatV2", switch=_on("delta.enableIcebergCompatV2"), requires=("columnMapping",)),
     Feature(
         name="icebergCompatV3",
         switch=_on("delta.enableIcebergCompatV3"),
@@ -329,30 +317,3 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
 def _needed(version: int, newest: int, listed: tuple[str, ...] | None, who: str) -> list[str]:
     unknown = [f"{who} version {version}"] if version > newest else []
     return unknown + sorted(listed or ())
-
-
-def ensure_data_writable(protocol: Protocol, properties: Mapping[str, str], schema: StructType, location: str) -> None:
-    """Check that no feature is in use that new data must obey and that this version cannot obey yet.
-
-    Args:
-        protocol: Of the table.
-        properties: The configuration of the table.
-        schema: Of the table, with all metadata.
-        location: Of the table, for the error.
-
-    Raises:
-        UnsupportedFeatureForWrite: e.g. a column has an invariant or a generation expression; the error names the
-            feature.
-
-    Source: PROTOCOL.md#writer-version-requirements
-    """
-    supported = features(protocol)
-    missing = [
-        row.name
-        for row in FEATURES
-        if row.name in supported
-        and not row.writes_enabled
-        and (_is_switched_on(row, properties) or _is_used(row, schema))
-    ]
-    if missing:
-        raise UnsupportedFeatureForWrite(location=location, features=", ".join(missing), verb="write")

@@ -163,6 +163,25 @@ def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(reversed(found))
 
 
+def directory_name(column: str, text: str | None) -> str:
+    """Return the name of the directory that holds a partition; what is odd in it is escaped.
+
+    Source: Hive's and Spark's escaping of partition directories.
+
+    Example:
+        >>> directory_name("p", "a/b"), directory_name("p", None)
+        ('p=a%2Fb', 'p=__HIVE_DEFAULT_PARTITION__')
+    """
+    return f"{_escaped(column)}={_escaped(text) if text else HIVE_NULL}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+_ESCAPED = frozenset(map(chr, range(1, 32))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
+
+
 def unescape(text: str) -> str:
     """Return what an escaped directory name says: every ``%`` with two hex digits is one character.
 

@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.model.path import relaxed
-from widen.model.type import VOID, ArrayType, DataType, MapType, StructType, quoted
+from widen.model.type import ArrayType, DataType, MapType, StructType, quoted
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.mapping import NONE, mapping_mode, to_physical
+from widen.protocol.storable import without_void
 from widen.spark.check import checked
-from widen.spark.complete import completed
-from widen.spark.complete import fitted as fitted
+from widen.spark.complete import completed, fitted
 from widen.spark.schema import type_to_spark, with_field_ids
 
 
@@ -34,19 +34,34 @@ def conformed(frame: DataFrame, schema: StructType, protocol: Protocol, metadata
         CorruptLog: the schema breaks the rules of column mapping, or an invariant cannot be read.
     """
     mode = mapping_mode(metadata.configuration, protocol)
-    rows = checked(completed(frame, schema, protocol), schema, protocol, metadata.configuration)
-    physical = relaxed(with_field_ids(to_physical(schema, mode)))
+    rows = ruled(frame, schema, protocol, metadata)
+    kept = without_void(schema)
+    physical = relaxed(with_field_ids(to_physical(kept, mode)))
+    types = {field.name: field.type for field in schema}
     columns = []
-    for field, stored in zip(schema.fields, physical.fields, strict=True):
-        if field.type == VOID:
-            continue
-        column = F.col(quoted(field.name))
+    for field, stored in zip(kept, physical, strict=True):
+        column = fitted(F.col(quoted(field.name)), types[field.name], field.type, (field.name,))
         if field.name in metadata.partition_columns:
             column = partition_text(column, field.type)
         elif mode != NONE:
             column = column.cast(type_to_spark(stored.type))
         columns.append(column.alias(stored.name, metadata=dict(stored.metadata)))
     return rows.select(*columns)
+
+
+def ruled(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
+    """Return the rows in the names and types of the table, what they lack filled in; one that breaks a rule fails.
+
+    Args:
+        frame: As for `conformed`.
+        schema: Likewise.
+        protocol: Likewise.
+        metadata: Likewise.
+
+    Raises:
+        CorruptLog: an invariant cannot be read.
+    """
+    return checked(completed(frame, schema, protocol), schema, protocol, metadata.configuration)
 
 
 def is_open(data_type: DataType) -> bool:

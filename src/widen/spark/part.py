@@ -100,8 +100,12 @@ def find_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata
     is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)
     if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_open(schema):
         return None
-    codec = _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
-    return Sink(store, uuid.uuid4().hex, codec, indexed_leaves(schema, metadata.configuration, ()))
+    return Sink(store, uuid.uuid4().hex, codec_of(spark), indexed_leaves(schema, metadata.configuration, ()))
+
+
+def codec_of(spark: SparkSession) -> str:
+    """Return the compression that a session asks for, by Arrow's name."""
+    return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
 
 
 class PartWriter:

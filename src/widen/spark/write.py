@@ -21,12 +21,16 @@ from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import Add, Metadata, Protocol
 from widen.protocol.column import find_identity
+from widen.protocol.iceberg import enabled
 from widen.protocol.mapping import mapping_mode, physical_name, to_physical_path
 from widen.protocol.statistics import indexed_leaves
+from widen.protocol.storable import ensure_storable
 from widen.protocol.value import directory_values
-from widen.spark.conform import conformed
+from widen.spark.conform import conformed, ruled
 from widen.spark.failure import translated
 from widen.spark.footer import read_footers
+from widen.spark.iceberg import write_for_iceberg
+from widen.spark.part import Sink, codec_of
 
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -55,7 +59,9 @@ def write(
         folder: Where to write, relative to the table: a new folder that nothing else is in.
 
     Raises:
-        NotNullViolated: a row has null where the table forbids it.
+        RowRefused: a row is one that the table may not hold.
+        NothingToStore: no column of the table is in files.
+        VoidInItems: there is a void inside an array or a map.
         CorruptFile: a data file that the frame reads cannot be read.
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
@@ -63,16 +69,23 @@ def write(
     Source: PROTOCOL.md#add-file-and-remove-file
     """
     schema = from_json(metadata.schema_string)
+    ensure_storable(schema, metadata.partition_columns)
     mode = mapping_mode(metadata.configuration, protocol)
     by_name = {field.name: field for field in schema}
     split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
     job = folder or uuid.uuid4().hex
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
+        indexed = _indexed(schema, metadata, mode)
         with translated():
-            writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
-            writer.partitionBy(*split).parquet(unquote(store.uri(job)))
-        adds = _adds(frame, store, job, _indexed(schema, metadata, mode))
+            if enabled(metadata.configuration):
+                rows = ruled(frame, schema, protocol, metadata)
+                sink = Sink(store, job, codec_of(frame.sparkSession), indexed)
+                adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
+            else:
+                writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
+                writer.partitionBy(*split).parquet(unquote(store.uri(job)))
+                adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from widen.errors import AppendOnlyTable, WidenError
 from widen.log.commit import Conflicted, commit
-from widen.protocol.feature import ensure_data_writable, ensure_writable, is_enabled
+from widen.protocol.feature import ensure_writable, is_enabled
 from widen.spark import edit
 from widen.spark.condition import Expression, to_text
 from widen.spark.ground import Outcome
@@ -90,7 +90,6 @@ class Changes(Opened):
         """Go to the newest version, and check before any job runs that its rows may be changed."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
-        ensure_data_writable(state.protocol, state.properties, state.schema, self.location)
         if is_enabled(state.protocol, state.properties, "appendOnly"):
             raise AppendOnlyTable(location=self.location, operation=operation)
 

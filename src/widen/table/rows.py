@@ -14,7 +14,7 @@ from widen.planning.growth import Growth, grow, is_repeatable, leeway_of
 from widen.planning.identity import advanced
 from widen.planning.state import State
 from widen.protocol.action import Action, Metadata
-from widen.protocol.feature import ensure_data_writable, ensure_writable
+from widen.protocol.feature import ensure_writable
 from widen.protocol.mapping import mapping_mode
 from widen.spark.complete import missing_identities
 from widen.spark.scan import read
@@ -114,7 +114,6 @@ class Rows(Opened):
         """Go to the newest version, and return it with what becomes of it so that data fit."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
-        ensure_data_writable(state.protocol, state.properties, state.schema, self.location)
         return state, grow(state, incoming, leeway_of(state, merge_schema=merge_schema, widening=widening, cast=cast))
 
     def _write(self, frame: DataFrame, state: State, metadata: Metadata) -> Outcome:

@@ -18,7 +18,9 @@ from widen.errors import (
     ConcurrentDeleteDelete,
     ConcurrentTransaction,
     ContentionError,
+    IcebergIncompatible,
     MetadataChanged,
+    NothingToStore,
     ProtocolChanged,
     StorageError,
     TableAlreadyExists,
@@ -115,10 +117,21 @@ def test_a_table_is_made_once(tmp_path: Path) -> None:
 # ---- races -----------------------------------------------------------------------------------------
 
 TYPE_CHANGED = [{**FIELDS[0], "type": "decimal(20,0)"}]
-MAPPED = [{**FIELDS[0], "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "a"}}]
+IDS = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "a"}
+MAPPED: list[dict[str, Any]] = [{**FIELDS[0], "metadata": IDS}]
 MAPPING = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
 ALTER: list[Action] = [metadata(TYPE_CHANGED)]
 FEATURE: list[Action] = [with_features("appendOnly", "invariants", "deletionVectors", readers=("deletionVectors",))]
+
+WIDENING = ("typeWidening", "appendOnly", "invariants")
+RULES = ("checkConstraints", "appendOnly", "invariants")
+OFF = {"delta.enableTypeWidening": "false"}
+RECORDED = [{**FIELDS[0], "metadata": {"delta.typeChanges": [{"fromType": "short", "toType": "long"}]}}]
+
+
+def numbered(mark: int) -> list[dict[str, Any]]:
+    return [{**FIELDS[0], "metadata": {"delta.identity.highWaterMark": mark}}]
+
 
 RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] | None]] = [
     ("append · append", [add("n")], Reads.NOTHING, [add("w")], None),
@@ -128,6 +141,15 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
     ("append · same metadata", [add("n")], Reads.NOTHING, [metadata()], None),
     ("append · column mapping on", [add("n")], Reads.NOTHING, [metadata(MAPPED, **MAPPING)], None),
     ("append · new feature", [add("n")], Reads.NOTHING, FEATURE, None),
+    ("append · type widening", [add("n")], Reads.NOTHING, [with_features(*WIDENING, readers=WIDENING[:1])], None),
+    ("append · feature with rules", [add("n")], Reads.NOTHING, [with_features(*RULES)], ProtocolChanged),
+    ("append · identity values", [add("n")], Reads.NOTHING, [metadata(numbered(7))], None),
+    ("type change · identity values", ALTER, Reads.NOTHING, [metadata(numbered(7))], MetadataChanged),
+    ("widening append · type change", [*ALTER, add("n")], Reads.NOTHING, ALTER, MetadataChanged),
+    ("widening append · widening append", [*ALTER, add("n")], Reads.NOTHING, [*ALTER, add("w")], MetadataChanged),
+    ("widening append · delete", [*ALTER, add("n")], Reads.NOTHING, [remove("x")], None),
+    ("append · widening off", [add("n")], Reads.NOTHING, [metadata(**OFF)], MetadataChanged),
+    ("append · type history only", [add("n")], Reads.NOTHING, [metadata(RECORDED)], MetadataChanged),
     ("append · dropped feature", [add("n")], Reads.NOTHING, [with_features("appendOnly")], ProtocolChanged),
     ("type change · append", ALTER, Reads.NOTHING, [add("w")], None),
     ("type change · same type change", ALTER, Reads.NOTHING, ALTER, MetadataChanged),
@@ -187,6 +209,21 @@ def test_a_lost_race_ends_as_delta_says(
         with pytest.raises(error):
             outcome.or_raise()
         assert open_snapshot(base.store).version == 1
+
+
+def recorded(version: int) -> list[dict[str, Any]]:
+    changes = [{"fromType": "byte", "toType": "short", "tableVersion": 0}]
+    changes.append({"fromType": "short", "toType": "long", "tableVersion": version})
+    return [{**FIELDS[0], "metadata": {"delta.typeChanges": changes}}]
+
+
+def test_a_recorded_version_is_that_of_the_commit_even_if_it_lost_races(tmp_path: Path) -> None:
+    base = create(tmp_path, with_features("typeWidening-preview", readers=("typeWidening-preview",)))
+    for name in ("v", "w"):
+        commit(base.store, base, [add(name)], "WRITE", {})
+    after = commit(base.store, base, [metadata(recorded(1))], "CHANGE COLUMN", {}).or_raise().snapshot
+    assert after.version == 3
+    assert json.loads(after.metadata.schema_string)["fields"] == recorded(3)
 
 
 def test_every_winner_is_looked_at(tmp_path: Path) -> None:
@@ -303,26 +340,40 @@ def test_an_append_only_table_takes_no_removes(tmp_path: Path) -> None:
     assert commit(base.store, base, moved, "OPTIMIZE", {}).or_raise().version == 1
 
 
-@pytest.mark.parametrize(
-    ("feature", "fields", "properties"),
-    [
-        ("invariants", [{**FIELDS[0], "metadata": {"delta.invariants": "{}"}}], {}),
-        ("checkConstraints", FIELDS, {"delta.constraints.positive": "a > 0"}),
-        ("generatedColumns", [{**FIELDS[0], "metadata": {"delta.generationExpression": "1"}}], {}),
-        ("identityColumns", [{**FIELDS[0], "metadata": {"delta.identity.start": 1}}], {}),
-        ("allowColumnDefaults", [{**FIELDS[0], "metadata": {"CURRENT_DEFAULT": "1"}}], {}),
-        ("icebergCompatV1", FIELDS, {"delta.enableIcebergCompatV1": "true"}),
-        ("icebergCompatV2", FIELDS, {"delta.enableIcebergCompatV2": "true"}),
-    ],
-)
-def test_new_data_must_not_break_what_is_not_honoured(
-    tmp_path: Path, feature: str, fields: list[dict[str, Any]], properties: dict[str, str]
-) -> None:
-    base = create(tmp_path, with_features(feature), metadata(fields, **properties))
-    with pytest.raises(UnsupportedFeatureForWrite, match=feature):
+ICEBERG = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
+ICEBERG_PROTOCOL = with_features("icebergCompatV2", "columnMapping", readers=("columnMapping",))
+
+
+def test_a_table_that_iceberg_can_read_stays_so(tmp_path: Path) -> None:
+    base = create(tmp_path, ICEBERG_PROTOCOL, metadata(MAPPED, **ICEBERG))
+    assert commit(base.store, base, [add("n")], "WRITE", {}).or_raise().version == 1
+    silent = Add(path="s", partition_values={}, size=1, modification_time=1, data_change=True)
+    with pytest.raises(IcebergIncompatible, match=r"MISSING_NUM_RECORDS.*file s "):
+        commit(base.store, base, [silent], "WRITE", {})
+    changes = [{"fromType": "integer", "toType": "double"}]
+    widened = [{**MAPPED[0], "metadata": {**IDS, "delta.typeChanges": changes}}]
+    with pytest.raises(IcebergIncompatible, match=r"UNSUPPORTED_TYPE_WIDENING.*column a .* from int to double"):
+        commit(base.store, base, [metadata(widened, **ICEBERG)], "CHANGE COLUMN", {})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_that_iceberg_cannot_read_keep_the_compatibility_away(tmp_path: Path, version: int) -> None:
+    name = f"icebergCompatV{version}"
+    enabled = metadata(MAPPED, **{f"delta.enableIcebergCompatV{version}": "true", "delta.columnMapping.mode": "name"})
+    protocol = with_features(name, "columnMapping", readers=("columnMapping",))
+    silent = Add(path="s", partition_values={}, size=1, modification_time=1, data_change=True)
+    base = create(tmp_path, silent)
+    with pytest.raises(IcebergIncompatible, match="MISSING_NUM_RECORDS"):
+        commit(base.store, base, [enabled, protocol], "SET TBLPROPERTIES", {})
+    counted = create(tmp_path / "counted", add("x"))
+    assert commit(counted.store, counted, [enabled, protocol], "SET TBLPROPERTIES", {}).or_raise().version == 1
+
+
+def test_rows_are_not_added_where_no_file_could_hold_them(tmp_path: Path) -> None:
+    base = create(tmp_path, metadata([{**FIELDS[0], "type": "void"}]))
+    with pytest.raises(NothingToStore):
         commit(base.store, base, [add("n")], "WRITE", {})
-    unused = create(tmp_path / "unused", with_features(feature), metadata())
-    assert commit(unused.store, unused, [add("n")], "WRITE", {}).or_raise().version == 1
+    assert commit(base.store, base, ALTER, "CHANGE COLUMN", {}).or_raise().version == 1
 
 
 def test_row_ids_go_on_after_a_lost_race(tmp_path: Path) -> None:

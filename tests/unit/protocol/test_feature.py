@@ -10,7 +10,6 @@ from widen.model.type import TIMESTAMP_NTZ, VARIANT, Field, StructType
 from widen.protocol.action import Protocol
 from widen.protocol.feature import (
     FEATURES,
-    ensure_data_writable,
     ensure_readable,
     ensure_writable,
     features,
@@ -263,14 +262,6 @@ def test_what_is_not_known_at_all(name: str) -> None:
     assert find_feature(name) is None
     with pytest.raises(UnsupportedFeatureForRead, match=name):
         ensure_readable(protocol(3, 7, [name], [name]), "/t")
-
-
-def test_a_feature_that_is_not_in_use_does_not_stop_data() -> None:
-    schema = parse_type("struct<a: bigint>")
-    assert isinstance(schema, StructType)
-    ensure_data_writable(protocol(2, 6), {}, schema, "/t")
-    with pytest.raises(UnsupportedFeatureForWrite, match="checkConstraints"):
-        ensure_data_writable(protocol(2, 6), {"delta.constraints.x": "a > 0"}, schema, "/t")
 
 
 def test_the_table_is_in_order() -> None:

@@ -24,6 +24,7 @@ from widen.planning.naming import ensure_names
 from widen.planning.operation import DropColumn, Operation, RenameColumn
 from widen.planning.state import Change as Change
 from widen.planning.state import State as State
+from widen.planning.tracking import with_tracking_columns
 from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded
@@ -119,7 +120,7 @@ def set_properties(state: State, properties: Mapping[str, str]) -> Change | None
     protocol = upgraded(state.protocol, required_features(given, supported=features(state.protocol)))
     kept = stored_properties(given)
     description = kept.pop(DESCRIPTION, state.metadata.description)
-    configuration = {**state.properties, **kept}
+    configuration = with_tracking_columns({**state.properties, **kept})
     metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
     if configuration.get(mapping.MODE, mapping.NONE) != state.properties.get(mapping.MODE, mapping.NONE):
         metadata = _mapped(state, metadata)
@@ -239,7 +240,7 @@ def create(
     ensure_names(schema.fields, given)
     split = _partition_columns(schema, partition_by)
     protocol = upgraded(_NEW_PROTOCOL, required_features(given, schema))
-    configuration = stored_properties(given)
+    configuration = with_tracking_columns(stored_properties(given))
     if configuration.get(mapping.MODE, mapping.NONE) != mapping.NONE:
         schema, configuration = _numbered(schema, configuration, new_physical_name)
     metadata = Metadata(

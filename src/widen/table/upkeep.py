@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption
+from widen.log.backfill import backfill
 from widen.log.commit import Reads, commit
 from widen.planning import command
+from widen.planning.tracking import needs_backfill
+from widen.protocol import row_tracking
 from widen.spark.old_file import OldType, find_old_files, summarise
 from widen.spark.renewal import Renewal
 from widen.spark.schema import SparkSession
@@ -27,6 +30,8 @@ class Upkeep(Opened):
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Set properties in one commit, with the table features that they ask for.
 
+        Row tracking takes some more commits before: every file must have row ids when it is switched on.
+
         Raises:
             InvalidOption: a value cannot be used.
             UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
@@ -35,7 +40,10 @@ class Upkeep(Opened):
 
         Source: PROTOCOL.md#table-features
         """
-        return self._change(command.set_properties(self.refresh()._state, dict(properties)))
+        if needs_backfill(self.refresh()._state, properties):
+            self.add_feature(row_tracking.FEATURE)
+            self._snapshot = backfill(self._store)
+        return self._change(command.set_properties(self._state, dict(properties)))
 
     def unset_properties(self, keys: Iterable[str]) -> Self:
         """Remove properties in one commit; the features that they asked for stay.

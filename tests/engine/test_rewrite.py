@@ -137,18 +137,18 @@ def test_rows_keep_their_ids_and_versions_however_often_they_are_written(
 ) -> None:
     properties = {**TRACKED, "delta.columnMapping.mode": mapping}
     table = widened(spark, tmp_path, properties)
-    before = rows_with_ids(tmp_path, table)
+    before = rows_with_ids(tmp_path)
     assert sorted(before) == [(1, 0, 1), (2, 1, 1), (3, 2, 2), (1000, 3, 4)]
     table.rewrite(spark)
-    assert sorted(rows_with_ids(tmp_path, table)) == sorted(before)
+    assert sorted(rows_with_ids(tmp_path)) == sorted(before)
     table.alter_column("a", type="bigint").rewrite(spark)  # the ids now stand in files
-    assert sorted(rows_with_ids(tmp_path, table)) == sorted(before)
+    assert sorted(rows_with_ids(tmp_path)) == sorted(before)
     assert_same(values(table, spark), [1, 2, 3, 1000])
     stats = [msgspec.json.decode(add["stats"]) for add in live(tmp_path).values()]
     assert not any(IDS in each["minValues"] or VERSIONS in each["minValues"] for each in stats)
 
 
-def rows_with_ids(place: Path, table: Table) -> list[tuple[int, int, int]]:
+def rows_with_ids(place: Path, ids: str = IDS, versions: str = VERSIONS) -> list[tuple[int, int, int]]:
     """The value of each row with its id and its version, as readers of row tracking find them."""
     found = []
     for path, add in live(place).items():
@@ -156,7 +156,7 @@ def rows_with_ids(place: Path, table: Table) -> list[tuple[int, int, int]]:
         data = next(values for name, values in columns.items() if not name.startswith("_row-"))
         empty = [None] * len(data)
         for at, (value, row_id, version) in enumerate(
-            zip(data, columns.get(IDS, empty), columns.get(VERSIONS, empty), strict=True)
+            zip(data, columns.get(ids, empty), columns.get(versions, empty), strict=True)
         ):
             default = add["baseRowId"] + at, add["defaultRowCommitVersion"]
             found.append((value, default[0] if row_id is None else row_id, version or default[1]))

@@ -1,0 +1,35 @@
+"""Row tracking beside type widening: ids and versions of rows as readers of it find them.
+
+Source: the acceptance matrix of Delta Lake's type widening, 7.5
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import widen
+from engine.test_rewrite import file, rows_with_ids
+from widen.table import Table
+
+ON = {"delta.enableRowTracking": "true"}
+
+
+def test_type_widening_with_row_tracking(spark: SparkSession, tmp_path: Path) -> None:
+    off = {"delta.enableTypeWidening": "true", "delta.enableRowTracking": "false"}
+    table = widen.create_table(str(tmp_path), "a tinyint", (), off).append(file(spark, (1,)))
+    table.set_properties(ON)
+    assert table.version == 4  # the feature, the backfill, the property
+    assert found(tmp_path, table) == [(1, 0, 3)]
+    table.alter_column("a", type="int")
+    assert found(tmp_path, table) == [(1, 0, 3)]
+    table.append(file(spark, (2147483647,), schema="a int"))
+    assert found(tmp_path, table) == [(1, 0, 3), (2147483647, 1, 6)]
+    table.rewrite(spark)
+    assert found(tmp_path, table) == [(1, 0, 3), (2147483647, 1, 6)]
+
+
+def found(place: Path, table: Table) -> list[tuple[int, int, int]]:
+    names = [table.properties[f"delta.rowTracking.materializedRow{what}ColumnName"] for what in ("Id", "CommitVersion")]
+    return sorted(rows_with_ids(place, *names))

@@ -1,4 +1,4 @@
-"""The commands that change a table without its data: ``alter``, ``properties`` and ``sql``.
+"""The commands that change a table without its data: ``properties`` and ``sql``.
 
 Source: Delta Lake's ALTER TABLE.
 """
@@ -17,27 +17,6 @@ from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
     from widen.table import Table
-
-
-def alter(
-    table: option.Table,
-    column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.", show_default=False)],
-    type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
-    drop_not_null: Annotated[bool, typer.Option("--drop-not-null", help="Let it be null.")] = False,
-    first: Annotated[bool, typer.Option("--first", help="Make it the first.")] = False,
-    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Put it behind that one.")] = None,
-    json: option.Json = False,
-    storage_option: option.StorageOptions = None,
-) -> None:
-    """Change one column in one commit; no file is rewritten."""
-    if not (type or drop_not_null or first or after) and comment is None:
-        raise typer.BadParameter("Say what to change: --type, --comment, --drop-not-null, --first or --after.")
-    opened = door.Table(table, option.storage(storage_option))
-    before = opened.version
-    nullable = True if drop_not_null else None
-    opened.alter_column(column, type=type, comment=comment, nullable=nullable, first=first, after=after)
-    _tell(before, opened, json=json)
 
 
 def properties(
@@ -65,7 +44,7 @@ def properties(
         there = ", ".join(sorted(opened.properties)) or "none"
         raise InvalidOption(option="--unset", value=missing[0], expected=f"It is not set. There are: {there}.")
     after = opened.set_properties(wanted) if wanted else opened.unset_properties(unset or ())
-    _tell(before, after, json=json)
+    tell(before, after, json=json)
 
 
 def sql(
@@ -78,14 +57,14 @@ def sql(
     session = None if statement.table.location else engine.session()
     done = door.run(statement, session, settings)
     if not isinstance(done, door.Answer):
-        _tell(done.before, done.table, json=json)
+        tell(done.before, done.table, json=json)
     elif json:
         show_json(done.to_values())
     else:
         show(door.terminal.rows_parts(done.names, [dumps(row) for row in done.to_values()]))
 
 
-def _tell(before: int, table: Table, *, json: bool) -> None:
+def tell(before: int, table: Table, *, json: bool) -> None:
     """Say which version the table is at now, and what that version changed."""
     changed = table.version > before
     intervals = door.history(table.snapshot, 1) if changed else []

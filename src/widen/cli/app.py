@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from widen.cli import alter, engine, ingest, look
+from widen.cli import alter, column, engine, ingest, look
 from widen.cli.output import show_error
 from widen.errors import WidenError
 
@@ -67,7 +67,7 @@ app.command("show")(look.show)
 app.command("history")(look.history)
 app.command("report")(look.report)
 app.command("read")(look.read)
-app.command("alter")(alter.alter)
+app.command("alter")(column.alter)
 app.command("properties")(alter.properties)
 app.command("sql")(alter.sql)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from widen.ingestion import ingest, plan
     from widen.log.snapshot import open_snapshot
     from widen.log.store import LogStore
+    from widen.planning.request import additions, alterations, removals, renaming
     from widen.report import terminal, words
     from widen.report.build import build
     from widen.report.outline import outline
@@ -32,6 +33,8 @@ __all__ = [
     "Answer",
     "LogStore",
     "Table",
+    "additions",
+    "alterations",
     "build",
     "find_session",
     "history",
@@ -41,6 +44,8 @@ __all__ = [
     "page",
     "parse",
     "plan",
+    "removals",
+    "renaming",
     "run",
     "terminal",
     "translated",
@@ -51,6 +56,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.ingestion": ("ingest", "plan"),
     "widen.log.snapshot": ("open_snapshot",),
     "widen.log.store": ("LogStore",),
+    "widen.planning.request": ("additions", "alterations", "removals", "renaming"),
     "widen.report.build": ("build",),
     "widen.report.outline": ("outline",),
     "widen.report.page": ("page",),

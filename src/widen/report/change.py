@@ -7,8 +7,8 @@ Source: house rule: what the log can prove is not taken on trust.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ from widen.planning.plan import Event
 from widen.protocol.action import CommitInfo
 from widen.protocol.mapping import COLUMN_ID
 from widen.protocol.widening import is_widening
+from widen.report.detail import detail_changes, moves
 from widen.report.model import ADDED, REMOVED, RENAMED, RETYPED, ROUTED, WIDENED, Change, Reason
 
 EVENTS = "events"
@@ -33,7 +34,8 @@ def changes(before: StructType, after: StructType, reasons: Sequence[tuple[Path,
         after: The schema after it.
         reasons: What the ingestion recorded, each with the column that it is about.
     """
-    return _joined((*_made(before, after), *_gone(before, after)), reasons)
+    key = _key_of(before)
+    return _joined((*_made(before, after, key), *_gone(before, after, key)), reasons)
 
 
 def plan_changes(operations: Iterable[Operation], events: Iterable[Event]) -> tuple[Change, ...]:
@@ -113,34 +115,45 @@ def _reason(event: _Event) -> Reason:
     return Reason(event.rules, event.source, event.kinds, event.count, event.grade, file, position, event.sample)
 
 
-def _made(before: StructType, after: StructType) -> Iterator[Change]:
-    old = {_key(path, field): (path, field) for path, field in fields(before)}
+def _made(before: StructType, after: StructType, key: _Key) -> Iterator[Change]:
+    old = {key(path, field): (path, field) for path, field in fields(before)}
+    numbers = {known: number for number, known in enumerate(old)}
+    kept: list[tuple[Path, int]] = []
     new_above: list[Path] = []
     for path, field in fields(after):
         if any(path[: len(above)] == above for above in new_above):
             continue
-        known = old.get(_key(path, field))
+        known = old.get(key(path, field))
         if known is None:
             new_above.append(path)
             yield Change(ADDED, path, new=field.type.sql)
             continue
+        kept.append((path, numbers[key(path, field)]))
         if known[0][-1] != path[-1]:
             yield Change(RENAMED, path, ".".join(known[0]), ".".join(path))
         yield from _retyped(path, known[1].type, field.type)
+        yield from detail_changes(path, known[1], field)
+    yield from moves(kept)
 
 
-def _gone(before: StructType, after: StructType) -> Iterator[Change]:
-    kept = {_key(path, field) for path, field in fields(after)}
+def _gone(before: StructType, after: StructType, key: _Key) -> Iterator[Change]:
+    kept = {key(path, field) for path, field in fields(after)}
     gone_above: list[Path] = []
     for path, field in fields(before):
-        if _key(path, field) not in kept and not any(path[: len(above)] == above for above in gone_above):
+        if key(path, field) not in kept and not any(path[: len(above)] == above for above in gone_above):
             gone_above.append(path)
             yield Change(REMOVED, path, old=field.type.sql)
 
 
-def _key(path: Path, field: Field) -> object:
-    """Return what a field is known by: its id where columns are mapped, else its path."""
-    return field.metadata.get(COLUMN_ID, path)
+_Key: TypeAlias = Callable[[Path, Field], object]
+"""Tells what a field is known by."""
+
+
+def _key_of(before: StructType) -> _Key:
+    """Return what tells fields before and after: their ids where columns were mapped already, else their paths."""
+    if any(COLUMN_ID in field.metadata for _, field in fields(before)):
+        return lambda path, field: field.metadata.get(COLUMN_ID, path)
+    return lambda path, _: path
 
 
 def _retyped(path: Path, old: DataType, new: DataType) -> Iterator[Change]:

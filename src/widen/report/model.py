@@ -16,8 +16,10 @@ from widen.model.path import Path, format_path
 from widen.protocol.value import Scalar
 
 ADDED, WIDENED, RETYPED, RENAMED, REMOVED, ROUTED = "added", "widened", "retyped", "renamed", "removed", "routed"
+MOVED, CHANGED = "moved", "changed"
 """What can happen to a column. To be retyped is to change the type as type widening does not; to be routed is to get
-values of a kind that was not seen before, without a change of the schema."""
+values of a kind that was not seen before, without a change of the schema; to be changed is to get another comment,
+nullability or default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,11 @@ class Change:
     """One change of one column.
 
     Args:
-        what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED` or `ROUTED`.
+        what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED`, `ROUTED`, `MOVED` or `CHANGED`.
         column: Its path.
-        old: The type before, or the path before if it was renamed; empty if there was none.
-        new: The type after; empty if there is none.
+        old: The type before, or the path before if it was renamed; empty if there was none. What it was in words if it
+            was changed.
+        new: The type after; empty if there is none. Likewise; the place if it was moved.
         reasons: What made it necessary; none if somebody changed the column by hand.
     """
 
@@ -97,7 +100,7 @@ class Change:
 GRADES = ("additive", "widening", "conflict", "structural")
 """How much a change means to those who read the table, least first."""
 
-_GRADES = {ADDED: "additive", ROUTED: "additive", WIDENED: "widening"}
+_GRADES = {ADDED: "additive", ROUTED: "additive", CHANGED: "additive", MOVED: "additive", WIDENED: "widening"}
 
 
 def _gravity(grade: str) -> int:

@@ -18,7 +18,20 @@ from widen.model.path import Path, format_path
 from widen.protocol.statistics import MAX_TEXT
 from widen.protocol.value import Scalar
 from widen.report.change import summary
-from widen.report.model import ADDED, REMOVED, RENAMED, RETYPED, ROUTED, WIDENED, Change, Interval, Reason, time_text
+from widen.report.model import (
+    ADDED,
+    CHANGED,
+    MOVED,
+    REMOVED,
+    RENAMED,
+    RETYPED,
+    ROUTED,
+    WIDENED,
+    Change,
+    Interval,
+    Reason,
+    time_text,
+)
 
 UNKNOWN_TEXT = "–"
 """Stands where nothing is known."""
@@ -130,12 +143,14 @@ def change_text(change: Change) -> str:
             return f"added {column} {change.new}"
         case "widened":
             return f"widened {column} from {change.old} to {change.new}"
-        case "retyped":
-            return f"changed {column} from {change.old} to {change.new}"
+        case "retyped" | "changed":
+            return f"changed {column} from {printable(change.old)} to {printable(change.new)}"
         case "renamed":
             return f"renamed {printable(change.old)} to {column}"
         case "removed":
             return f"removed {column}"
+        case "moved":
+            return f"moved {column} {printable(change.new)}"
     return f"more kinds into {column}"
 
 
@@ -178,5 +193,5 @@ def changes_text(changes: Sequence[Change], *, is_first: bool) -> list[str]:
     return [f"made the table with {counted(counts[ADDED], 'column')}"]
 
 
-SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", RENAMED: "→", REMOVED: "−", ROUTED: "·"}
+SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", CHANGED: "~", RENAMED: "→", MOVED: "↕", REMOVED: "−", ROUTED: "·"}
 """One character for each kind of change."""

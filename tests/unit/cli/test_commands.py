@@ -70,7 +70,9 @@ def test_properties_and_describe_history(table: str) -> None:
 
 def test_what_is_changed_is_told(table: str) -> None:
     done = run("alter", table, "total", "--comment", "in euro", "--json")
-    assert json.loads(done.stdout) == {"version": 3, "changed": True, "changes": []}
+    told = {"change": "changed", "column": "total", "grade": "additive", "reasons": []}
+    change = {**told, "from": "no comment", "to": "comment 'in euro'"}
+    assert json.loads(done.stdout) == {"version": 3, "changed": True, "changes": [change]}
     added = run("sql", f"ALTER TABLE delta.`{table}` ADD COLUMN note string")
     assert "added note string" in added.stdout
     again = run("alter", table, "total", "--comment", "in euro")
@@ -79,6 +81,36 @@ def test_what_is_changed_is_told(table: str) -> None:
     assert "set owner = shop" in set_one.stdout
     assert "unset owner" in run("properties", table, "--unset", "owner").stdout
     assert json.loads(run("history", table, "--json").stdout)[0]["version"] == 6
+
+
+def test_every_kind_of_change_of_a_column(table: str) -> None:
+    assert "removed tags" not in run("alter", table, "tags", "--drop", "--dry-run").stdout
+    run("properties", table, "--set", "delta.columnMapping.mode=name")
+    for words, said in [
+        (("note", "--add", "--type", "string", "--comment", "why", "--first"), "added note string"),
+        (("note", "--rename", "re`mark"), "renamed note to `re``mark`"),
+        (("`re``mark`", "--after", "tags"), "moved `re``mark` AFTER tags"),
+        (("`re``mark`", "--nullable"), "Nothing to change"),
+        (("`re``mark`", "--drop"), "removed `re``mark`"),
+    ]:
+        done = run("alter", table, *words)
+        assert (done.exit_code, said in done.stdout) == (0, True), done.output
+    assert "[WIDEN" not in run("history", table).stdout
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(table: str) -> None:
+    words = ("alter", table, "total", "--comment", "a\tb", "--first", "--dry-run")
+    assert run(*words).stdout == "would comment on total: 'a\\tb'\n"
+    value = json.loads(run(*words, "--json").stdout)
+    assert value == {
+        "version": 2,
+        "changed": False,
+        "operations": [{"operation": "SetComment", "path": ["total"], "comment": "a\tb"}],
+    }
+    assert "Nothing to change" in run("alter", table, "total", "--type", "double", "--dry-run").stdout
+    refused = run("alter", table, "total", "--type", "int", "--dry-run")
+    assert (refused.exit_code, "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP" in refused.stderr) == (1, True)
+    assert json.loads(run("history", table, "--json").stdout)[0]["version"] == 2
 
 
 @pytest.mark.parametrize(
@@ -95,6 +127,10 @@ def test_what_is_changed_is_told(table: str) -> None:
         (("show", "{table}", "--nothing"), "No such option"),
         (("history", "{table}", "--limit", "0"), "Invalid value for '--limit'"),
         (("alter", "{table}", "total"), "Say what to change"),
+        (("alter", "{table}", "total", "--drop", "--rename", "x"), "commits of their own"),
+        (("alter", "{table}", "total", "--rename", "x"), "DELTA_UNSUPPORTED_RENAME_COLUMN"),
+        (("alter", "{table}", "total", "--add", "--type", "int"), "FIELD_ALREADY_EXISTS"),
+        (("alter", "{table}", "new", "--add"), "A new column needs a type"),
         (("properties", "{table}", "--set", "nothing"), "KEY=VALUE"),
         (("ingest", "x", "--into", "y", "--evolve", "melt"), "'melt' is not one of"),
     ],

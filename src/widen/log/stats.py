@@ -30,11 +30,34 @@ def to_json_text(parsed: pa.StructArray, text: pa.Array | None) -> pa.Array:
     Source: PROTOCOL.md#checkpoint-schema; Delta Spark for the forms of dates, times and decimals.
     """
     given = text.to_pylist() if text is not None else [None] * len(parsed)
+    try:
+        values = parsed.to_pylist()
+    except OverflowError:
+        values = _within_years(parsed).to_pylist()
     made = [
         old if old is not None or new is None else _encoder.encode(_value(new)).decode()
-        for old, new in zip(given, parsed.to_pylist(), strict=True)
+        for old, new in zip(given, values, strict=True)
     ]
     return pa.array(made, pa.string())
+
+
+def _within_years(column: pa.Array) -> pa.Array:
+    """Return a column with null for times of years that Python does not know; a bound that is null is unknown."""
+    if pa.types.is_struct(column.type):
+        parts = [_within_years(column.field(at)) for at in range(column.type.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=column.is_null())
+    if column.type not in _YEARS:
+        return column
+    first, last = (pa.scalar(end, column.type) for end in _YEARS[column.type])
+    is_known = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, last))
+    return pc.if_else(is_known, column, None)
+
+
+_YEARS: Mapping[pa.DataType, tuple[dt.date, dt.date]] = {
+    pa.date32(): (dt.date.min, dt.date.max),
+    **{pa.timestamp(unit): (dt.datetime.min, dt.datetime.max) for unit in ("ms", "us")},
+    **{pa.timestamp(unit, "UTC"): (dt.datetime.min, dt.datetime.max) for unit in ("ms", "us")},
+}
 
 
 def _value(value: Any) -> Any:

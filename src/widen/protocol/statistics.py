@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 import msgspec
@@ -79,8 +79,8 @@ class FileStatistics:
         counted = isinstance(nulls, int)
         low, high = (_at(self._value.get(key), path) for key in (MIN_VALUES, MAX_VALUES))
         return Bounds(
-            _loosened(_scalar(low, data_type), data_type, down=True),
-            _loosened(_scalar(high, data_type), data_type, down=False),
+            _bound(low, data_type, down=True),
+            _bound(high, data_type, down=False),
             may_be_null=not (counted and nulls == 0),
             may_be_value=not (counted and nulls == self.rows),
             may_be_nan=str(data_type) in ("float", "double"),
@@ -116,10 +116,9 @@ def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
         return Bounds(may_be_value=False)
     if value is UNKNOWN:
         return Bounds(may_be_nan=True)
-    low, high = value, value
-    if str(data_type) in ("float", "double"):
-        return Bounds(_loosened(low, data_type, down=True), _loosened(high, data_type, down=False), may_be_null=False)
-    return Bounds(low, high, may_be_null=False)
+    if isinstance(value, float):
+        return Bounds(_float_step(value, down=True), _float_step(value, down=False), may_be_null=False)
+    return Bounds(value, value, may_be_null=False)
 
 
 def _decoded(text: str | None) -> dict[str, Any]:
@@ -160,19 +159,46 @@ def _is_numeric(data_type: DataType) -> bool:
 _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
 
-def _loosened(value: Scalar | Unknown, data_type: DataType, *, down: bool) -> Scalar | Unknown:
-    """Return a bound that also holds if the file was written in a narrower type, or its bound was cut.
+def _bound(value: Any, data_type: DataType, *, down: bool) -> Scalar | Unknown:
+    """Return a bound that also holds if the file was written in a narrower type, or if its bound was cut or rounded.
 
     The text of a float names a slightly other double, so one step of float is allowed for; times are cut to
     milliseconds, so the upper one may be too low by less than that.
 
     Source: PROTOCOL.md#per-file-statistics; house rule for float, where Delta Spark may skip a matching file.
     """
-    if isinstance(value, float):
-        return _float_step(value, down=down)
-    if isinstance(value, datetime) and not down:
-        return value + _TICK if value.year < 9999 else UNKNOWN
-    return value
+    if isinstance(data_type, DecimalType):
+        return _decimal_bound(value, data_type, down=down)
+    found = _scalar(value, data_type)
+    if isinstance(found, float):
+        return _float_step(found, down=down)
+    if isinstance(found, datetime) and not down:
+        return found + _TICK if found.year < 9999 else UNKNOWN
+    return found
+
+
+def _decimal_bound(value: Any, data_type: DecimalType, *, down: bool) -> Decimal | Unknown:
+    """Return a bound that also holds if its writer rounded it to a double, or cut it to a long.
+
+    It was a multiple of the unit of the type, so it is no further out than the last one that rounds to the text.
+
+    Source: deltalake, which writes the bounds of decimals so
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return UNKNOWN
+    number = Decimal(value)
+    if not number.is_finite() or number.adjusted() >= data_type.precision or number in _LONG_ENDS:
+        return UNKNOWN
+    slack = _WIDE.multiply(abs(number), _DOUBLE_STEP)
+    least, most = _WIDE.subtract(number, slack), _WIDE.add(number, slack)
+    unit = Decimal(1).scaleb(-data_type.scale)
+    found = least.quantize(unit, ROUND_CEILING, _WIDE) if down else most.quantize(unit, ROUND_FLOOR, _WIDE)
+    return found if least <= found <= most else UNKNOWN
+
+
+_WIDE = Context(prec=200)
+_DOUBLE_STEP = Decimal(2.0**-51)
+_LONG_ENDS = (Decimal(2**63 - 1), Decimal(-(2**63)))
 
 
 def _float_step(value: float, *, down: bool) -> float:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from enum import Enum
+from fractions import Fraction
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -29,7 +31,12 @@ class Unknown(Enum):
 
 UNKNOWN = Unknown.UNKNOWN
 
-_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?)?")
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+_WHOLE = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?", re.ASCII)
+_SPACES = " \t\n\r\v\f"
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 Scalar: TypeAlias = int | float | Decimal | str | bool | date | datetime
@@ -44,7 +51,8 @@ def from_text(text: str | None, data_type: DataType) -> Scalar | Unknown | None:
         data_type: The current type of the column.
 
     Returns:
-        The value, None for null, or `UNKNOWN`. A timestamp without a zone is unknown: its zone was the writer's.
+        The value, None for null, or `UNKNOWN`. A text that no writer of the type makes is unknown, whatever Spark
+        would make of it; so is a timestamp without a zone: its zone was the writer's.
 
     Source: PROTOCOL.md#partition-value-serialization
 
@@ -54,11 +62,11 @@ def from_text(text: str | None, data_type: DataType) -> Scalar | Unknown | None:
     """
     if text is None or text == "":
         return None
-    reader = _READERS.get("decimal" if isinstance(data_type, DecimalType) else str(data_type))
+    reader = partial(_decimal, data_type) if isinstance(data_type, DecimalType) else _READERS.get(str(data_type))
     if reader is None:
         return UNKNOWN
     try:
-        return reader(text.strip() if reader is not str else text)
+        return reader(text.strip(_SPACES) if reader is not str else text)
     except (ValueError, InvalidOperation, OverflowError, KeyError):
         return UNKNOWN
 
@@ -89,14 +97,31 @@ def to_float32(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-def _whole(text: str) -> int | Decimal:
-    number = Decimal(text)
-    return int(number) if number == number.to_integral_value() else number
+def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
+    """Tell whether a decimal type holds exactly that number."""
+    if not number:
+        return True
+    if not -data_type.scale <= number.adjusted() < data_type.precision - data_type.scale:
+        return False
+    return (Fraction(number) * 10**data_type.scale).denominator == 1
+
+
+def _decimal(data_type: DecimalType, text: str) -> Decimal | Unknown:
+    number = Decimal(text) if _NUMBER.fullmatch(text) else None
+    return number if number is not None and is_decimal(number, data_type) else UNKNOWN
+
+
+def _whole(bits: int, text: str) -> int | Unknown:
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    return number if number is not None and -(2**bits) <= 2 * number < 2**bits else UNKNOWN
 
 
 def _real(text: str) -> float | Unknown:
-    number = float(text)
+    number = float(text) if _NUMBER.fullmatch(text) or text.lstrip("+-").lower() in _INFINITE else math.nan
     return UNKNOWN if math.isnan(number) else number
+
+
+_INFINITE = ("inf", "infinity")
 
 
 def _single(text: str) -> float | Unknown:
@@ -124,11 +149,10 @@ def _local(text: str) -> datetime | Unknown:
 
 
 _READERS: Mapping[str, Callable[[str], Scalar | Unknown]] = {
-    "byte": _whole,
-    "short": _whole,
-    "integer": _whole,
-    "long": _whole,
-    "decimal": Decimal,
+    "byte": partial(_whole, 8),
+    "short": partial(_whole, 16),
+    "integer": partial(_whole, 32),
+    "long": partial(_whole, 64),
     "float": _single,
     "double": _real,
     "string": str,

@@ -135,7 +135,10 @@ def _merged(metadata: Any, index: int) -> ColumnStatistics | None:
     filled = [part for part in parts if part.num_values]
     if not filled or not all(part.has_min_max for part in filled):
         return ColumnStatistics(nulls=nulls)
-    low, high = [part.min for part in filled], [part.max for part in filled]
+    try:
+        low, high = [part.min for part in filled], [part.max for part in filled]
+    except OverflowError:  # times of years that Python does not know
+        return ColumnStatistics(nulls=nulls)
     if any(isinstance(value, float) and math.isnan(value) for value in (*low, *high)):
         return ColumnStatistics(nulls=nulls)
     return ColumnStatistics(min(low), max(high), nulls)

@@ -35,10 +35,49 @@ def test_whole_numbers_are_exact_in_every_wider_type() -> None:
     assert bounds(-128, 127, "decimal(12,2)") == Bounds(Decimal(-128), Decimal(127), may_be_null=False)
 
 
-def test_decimals_keep_all_their_digits() -> None:
-    text = '{"minValues":{"a":12345678901234567890.123456789012345678},"maxValues":{"a":1}}'
-    found = FileStatistics(text).bounds(("a",), parse_type("decimal(38,18)"))
-    assert found.low == Decimal("12345678901234567890.123456789012345678")
+def decimal_bounds(low: str, high: str, type_text: str) -> tuple[Any, Any]:
+    text = f'{{"minValues":{{"a":{low}}},"maxValues":{{"a":{high}}}}}'
+    found = FileStatistics(text).bounds(("a",), parse_type(type_text))
+    return found.low, found.high
+
+
+@pytest.mark.parametrize(
+    ("text", "type_text"),
+    [
+        ("0", "decimal(1,0)"),
+        ("-1.5", "decimal(5,2)"),
+        ("99999999.99", "decimal(10,2)"),
+        ("123456789012.345", "decimal(38,3)"),
+        ("1e5", "decimal(38,10)"),
+    ],
+)
+def test_a_decimal_of_few_digits_is_exact(text: str, type_text: str) -> None:
+    assert decimal_bounds(text, text, type_text) == (Decimal(text), Decimal(text))
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "type_text"),
+    [
+        ("0.99999999999999999", "1.0", "decimal(38,18)"),
+        ("9007199254740993.01", "9007199254740994.0", "decimal(18,2)"),
+        ("-9999999999999999.99", "-1e+16", "decimal(18,2)"),
+        ("12345678901234567890.123456789012345678", "1.2345678901234567e+19", "decimal(38,18)"),
+        ("12345678901234567890.123456789012345678", "12345678901234567890.123456789012345678", "decimal(38,18)"),
+        ("9223372036854775806", "9223372036854775807", "decimal(38,0)"),
+        ("99999999999999999999", "9223372036854775807", "decimal(38,0)"),
+        ("-99999999999999999999", "-9223372036854775808", "decimal(38,0)"),
+    ],
+)
+def test_a_decimal_may_have_been_rounded_to_a_double_or_cut_to_a_long(value: str, text: str, type_text: str) -> None:
+    """These are the texts that deltalake writes for these values, and the one that Spark writes."""
+    low, high = decimal_bounds(text, text, type_text)
+    assert low is UNKNOWN or low <= Decimal(value)
+    assert high is UNKNOWN or high >= Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["1.005", "1e39", "1e400"])
+def test_a_decimal_that_the_type_cannot_hold_says_nothing(text: str) -> None:
+    assert decimal_bounds(text, text, "decimal(38,2)") == (UNKNOWN, UNKNOWN)
 
 
 def test_a_float_text_allows_for_the_next_float_on_both_sides() -> None:

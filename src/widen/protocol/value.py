@@ -103,7 +103,7 @@ def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
         return True
     if not -data_type.scale <= number.adjusted() < data_type.precision - data_type.scale:
         return False
-    return (Fraction(number) * 10**data_type.scale).denominator == 1
+    return (Fraction(number) / Fraction(1, 10**data_type.scale)).denominator == 1
 
 
 def _decimal(data_type: DecimalType, text: str) -> Decimal | Unknown:

@@ -10,25 +10,23 @@ from typing import Any
 
 import deltalake
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
+from support.race import interrupt
 from widen.errors import (
     CorruptFile,
     EnabledWithoutFeature,
     FeatureRequired,
     JobFailed,
-    MetadataChanged,
     NotNullViolated,
     SchemaMismatch,
-    UnsupportedFeatureForWrite,
 )
 from widen.log.commit import commit
 from widen.planning.command import ENABLE_TYPE_WIDENING
 from widen.protocol.action import Metadata
-from widen.spark import write as writing
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true"}
@@ -313,15 +311,6 @@ def test_an_unreadable_file_is_named(spark: SparkSession, tmp_path: Path) -> Non
     assert Table(table.location).version == 0
 
 
-def test_features_that_cannot_be_obeyed_refuse_data(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), {"delta.feature.checkConstraints": "supported"})
-    table.append(spark.createDataFrame([(1,)], "a int"))
-    table.set_properties({"delta.constraints.positive": "a > 0"})
-    with pytest.raises(UnsupportedFeatureForWrite, match="checkConstraints"):
-        table.append(spark.createDataFrame([(-1,)], "a int"))
-    assert len(parquet_files(tmp_path)) == table.files().num_rows
-
-
 def test_an_empty_append_is_a_commit_without_files(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a int")
     table.append(spark.createDataFrame([], "a int"))
@@ -337,28 +326,3 @@ def test_two_appends_both_land(spark: SparkSession, tmp_path: Path, monkeypatch:
     table.append(spark.createDataFrame([(1,)], "a int"))
     assert table.version == 2
     assert_same(Table(str(tmp_path)).read(spark).collect(), [Row(a=1), Row(a=2)])
-
-
-def test_an_append_loses_against_a_change_of_type(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
-    interrupt(monkeypatch, lambda: Table(str(tmp_path)).alter_column("a", type="bigint"))
-    with pytest.raises(MetadataChanged):
-        table.append(spark.createDataFrame([(1,)], "a int"))
-    assert (Table(str(tmp_path)).version, parquet_files(tmp_path)) == (1, [])
-    table.append(spark.createDataFrame([(1,)], "a int"))
-    assert table.read(spark).collect() == [Row(a=1)]
-
-
-def interrupt(monkeypatch: pytest.MonkeyPatch, meanwhile: Any) -> None:
-    """Let something happen once between the writing of the files and the commit."""
-    write = writing.write
-
-    def interrupted(frame: DataFrame, *others: Any) -> Any:
-        adds = write(frame, *others)
-        monkeypatch.undo()
-        meanwhile()
-        return adds
-
-    monkeypatch.setattr("widen.table.rows.write", interrupted)

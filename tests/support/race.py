@@ -1,0 +1,25 @@
+"""Races: something happens between the writing of files and their commit; no clock is involved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from widen.spark.write import write
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) -> None:
+    """Let each of these happen once, in their order, before the next attempts of an append are committed."""
+    waiting = list(meanwhile)
+
+    def interrupted(frame: DataFrame, *others: Any) -> Any:
+        adds = write(frame, *others)
+        if waiting:
+            happens = waiting.pop(0)
+            happens()
+        return adds
+
+    monkeypatch.setattr("widen.table.rows.write", interrupted)

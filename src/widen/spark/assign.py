@@ -5,7 +5,7 @@ Source: Delta Lake's UPDATE and MERGE; Spark's ANSI store assignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -13,10 +13,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.model.path import Path
-from widen.model.type import DataType, StructType
+from widen.model.type import DataType, StructType, quoted
+from widen.protocol.action import Protocol
+from widen.protocol.column import find_generation
+from widen.protocol.feature import is_supported
 from widen.spark.complete import fitted
 from widen.spark.condition import Expression, analysed, to_column
-from widen.spark.schema import from_spark
+from widen.spark.decision import CLAUSE
+from widen.spark.schema import from_spark, type_to_spark
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,12 @@ class Value:
     Args:
         column: The expression.
         type: Its type.
+        is_patch: Whether fields that it lacks stay as they were; else they become null.
     """
 
     column: Column
     type: DataType
+    is_patch: bool = False
 
 
 def to_values(rows: DataFrame, expressions: Mapping[Path, Expression]) -> dict[Path, Value]:
@@ -76,8 +82,62 @@ def assigned(schema: StructType, values: Mapping[Path, Value], old: Callable[[st
 def _assigned(data_type: DataType, path: Path, values: Mapping[Path, Value], old: Column) -> Column:
     value = values.get(path)
     if value is not None:
+        if value.is_patch:
+            return _patched(value, data_type, path, old)
         return fitted(value.column, value.type, data_type, path)
     if not isinstance(data_type, StructType) or not any(other[: len(path)] == path for other in values):
         return old
     parts = (_assigned(f.type, (*path, f.name), values, old.getField(f.name)).alias(f.name) for f in data_type)
     return F.struct(*parts)
+
+
+def _patched(value: Value, data_type: DataType, path: Path, old: Column) -> Column:
+    """Return a value with the fields that it lacks as they were; it is null only if both are, or nothing is lacking.
+
+    Source: Delta Lake's UPDATE SET *
+    """
+    have = value.type
+    if not isinstance(have, StructType) or not isinstance(data_type, StructType) or not _lacks(have, data_type):
+        return fitted(value.column, have, data_type, path)
+    parts = []
+    for field in data_type:
+        known, before = have.find(field.name), old.getField(field.name)
+        if known is not None:
+            inner = Value(value.column.getField(known.name), known.type, is_patch=True)
+            before = _patched(inner, field.type, (*path, field.name), before)
+        parts.append(before.alias(field.name))
+    return F.when(value.column.isNotNull() | old.isNotNull(), F.struct(*parts))
+
+
+def _lacks(have: StructType, want: StructType) -> bool:
+    """Tell whether a struct has not every field of another one, at any depth that only structs lead to."""
+    for field in want:
+        known = have.find(field.name)
+        if known is None:
+            return True
+        if isinstance(known.type, StructType) and isinstance(field.type, StructType) and _lacks(known.type, field.type):
+            return True
+    return False
+
+
+def remade(rows: DataFrame, schema: StructType, protocol: Protocol, given: Sequence[Collection[str]]) -> DataFrame:
+    """Return judged rows whose generated columns are made anew wherever a clause changes a row and does not give them.
+
+    Args:
+        rows: With `CLAUSE`.
+        schema: Of the table, with all metadata.
+        protocol: Of the table.
+        given: The columns that each clause gives a value, by its number.
+
+    Source: PROTOCOL.md#generated-columns
+    """
+    made = {field.name: text for field in schema if (text := find_generation(field))}
+    if not made or not is_supported(protocol, "generatedColumns"):
+        return rows
+    columns = {}
+    for field in schema:
+        clauses = [clause for clause, names in enumerate(given) if field.name not in names]
+        if field.name in made and clauses:
+            new = F.expr(made[field.name]).cast(type_to_spark(field.type))
+            columns[field.name] = F.when(F.col(CLAUSE).isin(clauses), new).otherwise(F.col(quoted(field.name)))
+    return rows.withColumns(columns)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from widen.model.type import quoted
 from widen.protocol.action import Add
 from widen.spark.apart import change_apart
+from widen.spark.assign import remade
 from widen.spark.decision import BEFORE, CLAUSE, Kind, tally
 from widen.spark.deletion import FILE, ROW
 from widen.spark.ground import Files, Ground, Outcome, ensure_same, written_rows
@@ -40,7 +41,7 @@ def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], ki
         StorageError: the store refused.
     """
     if ground.has("deletionVectors") or ground.has("changeDataFeed"):
-        return change_apart(ground, lambda rows: _judged(ground, rows.where(where), new), (kind,))
+        return change_apart(ground, lambda rows: _judged(ground, rows.where(where), where, new), (kind,))
     if kind is Kind.UPDATE:
         ground.ensure_untracked()
     found = tally(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
@@ -51,11 +52,16 @@ def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], ki
         return _in_one_pass(ground, where, new, kind, counts, files)
 
 
-def _judged(ground: Ground, rows: DataFrame, new: Mapping[str, Column]) -> DataFrame:
-    """Return rows that are all to be changed as a decision on them."""
+def _judged(ground: Ground, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
+    """Return a decision on rows: what becomes of them, if anything."""
     old = [F.col(quoted(name)) for name in ground.schema.names]
-    after = [new.get(name, column).alias(name) for name, column in zip(ground.schema.names, old, strict=True)]
-    return rows.select(*after, FILE, ROW, F.lit(0).alias(CLAUSE), F.struct(*old).alias(BEFORE))
+    after = [
+        (F.when(F.col(CLAUSE).isNotNull(), new[name]).otherwise(column) if name in new else column).alias(name)
+        for name, column in zip(ground.schema.names, old, strict=True)
+    ]
+    judged = rows.select("*", F.when(where, F.lit(0)).alias(CLAUSE), F.struct(*old).alias(BEFORE))
+    after_image = judged.select(*after, FILE, ROW, CLAUSE, BEFORE)
+    return remade(after_image, ground.schema, ground.protocol, [new]) if new else after_image
 
 
 def _in_one_pass(
@@ -67,8 +73,9 @@ def _in_one_pass(
     added: list[Add] = []
     if partial:
         ground.ensure_untracked()
-        rows = ground.located(partial)
-        added = files.rows(_updated(ground, rows, where, new) if kind is Kind.UPDATE else rows.where(_is_not(where)))
+        judged = _judged(ground, ground.located(partial), where, new)
+        stays = judged if kind is Kind.UPDATE else judged.where(F.col(CLAUSE).isNull())
+        added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
     total, written = sum(live.values()), written_rows(added)
     if kind is Kind.UPDATE:
         ensure_same(total, written)
@@ -81,15 +88,3 @@ def _in_one_pass(
         folders=files.folders,
         reads=ground.reads,
     )
-
-
-def _is_not(where: Column) -> Column:
-    return ~F.coalesce(where, F.lit(False))
-
-
-def _updated(ground: Ground, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
-    columns = []
-    for name in ground.schema.names:
-        old = F.col(quoted(name))
-        columns.append((F.when(where, new[name]).otherwise(old) if name in new else old).alias(name))
-    return rows.select(*columns)

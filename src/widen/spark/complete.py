@@ -5,7 +5,7 @@ Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns; Spar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -71,9 +71,21 @@ class _Rules:
         identity = self.identity(field)
         if identity is not None:
             return _numbered(field, identity, self.lanes)
-        default = find_default(field) if "allowColumnDefaults" in self._supported else None
-        value = F.lit(None) if default is None else F.expr(default)
-        return value.cast(type_to_spark(field.type))
+        return default_value(field, self._supported)
+
+
+def default_value(field: Field, supported: Collection[str]) -> Column:
+    """Return what a column gets of a row that says nothing of it: its default, or null.
+
+    Args:
+        field: The column.
+        supported: The features of the table.
+
+    Source: PROTOCOL.md#default-columns
+    """
+    default = find_default(field) if "allowColumnDefaults" in supported else None
+    value = F.lit(None) if default is None else F.expr(default)
+    return value.cast(type_to_spark(field.type))
 
 
 def _numbered(field: Field, identity: Identity, lanes: int) -> Column:

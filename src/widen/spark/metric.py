@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from widen.protocol.action import Add
+from widen.spark.clause import Clause, Side
 from widen.spark.decision import Kind
 from widen.spark.ground import Outcome, written_rows
 
@@ -37,28 +38,27 @@ def overwrite_metrics(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def merge_metrics(outcome: Outcome, kinds: Sequence[Kind], matched: int) -> dict[str, int]:
+def merge_metrics(outcome: Outcome, clauses: Sequence[Clause]) -> dict[str, int]:
     """Return the numbers of a MERGE.
 
     Args:
         outcome: What it comes to.
-        kinds: What each clause does.
-        matched: How many of the clauses, from the first, are for rows that match.
+        clauses: By their numbers.
     """
 
-    def rows(kind: Kind, clauses: Iterable[int]) -> int:
-        return sum(outcome.rows[clause] for clause in clauses if kinds[clause] is kind)
+    def rows(kind: Kind, *sides: Side) -> int:
+        wanted = (number for number, c in enumerate(clauses) if c.kind is kind and c.side in (sides or Side))
+        return sum(outcome.rows[number] for number in wanted)
 
-    every, own, others = range(len(kinds)), range(matched), range(matched, len(kinds))
-    inserted, updated = rows(Kind.INSERT, every), rows(Kind.UPDATE, every)
+    inserted, updated = rows(Kind.INSERT), rows(Kind.UPDATE)
     return {
         "numTargetRowsInserted": inserted,
         "numTargetRowsUpdated": updated,
-        "numTargetRowsMatchedUpdated": rows(Kind.UPDATE, own),
-        "numTargetRowsNotMatchedBySourceUpdated": rows(Kind.UPDATE, others),
-        "numTargetRowsDeleted": rows(Kind.DELETE, every),
-        "numTargetRowsMatchedDeleted": rows(Kind.DELETE, own),
-        "numTargetRowsNotMatchedBySourceDeleted": rows(Kind.DELETE, others),
+        "numTargetRowsMatchedUpdated": rows(Kind.UPDATE, Side.MATCHED),
+        "numTargetRowsNotMatchedBySourceUpdated": rows(Kind.UPDATE, Side.NOT_MATCHED_BY_SOURCE),
+        "numTargetRowsDeleted": rows(Kind.DELETE),
+        "numTargetRowsMatchedDeleted": rows(Kind.DELETE, Side.MATCHED),
+        "numTargetRowsNotMatchedBySourceDeleted": rows(Kind.DELETE, Side.NOT_MATCHED_BY_SOURCE),
         "numTargetRowsCopied": outcome.copied,
         "numOutputRows": inserted + updated + outcome.copied,
         **{_MERGE_NAMES[name]: number for name, number in _files(outcome).items()},

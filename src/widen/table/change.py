@@ -1,18 +1,29 @@
-"""The rows of a table that are there already: update, delete."""
+"""The rows of a table that are there already: delete, update, merge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from widen.errors import AppendOnlyTable, WidenError
+from widen.errors import AppendOnlyTable
 from widen.log.commit import Conflicted, commit
+from widen.planning.capability import parse_automatic_widening
+from widen.planning.growth import leeway_of
+from widen.protocol.action import Metadata
 from widen.protocol.feature import ensure_writable, is_enabled
 from widen.spark import edit
+from widen.spark.clause import Clause, Side, ordered
 from widen.spark.condition import Expression, to_text
+from widen.spark.decision import Kind
 from widen.spark.ground import Outcome
-from widen.spark.metric import delete_metrics, update_metrics
-from widen.spark.schema import SparkSession
+from widen.spark.merge import merge_rows
+from widen.spark.metric import delete_metrics, merge_metrics, update_metrics
+from widen.spark.resolve import Sides, resolve_merge
+from widen.spark.schema import DataFrame, SparkSession
+from widen.spark.setting import automatic_widening, merges_schemas
+from widen.table.merge import MergeBuilder
 from widen.table.opened import Opened
 
 if TYPE_CHECKING:
@@ -86,11 +97,65 @@ class Changes(Opened):
         parameters = {"predicate": [] if where is None else [to_text(where)]}
         return self._commit_change(outcome, "UPDATE", parameters, update_metrics)
 
-    def _ensure_changeable(self, operation: str) -> None:
+    def merge(
+        self,
+        source: DataFrame,
+        on: Expression,
+        *,
+        source_alias: str = "s",
+        target_alias: str = "t",
+        merge_schema: bool | None = None,
+        widening: str | None = None,
+    ) -> MergeBuilder[Self]:
+        """Begin a merge of rows into the table; say what to do with them by its clauses, then call ``execute``.
+
+        Args:
+            source: The rows.
+            on: When one of them matches a row of the table, in Spark SQL or as a column.
+            source_alias: What the source is called in expressions.
+            target_alias: What the table is called there.
+            merge_schema: Whether the table gets new columns of the source that ``…_all`` clauses take and, where type
+                widening is enabled, wider types for columns that are assigned a column of the source; by default what
+                `spark.databricks.delta.schema.autoMerge.enabled` says. Other values are cast, and fail if they are out
+                of range.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
+
+        Source: Delta Lake's MERGE
+
+        Example:
+            table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
+        """
+        return MergeBuilder(
+            partial(
+                self._merge,
+                Sides(source, on, source_alias, target_alias),
+                merges=merges_schemas(source.sparkSession) if merge_schema is None else merge_schema,
+                mode=automatic_widening(source.sparkSession) if widening is None else widening,
+            )
+        )
+
+    def _merge(self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: str) -> Self:
+        numbered, widening = ordered(clauses), parse_automatic_widening(mode)
+        self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not Kind.INSERT for clause in numbered))
+        leeway = leeway_of(self._state, merge_schema=merges, widening=widening, cast=True)
+        merge, growth = resolve_merge(self._state, sides, numbered, leeway)
+        outcome = merge_rows(self._snapshot, growth, merge)
+        told = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in Side}
+        parameters = {
+            "predicate": [to_text(sides.on)],
+            "matchedPredicates": told[Side.MATCHED],
+            "notMatchedPredicates": told[Side.NOT_MATCHED],
+            "notMatchedBySourcePredicates": told[Side.NOT_MATCHED_BY_SOURCE],
+        }
+        metrics = partial(merge_metrics, clauses=numbered)
+        return self._commit_change(outcome, "MERGE", parameters, metrics, growth.metadata)
+
+    def _ensure_changeable(self, operation: str, *, loses_rows: bool = True) -> None:
         """Go to the newest version, and check before any job runs that its rows may be changed."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
-        if is_enabled(state.protocol, state.properties, "appendOnly"):
+        if loses_rows and is_enabled(state.protocol, state.properties, "appendOnly"):
             raise AppendOnlyTable(location=self.location, operation=operation)
 
     def _commit_change(
@@ -99,17 +164,18 @@ class Changes(Opened):
         operation: str,
         parameters: Mapping[str, object],
         metrics: Callable[[Outcome], dict[str, int]],
+        metadata: Metadata | None = None,
     ) -> Self:
+        """Commit a change, with the metadata that it is made for if they are new; what was written goes if it fails."""
         if outcome is None:
             return self
+        store, actions = self._store, outcome.actions
+        if metadata is not None and metadata != self.metadata:
+            actions = [metadata, *actions]
         said, reads = metrics(outcome), outcome.reads
-        try:
-            committed = commit(
-                self._store, self._snapshot, outcome.actions, operation, parameters, reads=reads, metrics=said
-            )
-        except WidenError:
-            outcome.discard(self._store)
-            raise
-        if isinstance(committed, Conflicted):
-            outcome.discard(self._store)
+        with ExitStack() as undo:
+            undo.callback(outcome.discard, store)
+            committed = commit(store, self._snapshot, actions, operation, parameters, reads=reads, metrics=said)
+            if not isinstance(committed, Conflicted):
+                undo.pop_all()
         return self._at(committed)

@@ -1,0 +1,206 @@
+"""Merges: the rows of a source are matched with those of a table, and clauses say what becomes of either.
+
+Every pair is judged once; the changed rows are kept aside, so that a source that would say something else the next time
+is asked only once.
+
+Source: Delta Lake's MERGE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.errors import AmbiguousMerge, UnsupportedFeatureForWrite
+from widen.log.snapshot import Snapshot
+from widen.model.path import Path
+from widen.model.type import Field, quoted
+from widen.planning.growth import Growth
+from widen.protocol.column import find_identity
+from widen.protocol.feature import features, is_supported
+from widen.protocol.predicate import Anything, Predicate
+from widen.spark.apart import change_apart
+from widen.spark.assign import Value, assigned, remade
+from widen.spark.clause import Clause, Side
+from widen.spark.complete import default_value, fitted
+from widen.spark.condition import Expression, to_column
+from widen.spark.decision import BEFORE, CLAUSE, Kind
+from widen.spark.deletion import FILE, ROW
+from widen.spark.failure import translated
+from widen.spark.ground import Ground, Outcome
+from widen.spark.predicate import Scope, parse_predicate
+from widen.spark.scan import select
+from widen.spark.schema import type_to_spark
+
+_SOURCE, _NEW = "__widen_source", "__widen_new"
+_TAKEN = -1
+"""The number of a clause that does nothing, for rows that match and that no clause changes."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge that has been looked at and can be carried out.
+
+    Args:
+        source: The rows.
+        on: When one of them matches a row of the table.
+        target_alias: What the table is called in expressions.
+        source_alias: What the source is called there.
+        clauses: In the order in which they are numbered: first those for rows that match.
+        values: What each clause assigns.
+    """
+
+    source: DataFrame
+    on: Expression
+    target_alias: str
+    source_alias: str
+    clauses: tuple[Clause, ...]
+    values: tuple[Mapping[Path, Value], ...]
+
+    def has(self, side: Side) -> bool:
+        """Tell whether a clause is for rows of that side."""
+        return any(clause.side is side for clause in self.clauses)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What each clause does."""
+        return tuple(clause.kind for clause in self.clauses)
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it does not matter how many rows match: all that happens to a row is that it is deleted.
+
+        Source: Delta Lake's MERGE
+        """
+        matched = [clause for clause in self.clauses if clause.side is Side.MATCHED]
+        return [(clause.kind, clause.condition) for clause in matched] in ([], [(Kind.DELETE, None)])
+
+    @property
+    def join(self) -> str:
+        """How the table and the source are joined, the table on the left."""
+        if self.has(Side.NOT_MATCHED):
+            return "full_outer" if self.has(Side.NOT_MATCHED_BY_SOURCE) else "right_outer"
+        return "left_outer" if self.has(Side.NOT_MATCHED_BY_SOURCE) else "inner"
+
+
+def merge_rows(snapshot: Snapshot, growth: Growth, merge: Merge) -> Outcome | None:
+    """Merge rows, and return what it comes to; None if no row changes. Nothing is committed.
+
+    If anything fails, what was written is deleted as far as the store lets us.
+
+    Args:
+        snapshot: The version.
+        growth: What becomes of the columns.
+        merge: What is merged.
+
+    Raises:
+        AmbiguousMerge: several rows of the source match one row that is changed.
+        RowRefused: a row would be one that the table may not hold.
+        UnsupportedFeatureForWrite: the table makes the values of a column that a new row lacks, or keeps track of rows.
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+    """
+    predicate: Predicate = Anything()
+    if isinstance(merge.on, str) and not merge.has(Side.NOT_MATCHED_BY_SOURCE):
+        predicate = parse_predicate(merge.on, Scope(snapshot.schema, merge.target_alias, merge.source_alias))
+    ground = Ground(merge.source.sparkSession, snapshot, growth.metadata, select(snapshot, predicate))
+    _ensure_no_identities(ground, merge)
+    check = None if merge.takes_any else _ensure_one_match
+    return change_apart(ground, _Judgement(ground, merge).decide, merge.kinds, check)
+
+
+def _ensure_no_identities(ground: Ground, merge: Merge) -> None:
+    for clause, values in zip(merge.clauses, merge.values, strict=True):
+        lacks = any(find_identity(field) and (field.name,) not in values for field in ground.schema)
+        if clause.kind is Kind.INSERT and lacks and is_supported(ground.protocol, "identityColumns"):
+            raise UnsupportedFeatureForWrite(location=ground.store.location, features="identityColumns", verb="merge")
+
+
+def _ensure_one_match(changed: DataFrame) -> None:
+    """Check that no row of the table is matched twice."""
+    with translated():
+        twice = changed.where(F.col(FILE).isNotNull()).groupBy(FILE, ROW).count().where("count > 1").count()
+    if twice:
+        raise AmbiguousMerge(count=twice)
+
+
+class _Judgement:
+    """What a merge makes of rows."""
+
+    def __init__(self, ground: Ground, merge: Merge) -> None:
+        self._ground, self._merge = ground, merge
+        self._before = {field.name: field.type for field in ground.snapshot.schema}
+
+    def decide(self, rows: DataFrame) -> DataFrame:
+        """Judge rows of the table together with the source."""
+        merge = self._merge
+        deduplicates = merge.takes_any and merge.has(Side.MATCHED)
+        mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
+        source = merge.source.withColumn(_SOURCE, mark).alias(merge.source_alias)
+        target, on = rows.alias(merge.target_alias), to_column(merge.on)
+        if not merge.has(Side.MATCHED) and not merge.has(Side.NOT_MATCHED_BY_SOURCE):
+            new = source.join(target, on, "left_anti")
+            nowhere = new.withColumns({FILE: F.lit(None).cast("string"), ROW: F.lit(None).cast("bigint")})
+            return self._judged(nowhere, has_target=False)
+        joined = target.join(source, on, merge.join)
+        if deduplicates:
+            joined = joined.withColumn(_NEW, F.when(F.col(FILE).isNull(), F.col(_SOURCE)))
+            joined = joined.dropDuplicates([FILE, ROW, _NEW])
+        return self._judged(joined, has_target=True)
+
+    def _judged(self, rows: DataFrame, *, has_target: bool) -> DataFrame:
+        ground, clauses = self._ground, self._merge.clauses
+        old = [F.col(self._name(name)) for name in self._before] if has_target else [F.lit(None)]
+        judged = rows.select("*", self._clause().alias(CLAUSE), F.struct(*old).alias(BEFORE))
+        columns = self._after(has_target=has_target)
+        after = judged.select(*(column.alias(name) for name, column in columns.items()), FILE, ROW, CLAUSE, BEFORE)
+        given = [
+            [*columns] if clause.kind is Kind.DELETE else [path[0] for path in values]
+            for clause, values in zip(clauses, self._merge.values, strict=True)
+        ]
+        return remade(after, ground.schema, ground.protocol, given)
+
+    def _clause(self) -> Column:
+        """Return the number of the first clause that takes a row, or null."""
+        is_old, is_source = F.col(FILE).isNotNull(), F.col(_SOURCE).isNotNull()
+        nothing = F.lit(None).cast("int")
+        matched = self._first(Side.MATCHED, F.lit(_TAKEN) if self._merge.has(Side.MATCHED) else nothing)
+        alone = F.when(is_source, self._first(Side.NOT_MATCHED, nothing))
+        return F.when(is_old & is_source, matched).otherwise(
+            alone.otherwise(self._first(Side.NOT_MATCHED_BY_SOURCE, nothing))
+        )
+
+    def _first(self, side: Side, chosen: Column) -> Column:
+        for number, clause in reversed([*enumerate(self._merge.clauses)]):
+            if clause.side is side:
+                is_true = F.lit(True) if clause.condition is None else to_column(clause.condition)
+                chosen = F.when(is_true, F.lit(number)).otherwise(chosen)
+        return chosen
+
+    def _after(self, *, has_target: bool) -> dict[str, Column]:
+        """Return every column as the clause of the row makes it."""
+        schema = self._ground.schema
+        old = {field.name: self._old(field, has_target=has_target) for field in schema}
+        missing = {field.name: default_value(field, features(self._ground.protocol)) for field in schema}
+        after = dict(old)
+        for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):
+            if clause.kind is Kind.DELETE:
+                continue
+            new = assigned(schema, values, old.__getitem__)
+            new = {**missing, **new} if clause.kind is Kind.INSERT else new
+            for name, column in new.items():
+                after[name] = F.when(F.col(CLAUSE) == number, column).otherwise(after[name])
+        return after
+
+    def _old(self, field: Field, *, has_target: bool) -> Column:
+        """Return a column as it is in the table, in the type that it gets."""
+        if not has_target or field.name not in self._before:
+            return F.lit(None).cast(type_to_spark(field.type))
+        return fitted(F.col(self._name(field.name)), self._before[field.name], field.type, (field.name,))
+
+    def _name(self, column: str) -> str:
+        return f"{quoted(self._merge.target_alias)}.{quoted(column)}"

@@ -20,8 +20,9 @@ from widen.errors import CorruptFile, InternalError, MetadataChanged, Unsupporte
 from widen.log.commit import Reads, commit
 from widen.log.listing import to_adds, to_remove
 from widen.spark import renewal, rewrite
-from widen.spark.old_file import OldType, find_old_files
+from widen.spark.old_file import OldType
 from widen.spark.renewal import Renewal
+from widen.spark.search import find_old_files
 from widen.table import Table
 
 IDS, VERSIONS = "_row-id-col-1", "_row-commit-version-col-1"
@@ -194,7 +195,7 @@ def test_many_files_are_looked_into_by_the_executors(
 ) -> None:
     table = widened(spark, tmp_path)
     here = find_old_files(_no_session, table.snapshot, table.files())
-    monkeypatch.setattr("widen.spark.old_file.HERE_FILES", 1)
+    monkeypatch.setattr("widen.spark.search.HERE_FILES", 1)
     assert find_old_files(lambda: spark, table.snapshot, table.files()) == here
     assert len(here) == 2
     (tmp_path / here[0].path).write_text("corrupted")

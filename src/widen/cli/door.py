@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from widen.log.snapshot import open_snapshot
     from widen.log.store import LogStore
     from widen.planning.request import additions, alterations, removals, renaming
+    from widen.protocol.type_change import has_type_changes
     from widen.report import terminal, words
     from widen.report.build import build
     from widen.report.outline import outline
     from widen.report.page import page
     from widen.report.record import history
     from widen.spark.failure import FAILURES, translated
+    from widen.spark.old_file import look_here, summarise
+    from widen.spark.search import find_old_files
     from widen.spark.session import find_session
     from widen.statement.answer import Answer
     from widen.statement.parse import parse
@@ -36,9 +39,12 @@ __all__ = [
     "additions",
     "alterations",
     "build",
+    "find_old_files",
     "find_session",
+    "has_type_changes",
     "history",
     "ingest",
+    "look_here",
     "open_snapshot",
     "outline",
     "page",
@@ -47,6 +53,7 @@ __all__ = [
     "removals",
     "renaming",
     "run",
+    "summarise",
     "terminal",
     "translated",
     "words",
@@ -57,12 +64,15 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.log.snapshot": ("open_snapshot",),
     "widen.log.store": ("LogStore",),
     "widen.planning.request": ("additions", "alterations", "removals", "renaming"),
+    "widen.protocol.type_change": ("has_type_changes",),
     "widen.report.build": ("build",),
     "widen.report.outline": ("outline",),
     "widen.report.page": ("page",),
     "widen.report.record": ("history",),
     "widen.report": ("terminal", "words"),
     "widen.spark.failure": ("FAILURES", "translated"),
+    "widen.spark.old_file": ("look_here", "summarise"),
+    "widen.spark.search": ("find_old_files",),
     "widen.spark.session": ("find_session",),
     "widen.statement.answer": ("Answer",),
     "widen.statement.parse": ("parse",),

@@ -15,14 +15,17 @@ import typer
 from widen.cli import door, engine, option
 from widen.cli.output import note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
-from widen.errors import InvalidOption, StorageError
+from widen.errors import EngineMissing, InvalidOption, StorageError, TableError
 
 if TYPE_CHECKING:
     from widen.log.snapshot import Snapshot
+    from widen.spark.old_file import OldType
     from widen.spark.schema import DataFrame
     from widen.table import Table
 
 SHOWN_ROWS = 20
+FILES_WITHOUT_SPARK = 4096
+"""Up to how many files are looked into by this process alone."""
 
 
 def show(
@@ -31,8 +34,9 @@ def show(
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
-    """Show the columns of a table, its version, files, protocol and properties."""
-    outline = door.outline(_opened(table, storage_option, version))
+    """Show the columns of a table, its version, files, protocol and properties, and files that hold old types."""
+    snapshot = _opened(table, storage_option, version)
+    outline = door.outline(snapshot, *_old_types(snapshot))
     if json:
         show_json(outline.to_value())
     else:
@@ -109,6 +113,19 @@ def read(
 
 def _opened(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
     return door.open_snapshot(door.LogStore(table, option.storage(storage_option)), version)
+
+
+def _old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
+    """Return what the files of a table with a history of types hold, or why that cannot be found out."""
+    if not door.has_type_changes(snapshot.schema):
+        return [], ""
+    files = snapshot.files()
+    try:
+        if files.num_rows <= FILES_WITHOUT_SPARK:
+            return door.summarise(door.look_here(snapshot, files)), ""
+        return door.summarise(door.find_old_files(engine.session, snapshot, files)), ""
+    except (TableError, EngineMissing) as error:
+        return None, error.message
 
 
 def _frame(table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str]) -> DataFrame:

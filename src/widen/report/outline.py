@@ -5,7 +5,7 @@ Source: house rule: metadata is read from the log alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from widen.planning.name import COMMENT, EVOLVED_FROM
 from widen.protocol.feature import features
 from widen.protocol.type_change import strip, type_changes
 from widen.report.model import Moment
+from widen.spark.old_file import OldType
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class Outline:
         partition_by: The columns that files are split by.
         schema: As readers see it.
         lines: Its columns and nested fields, parents first.
+        old_types: How much of which column still stands in an old type in files; None if nobody has looked.
+        obstacle: Why nobody could look; else empty.
     """
 
     location: str
@@ -104,6 +107,8 @@ class Outline:
     partition_by: tuple[str, ...]
     schema: StructType
     lines: tuple[Line, ...]
+    old_types: tuple[OldType, ...] | None = None
+    obstacle: str = ""
 
     def to_value(self) -> dict[str, Any]:
         """Return the outline as a JSON object."""
@@ -117,12 +122,22 @@ class Outline:
             "properties": dict(self.properties),
             "partitionBy": list(self.partition_by),
             "columns": [line.to_value() for line in self.lines],
+            "oldTypes": None if self.old_types is None else [_old_type(old) for old in self.old_types],
             "schema": type_to_value(self.schema),
         }
 
 
-def outline(snapshot: Snapshot) -> Outline:
+def _old_type(old: OldType) -> dict[str, Any]:
+    return {"column": format_path(old.path), "type": old.type, "files": old.files, "bytes": old.size_bytes}
+
+
+def outline(snapshot: Snapshot, old_types: Sequence[OldType] | None = None, obstacle: str = "") -> Outline:
     """Return the outline of one version of a table.
+
+    Args:
+        snapshot: The version.
+        old_types: What is known of the types in its files.
+        obstacle: Why that is not known; empty if nobody has looked.
 
     Raises:
         CorruptLog: a log file is damaged.
@@ -141,6 +156,8 @@ def outline(snapshot: Snapshot) -> Outline:
         tuple(snapshot.partition_columns),
         strip(snapshot.schema),
         tuple(_lines(snapshot.schema)),
+        None if old_types is None else tuple(old_types),
+        obstacle,
     )
 
 

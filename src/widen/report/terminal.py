@@ -5,11 +5,10 @@ Source: house rule: stdout carries the result; what comes from data is made prin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
-from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -21,6 +20,8 @@ from widen.planning.plan import Plan, Rescued
 from widen.report.change import plan_changes
 from widen.report.model import ROUTED, Change, Column, Interval, Moment, Report
 from widen.report.outline import Line, Outline, Step
+from widen.report.part import facts_line, heading, table_of, title, version_text
+from widen.report.part import pairs_table as pairs_table
 from widen.report.words import (
     SIGNS,
     UNKNOWN_TEXT,
@@ -37,6 +38,7 @@ from widen.report.words import (
     size_text,
     value_text,
 )
+from widen.spark.old_file import OldType
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
 BAR_WIDTH = 10
@@ -73,19 +75,22 @@ _UNLIMITED = 1 << 16
 
 def outline_parts(outline: Outline) -> Iterator[RenderableType]:
     """Yield the outline of a table, part by part."""
-    yield _title(outline.location)
+    yield title(outline.location)
     facts = (counted(outline.files, "file"), size_text(outline.size_bytes))
-    yield _facts(_version(outline.moment), *facts, *_split_by(outline.partition_by))
+    yield facts_line(version_text(outline.moment), *facts, *_split_by(outline.partition_by))
     protocol = f"protocol: reader {outline.reader_version}, writer {outline.writer_version}"
-    yield _facts(protocol, *map(printable, outline.features))
+    yield facts_line(protocol, *map(printable, outline.features))
     yield _outline_table(outline.lines)
+    if outline.old_types or outline.obstacle:
+        yield heading("Files in old types, which `widen rewrite` brings to the current ones")
+        yield _old_types_table(outline.old_types) if outline.old_types else Text(f"  not known: {outline.obstacle}")
     if outline.properties:
-        yield _heading("Properties")
+        yield heading("Properties")
         yield pairs_table(outline.properties.items())
 
 
 def _outline_table(lines: Sequence[Line]) -> Table:
-    table = _table("column", "type", "null")
+    table = table_of("column", "type", "null")
     has_evolved, has_steps = any(line.evolved_from for line in lines), any(line.steps for line in lines)
     has_comments = any(_own_comment(line) for line in lines)
     for is_there, name in ((has_evolved, "evolved from"), (has_steps, "type history"), (has_comments, "comment")):
@@ -97,6 +102,13 @@ def _outline_table(lines: Sequence[Line]) -> Table:
         cells += [Text("; ".join(map(_step_text, line.steps)))] if has_steps else []
         cells += [Text(printable(_own_comment(line)), "dim")] if has_comments else []
         table.add_row(*cells)
+    return table
+
+
+def _old_types_table(old_types: Sequence[OldType]) -> Table:
+    table = table_of("column", "old type", "files", "size")
+    for old in old_types:
+        table.add_row(path_text(old.path), Text(old.type, "cyan"), count_text(old.files), size_text(old.size_bytes))
     return table
 
 
@@ -122,8 +134,8 @@ def _split_by(partition_by: Sequence[str]) -> tuple[str, ...]:
 
 def history_parts(location: str, intervals: Sequence[Interval]) -> Iterator[RenderableType]:
     """Yield the history of a table: what each commit did, in words."""
-    yield _title(location)
-    table = _table("version", "time (UTC)", "operation", "what it did")
+    yield title(location)
+    table = table_of("version", "time (UTC)", "operation", "what it did")
     table.columns[0].justify = "right"
     for interval in intervals:
         words = interval_text(interval) or [UNKNOWN_TEXT]
@@ -152,16 +164,16 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     """Yield what a plan does and why; what waits, what is rescued and what is refused come after it."""
     planned = plan_changes(plan.operations, plan.events)
     if planned:
-        yield _heading("Changes")
+        yield heading("Changes")
         yield changes_table(planned)
     if plan.refused:
-        yield _heading("Refused by the policy")
+        yield heading("Refused by the policy")
         yield changes_table(plan_changes(plan.refused, plan.events))
     if plan.rescued:
-        yield _heading("To the rescue column")
+        yield heading("To the rescue column")
         yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
     if plan.pending:
-        yield _heading("Waiting for a first value")
+        yield heading("Waiting for a first value")
         yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
 
 
@@ -181,7 +193,7 @@ def changes_table(found: Sequence[Change]) -> Fitting:
 
 def _changes_table(found: Sequence[Change], length: int) -> Table:
     seen = ("first seen", "at") if length else ()
-    table = _table("", "column", "change", "grade", "rule", "values", *seen)
+    table = table_of("", "column", "change", "grade", "rule", "values", *seen)
     for change in found:
         main = change.reasons[0] if change.reasons else None
         style = GRADE_STYLES.get(change.grade, "")
@@ -211,24 +223,24 @@ def _change_cell(change: Change, length: int) -> Text:
 
 def report_parts(report: Report) -> Iterator[RenderableType]:
     """Yield the report of a table: its columns, the changes of its schema, and its intervals."""
-    yield _title(report.location)
+    yield title(report.location)
     deleted = (f"{counted(report.deleted, 'row')} of the files deleted",) if report.deleted else ()
     facts = (counted(report.rows, "row"), counted(report.files, "file"), size_text(report.size_bytes), *deleted)
-    yield _facts(_version(report.moment), *facts)
-    yield _heading("Columns")
+    yield facts_line(version_text(report.moment), *facts)
+    yield heading("Columns")
     yield Fitting(partial(_columns_table, report.columns))
     if any(column.written is None for column in report.columns):
         yield Text(f"  {UNKNOWN_TEXT} not counted: the log says nothing of values inside arrays and maps", "dim")
     changed = [interval for interval in report.intervals if _told(interval)]
-    yield _heading("Changes of the schema")
+    yield heading("Changes of the schema")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)
-    yield _heading("Intervals")
+    yield heading("Intervals")
     yield _intervals_table(report.intervals)
 
 
 def _columns_table(columns: Sequence[Column], length: int) -> Table:
     bounds = ("min", "max") if length else ()
-    table = _table("column", "type", "rows", "share", "nulls", *bounds, "written in")
+    table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in")
     table.columns[2].justify = table.columns[4].justify = "right"
     table.columns[3].no_wrap = table.columns[-1].no_wrap = True
     above: Path = ()
@@ -294,7 +306,7 @@ def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
 
 
 def _intervals_table(intervals: Sequence[Interval]) -> Table:
-    table = _table("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
+    table = table_of("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
     for at in (0, 3, 4, 5, 6, 7):
         table.columns[at].justify = "right"
     for interval in intervals:
@@ -328,7 +340,7 @@ def rows_parts(columns: Sequence[str], rows: Sequence[str]) -> Iterator[Renderab
 
 
 def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    table = _table(*map(printable, columns))
+    table = table_of(*map(printable, columns))
     for row in rows:
         table.add_row(*row)
     return table
@@ -358,40 +370,3 @@ def _cell(text: str) -> Text:
     if text.startswith('"'):
         return Text(printable(msgspec.json.decode(text, type=str)))
     return Text(printable(text), "" if text[0] in "[{tf" else "cyan")
-
-
-# ---- parts -----------------------------------------------------------------------------------------
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 1), show_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def _title(location: str) -> RenderableType:
-    name = location.rstrip("/").rpartition("/")[2] or location
-    return Group(Text(printable(name), "bold"), Text(printable(location), "dim"))
-
-
-def _heading(text: str) -> Text:
-    return Text(f"\n{text}", "bold")
-
-
-def _version(moment: Moment) -> str:
-    return f"version {moment.version}, {moment_text(moment.time_ms)} UTC"
-
-
-def _facts(*facts: str) -> Text:
-    return Text(" · ".join(facts))
-
-
-def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Return keys with their values as a table."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(overflow="fold")
-    for key, value in pairs:
-        table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)))
-    return table

@@ -1,16 +1,17 @@
 """Old files: those that hold a type from before a widening, found by looking into the footers of all others too.
 
-Few footers are read here, by threads; many of them by the executors, which tell of the old files only.
+This module needs no Spark: it looks in this process, by some threads.
 
 Source: PROTOCOL.md#writer-requirements-for-type-widening
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -22,15 +23,9 @@ from widen.log.store import LogStore
 from widen.model.path import Path
 from widen.model.type import StructType
 from widen.protocol.mapping import mapping_mode
-from widen.spark.failure import translated
 from widen.spark.physical import old_types
-from widen.spark.schema import SparkSession
-
-HERE_FILES = 256
-"""Up to how many footers are read in this process."""
 
 _THREADS = 16
-_COLUMNS = "found string, failed string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +62,19 @@ class OldType:
     size_bytes: int
 
 
-def find_old_files(session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table) -> list[OldFile]:
+def look_here(snapshot: Snapshot, files: pa.Table) -> list[OldFile]:
     """Return those of some files that hold an old type, in the order of the list.
 
     Args:
-        session: Gives the session to work in; only asked where the files are many.
         snapshot: The version whose types are compared.
         files: Rows of its list of files.
 
     Raises:
         CorruptFile: a file is no Parquet.
-        JobFailed: Spark could not finish the job.
         StorageError: the store refused.
     """
-    store, mode = snapshot.store, mapping_mode(snapshot.properties, snapshot.protocol)
-    look = partial(_look, store, snapshot.schema, mode)
-    listed = list(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True))
-    if len(listed) <= HERE_FILES:
-        return _opened(_looked(look, listed))
-    spark = session()
-    with translated():
-        parts = min(len(listed) // 64 + 1, 400)
-        frame = spark.createDataFrame(pa.table(files.select(["path", "size_bytes"]))).repartition(parts)
-        rows = frame.mapInArrow(partial(_look_at_batches, look), _COLUMNS).collect()
-    order = {path: number for number, (path, _) in enumerate(listed)}
-    return sorted(_opened((row.found, row.failed) for row in rows), key=lambda file: order[file.path])
+    listed = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
+    return opened(look_at(looking(snapshot), list(listed)))
 
 
 def summarise(files: Iterable[OldFile]) -> list[OldType]:
@@ -116,11 +99,20 @@ class _Failed(msgspec.Struct, frozen=True):
     fields: dict[str, str]
 
 
-_Told = tuple[str | None, str | None]
+Told: TypeAlias = tuple[str | None, str | None]
+"""What there is to tell of a file, and why it could not be read, as JSON; two nulls if it holds no old type."""
+
+Look: TypeAlias = Callable[[str, int], Told]
+"""Looks into the file of a path in the log and of a size in bytes."""
 
 
-def _look(store: LogStore, schema: StructType, mode: str, path: str, size_bytes: int) -> _Told:
-    """Return what is to be told of a file as JSON, or the error; two nulls if it holds no old type."""
+def looking(snapshot: Snapshot) -> Look:
+    """Return what looks into a file, here or on an executor."""
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    return partial(_look, snapshot.store, snapshot.schema, mode)
+
+
+def _look(store: LogStore, schema: StructType, mode: str, path: str, size_bytes: int) -> Told:
     try:
         rows, types = old_types(store, schema, mode, store.plain(path))
     except (CorruptFile, StorageError) as error:
@@ -132,22 +124,14 @@ def _look(store: LogStore, schema: StructType, mode: str, path: str, size_bytes:
     return msgspec.json.encode(found).decode(), None
 
 
-def _looked(look: Callable[[str, int], _Told], listed: Sequence[tuple[str, int]]) -> list[_Told]:
+def look_at(look: Look, listed: Sequence[tuple[str, int]]) -> list[Told]:
+    """Return what there is to tell of files, in their order."""
     with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
         return list(pool.map(lambda file: look(*file), listed))
 
 
-def _look_at_batches(
-    look: Callable[[str, int], _Told], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        told = [one for one in _looked(look, list(zip(*batch.to_pydict().values(), strict=True))) if any(one)]
-        columns = [pa.array([one[at] for one in told], pa.string()) for at in (0, 1)]
-        yield pa.RecordBatch.from_arrays(columns, names=["found", "failed"])
-
-
-def _opened(told: Iterable[_Told]) -> list[OldFile]:
-    """Return the files that were told of.
+def opened(told: Iterable[Told]) -> list[OldFile]:
+    """Return the files that were told of, in their order.
 
     Raises:
         CorruptFile: one could not be read.

@@ -18,9 +18,10 @@ from widen.log.commit import Conflicted, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.protocol.type_change import strip
-from widen.spark.old_file import OldFile, find_old_files
+from widen.spark.old_file import OldFile
 from widen.spark.rewrite import OPERATION, PARAMETERS, rewrite_files
 from widen.spark.schema import SparkSession
+from widen.spark.search import find_old_files
 from widen.spark.write import discard
 
 BATCH_BYTES = 64 * 2**30

@@ -25,8 +25,8 @@ from widen.model.path import Path, leaves, resolve
 from widen.model.text import parse_type
 from widen.model.type import BYTE, INTEGER, SHORT, DataType, DecimalType, StructType
 from widen.protocol.type_change import all_type_changes
-from widen.spark.old_file import find_old_files
 from widen.spark.schema import SparkSession
+from widen.spark.search import find_old_files
 
 LOOKED_AT_FILES = 4096
 """Up to how many footers one read opens."""

@@ -12,9 +12,10 @@ from widen.log.commit import Reads, commit
 from widen.planning import command
 from widen.planning.tracking import needs_backfill
 from widen.protocol import row_tracking
-from widen.spark.old_file import OldType, find_old_files, summarise
+from widen.spark.old_file import OldType, summarise
 from widen.spark.renewal import Renewal
 from widen.spark.schema import SparkSession
+from widen.spark.search import find_old_files
 from widen.spark.session import find_session, has_fast_drop
 from widen.table.downgrade import CLEARING, Downgrade, without_type_changes
 from widen.table.opened import Opened

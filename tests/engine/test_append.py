@@ -250,8 +250,9 @@ def test_enabled_without_the_feature_is_an_illegal_state(spark: SparkSession, tm
         configuration={ENABLE_TYPE_WIDENING: "true"},
     )
     commit(table.store, table.snapshot, [broken], "SET TBLPROPERTIES", {}).or_raise()
-    with pytest.raises(EnabledWithoutFeature):
-        table.append(spark.createDataFrame([(1,)], "a int"), merge_schema=True)
+    for merge_schema in (False, True):
+        with pytest.raises(EnabledWithoutFeature):
+            table.append(spark.createDataFrame([(1,)], "a int"), merge_schema=merge_schema)
     with pytest.raises(EnabledWithoutFeature):
         table.alter_column("a", type="bigint")
     assert Table(str(tmp_path)).read(spark).count() == 0

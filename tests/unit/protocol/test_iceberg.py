@@ -1,0 +1,194 @@
+"""Iceberg compatibility: the rules of a table, the ids of elements, keys and values, and who guards changes of type."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from widen.errors import IcebergIncompatible, InvalidOption
+from widen.model.path import fields
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.planning.command import add_feature, create, set_properties, unset_properties, with_schema
+from widen.planning.state import Change, State
+from widen.protocol.action import Metadata, Protocol
+from widen.protocol.iceberg import ensure_same_partitions, guarding
+from widen.protocol.type_change import TypeChange, record
+
+V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
+NAME = {"delta.columnMapping.mode": "name"}
+
+
+def schema(text: str) -> StructType:
+    parsed = parse_type(f"struct<{text}>")
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def after(before: State, change: Change | None) -> State:
+    assert change is not None
+    metadata = next((a for a in change.actions if isinstance(a, Metadata)), before.metadata)
+    protocol = next((a for a in change.actions if isinstance(a, Protocol)), before.protocol)
+    return State(before.version + 1, protocol, metadata)
+
+
+def made(columns: str | StructType, properties: dict[str, str], partition_by: tuple[str, ...] = ()) -> State:
+    given = schema(columns) if isinstance(columns, str) else columns
+    empty = Metadata(id="x", schema_string="{}", partition_columns=())
+    change = create(given, partition_by, properties, 1)
+    return after(State(-1, Protocol(min_reader_version=1, min_writer_version=2), empty), change)
+
+
+def ids(state: State) -> dict[str, object]:
+    """The ids of every field by its path: its own, then those of what is in it."""
+    return {
+        ".".join(path): (f.metadata["delta.columnMapping.id"], f.metadata.get("delta.columnMapping.nested.ids"))
+        for path, f in fields(state.schema)
+    }
+
+
+# ---- creation and enabling -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("switch", "feature"), [(V1, "icebergCompatV1"), (V2, "icebergCompatV2")])
+def test_a_new_table_maps_its_columns_by_name(switch: dict[str, str], feature: str) -> None:
+    table = made("a int", switch)
+    assert table.properties == {**switch, **NAME, "delta.columnMapping.maxColumnId": "1"}
+    assert set(table.protocol.writer_features or ()) == {"appendOnly", "invariants", "columnMapping", feature}
+    assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (2, 7)
+    by_id = made("a int", {**switch, "delta.columnMapping.mode": "id"})
+    assert by_id.properties["delta.columnMapping.mode"] == "id"
+
+
+REFUSALS = [
+    ("a int", {**V1, **V2}, "VERSION_MUTUAL_EXCLUSIVE", "delta.enableIcebergCompatV1 and delta.enableIcebergCompatV2"),
+    ("a int", {**V2, "delta.columnMapping.mode": "none"}, "WRONG_REQUIRED_TABLE_PROPERTY", "mode is none"),
+    ("a int", {**V1, "delta.feature.deletionVectors": "supported"}, "DELETION_VECTORS_SHOULD_BE_DISABLED", "supports"),
+    ("a int", {**V2, "delta.enableDeletionVectors": "true"}, "DELETION_VECTORS_SHOULD_BE_DISABLED", "is true"),
+    ("a int, l array<int>", V1, "UNSUPPORTED_DATA_TYPE", "column l is array<int>"),
+    ("a int, s struct<m: map<int, int>>", V1, "UNSUPPORTED_DATA_TYPE", r"column s\.m is map<int,int>"),
+    ("a int, v void", V1, "UNSUPPORTED_DATA_TYPE", "column v is void"),
+    ("a int, v void", V2, "UNSUPPORTED_DATA_TYPE", "column v is void"),
+    ("a int, l array<void>", V2, "UNSUPPORTED_DATA_TYPE", r"column l\.element is void"),
+]
+
+
+@pytest.mark.parametrize(("columns", "properties", "kind", "told"), REFUSALS)
+def test_what_iceberg_cannot_read_is_refused(columns: str, properties: dict[str, str], kind: str, told: str) -> None:
+    with pytest.raises(IcebergIncompatible, match=told) as caught:
+        made(columns, properties)
+    assert (caught.value.fields["kind"], caught.value.code) == (kind, "DELTA_ICEBERG_COMPAT_VIOLATION")
+    switch = {key: value for key, value in properties.items() if "enableIcebergCompat" in key}
+    others = {key: value for key, value in properties.items() if key not in switch}
+    with pytest.raises(IcebergIncompatible, match=told):
+        set_properties(made(columns, others if others.get("delta.columnMapping.mode") else {**others, **NAME}), switch)
+
+
+def test_everything_that_v2_allows_is_allowed() -> None:
+    leaves = "a tinyint, b smallint, c int, d bigint, e float, f double, g decimal(9,2), h string, i binary, j boolean"
+    times = "k timestamp, l timestamp_ntz, m date"
+    nested = "n array<struct<x: map<string, array<int>>>>"
+    assert len(made(f"{leaves}, {times}, {nested}", V2).schema) == 14
+    assert len(made(f"{leaves}, {times}, s struct<x: int>", V1).schema) == 14
+    tolerated = made("a int", {**V2, "delta.feature.deletionVectors": "supported"})
+    assert "deletionVectors" in (tolerated.protocol.writer_features or ())
+
+
+def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> None:
+    plain = made("a int, l array<int>", {})
+    with pytest.raises(IcebergIncompatible, match=r"set_properties\(\{'delta\.columnMapping\.mode': 'name', …\}\)"):
+        set_properties(plain, V2)
+    together = after(plain, set_properties(plain, {**V2, **NAME}))
+    assert ids(together) == {"a": (1, None), "l": (2, {"l.element": 3})}
+    assert together.properties["delta.columnMapping.maxColumnId"] == "3"
+    off = after(together, set_properties(together, {"delta.enableIcebergCompatV2": "false"}))
+    assert "icebergCompatV2" in (off.protocol.writer_features or ())
+    assert unset_properties(off, ["delta.enableicebergcompatV2"]) is not None
+    with pytest.raises(InvalidOption, match="true or false"):
+        set_properties(plain, {"delta.enableIcebergCompatV2": "yes"})
+
+
+@pytest.mark.parametrize("switch", [V1, V2])
+@pytest.mark.parametrize(
+    ("old", "new", "is_known"),
+    [
+        ("int", "bigint", True),
+        ("float", "double", True),
+        ("decimal(9,2)", "decimal(12,2)", True),
+        ("int", "double", False),
+        ("date", "timestamp_ntz", False),
+        ("decimal(9,2)", "decimal(12,3)", False),
+        ("bigint", "decimal(20,0)", False),
+    ],
+)
+def test_a_history_that_iceberg_does_not_know_keeps_the_compatibility_away(
+    switch: dict[str, str], old: str, new: str, is_known: bool
+) -> None:
+    before = made(f"a {new}", {**NAME, "delta.enableTypeWidening": "true"})
+    (field,) = before.schema.fields
+    widened = before.with_schema(StructType((record(field, TypeChange((), parse_type(old), parse_type(new))),)))
+    if is_known:
+        assert set_properties(widened, switch) is not None
+        return
+    with pytest.raises(IcebergIncompatible) as caught:
+        set_properties(widened, switch)
+    told = f"column a was changed from {parse_type(old).sql} to {parse_type(new).sql}"
+    assert (caught.value.fields["kind"], caught.value.fields["reason"]) == ("UNSUPPORTED_TYPE_WIDENING", told)
+
+
+# ---- ids -------------------------------------------------------------------------------------------
+
+
+def test_elements_keys_and_values_have_ids_of_their_own() -> None:
+    """The example of the protocol."""
+    columns = "col1 array<array<int>>, col2 map<int, array<int>>, col3 map<int, struct<subcol1: array<int>>>"
+    table = made(columns, V2)
+    names = {
+        ".".join(path): f.metadata["delta.columnMapping.physicalName"] for path, f in fields(table.schema)
+    }
+    one, two, three, four = (names[at] for at in ("col1", "col2", "col3", "col3.value.subcol1"))
+    assert ids(table) == {
+        "col1": (1, {f"{one}.element": 5, f"{one}.element.element": 6}),
+        "col2": (2, {f"{two}.key": 7, f"{two}.value": 8, f"{two}.value.element": 9}),
+        "col3": (3, {f"{three}.key": 10, f"{three}.value": 11}),
+        "col3.value.subcol1": (4, {f"{four}.element": 12}),
+    }
+    assert table.properties["delta.columnMapping.maxColumnId"] == "12"
+
+
+def test_ids_are_given_once() -> None:
+    table = made("l array<int>", V2)
+    grown = with_schema(table, StructType((*table.schema.fields, Field("m", parse_type("map<int,array<int>>")))))
+    later = State(1, table.protocol, grown)
+    kept, new = ids(later).values()
+    assert kept == next(iter(ids(table).values()))
+    assert list(new[1].values()) == [4, 5, 6]  # type: ignore[index]
+    assert later.properties["delta.columnMapping.maxColumnId"] == "6"
+    assert "delta.columnMapping.nested.ids" not in made("l struct<x: int>", NAME).metadata.schema_string
+
+
+# ---- guards ----------------------------------------------------------------------------------------
+
+
+def test_the_strictest_reading_guards_changes_of_type() -> None:
+    plain = made("a int", NAME)
+    supported = after(plain, add_feature(plain, "icebergCompatV2"))
+    for state, expected in [
+        (plain, None),
+        (supported, 2),
+        (made("a int", V1), 1),
+        (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "iceberg"})), 2),
+        (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
+    ]:
+        found = guarding(state.protocol, state.properties)
+        assert (found.version if found else None) == expected
+
+
+def test_a_split_table_keeps_the_names_of_its_partition_columns() -> None:
+    before = made("a int, p int, q int", V2, ("p",)).metadata
+    ensure_same_partitions(before, before)
+    for columns, told in [(("q",), "split by p and would be split by q"), ((), "split by nothing")]:
+        with pytest.raises(IcebergIncompatible, match=told):
+            ensure_same_partitions(before, msgspec.structs.replace(before, partition_columns=columns))
+    unsplit = made("a int, p int", V2).metadata
+    ensure_same_partitions(unsplit, msgspec.structs.replace(unsplit, partition_columns=("p",)))

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from widen.cli import alter, column, engine, ingest, look
+from widen.cli import alter, column, engine, ingest, look, upkeep
 from widen.cli.output import show_error
 from widen.errors import WidenError
 
@@ -69,6 +69,9 @@ app.command("report")(look.report)
 app.command("read")(look.read)
 app.command("alter")(column.alter)
 app.command("properties")(alter.properties)
+app.command("rewrite")(upkeep.rewrite)
+app.command("restore")(upkeep.restore)
+app.command("drop-feature")(upkeep.drop_feature)
 app.command("sql")(alter.sql)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from widen.report.record import history
     from widen.spark.failure import FAILURES, translated
     from widen.spark.old_file import look_here, summarise
+    from widen.spark.rewrite import REWRITE
     from widen.spark.search import find_old_files
     from widen.spark.session import find_session
     from widen.statement.answer import Answer
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURES",
+    "REWRITE",
     "Answer",
     "LogStore",
     "Table",
@@ -72,6 +74,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report": ("terminal", "words"),
     "widen.spark.failure": ("FAILURES", "translated"),
     "widen.spark.old_file": ("look_here", "summarise"),
+    "widen.spark.rewrite": ("REWRITE",),
     "widen.spark.search": ("find_old_files",),
     "widen.spark.session": ("find_session",),
     "widen.statement.answer": ("Answer",),

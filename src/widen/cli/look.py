@@ -36,7 +36,8 @@ def show(
 ) -> None:
     """Show the columns of a table, its version, files, protocol and properties, and files that hold old types."""
     snapshot = _opened(table, storage_option, version)
-    outline = door.outline(snapshot, *_old_types(snapshot))
+    found = looked(snapshot) if door.has_type_changes(snapshot.schema) else ([], "")
+    outline = door.outline(snapshot, *found)
     if json:
         show_json(outline.to_value())
     else:
@@ -115,10 +116,8 @@ def _opened(table: str, storage_option: list[str] | None, version: int | None = 
     return door.open_snapshot(door.LogStore(table, option.storage(storage_option)), version)
 
 
-def _old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
-    """Return what the files of a table with a history of types hold, or why that cannot be found out."""
-    if not door.has_type_changes(snapshot.schema):
-        return [], ""
+def looked(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
+    """Return which old types the files of a table hold, or why that cannot be found out."""
     files = snapshot.files()
     try:
         if files.num_rows <= FILES_WITHOUT_SPARK:

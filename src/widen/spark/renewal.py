@@ -19,7 +19,7 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.protocol.type_change import strip
 from widen.spark.old_file import OldFile
-from widen.spark.rewrite import OPERATION, PARAMETERS, rewrite_files
+from widen.spark.rewrite import PARAMETERS, REWRITE, rewrite_files
 from widen.spark.schema import SparkSession
 from widen.spark.search import find_old_files
 from widen.spark.write import discard
@@ -96,7 +96,7 @@ class Renewal:
         rows = sum(self._old[path].rows for path in files["path"].to_pylist())
         deleted = pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0
         rewrite = rewrite_files(self.session(), snapshot, files, rows - deleted)
-        outcome = commit(self.store, snapshot, rewrite.actions, OPERATION, PARAMETERS, metrics=rewrite.metrics)
+        outcome = commit(self.store, snapshot, rewrite.actions, REWRITE, PARAMETERS, metrics=rewrite.metrics)
         if isinstance(outcome, Conflicted):
             discard(self.store, rewrite.adds)
             return outcome

@@ -32,7 +32,7 @@ from widen.spark.scan import file_keys, read, read_located
 from widen.spark.schema import DataFrame, SparkSession, relaxed
 from widen.spark.write import discard, write
 
-OPERATION = "REORG"
+REWRITE = "REORG"
 PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
 """How the history shows a rewrite.
 

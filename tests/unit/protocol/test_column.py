@@ -70,7 +70,7 @@ def test_an_invariant_is_json_in_json() -> None:
 def test_lengths_of_texts_stand_in_the_type_that_spark_leaves(
     kind: str, said: str, expected: dict[tuple[str, ...], int]
 ) -> None:
-    assert text_limits(field(kind, **{"__CHAR_VARCHAR_TYPE_STRING": said})) == expected
+    assert text_limits(field(kind, __CHAR_VARCHAR_TYPE_STRING=said)) == expected
 
 
 def test_a_type_of_spark_that_cannot_be_read_is_told_with_its_column() -> None:

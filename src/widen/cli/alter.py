@@ -18,6 +18,9 @@ from widen.errors import InvalidOption
 if TYPE_CHECKING:
     from widen.table import Table
 
+FEW_COLUMNS = 3
+"""So many columns of an answer stay beside each other, even if their values have to be folded."""
+
 
 def properties(
     table: option.Table,
@@ -61,7 +64,8 @@ def sql(
     elif json:
         show_json(done.to_values())
     else:
-        show(door.terminal.rows_parts(done.names, [dumps(row) for row in done.to_values()]))
+        lines = [dumps(row) for row in done.to_values()]
+        show(door.terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
 
 
 def tell(before: int, table: Table, *, json: bool) -> None:

@@ -31,7 +31,7 @@ def keep_apart() -> None:
     sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)
     os.dup2(said.fileno(), 2)
     _apart.append(said)
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.disable()
     warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 

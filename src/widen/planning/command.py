@@ -64,7 +64,7 @@ def with_operations(state: State, operations: Sequence[Operation]) -> Metadata:
             metadata = followed(metadata, before, step)
         changed = apply(before, steps)
         changed = changed if changes_names else record_all(before, changed, version)
-    _ensure_types(state, changed)
+    ensure_types(state, changed)
     return with_schema(replace(state, metadata=metadata), changed)
 
 
@@ -94,7 +94,14 @@ def new_physical_name(_: Field) -> str:
     return f"col-{uuid.uuid4()}"
 
 
-def _ensure_types(state: State, schema: StructType) -> None:
+def ensure_types(state: State, schema: StructType) -> None:
+    """Check that a table has the features that the types of its next schema need.
+
+    Raises:
+        FeatureRequired: it lacks one.
+
+    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which adds none by itself
+    """
     used = {str(leaf) for _, leaf in leaves(schema)} - {str(leaf) for _, leaf in leaves(state.schema)}
     for feature in sorted(required_features({}, _columns_of(used, schema)) - features(state.protocol)):
         raise FeatureRequired(feature=feature, supported=", ".join(sorted(features(state.protocol))))
@@ -252,8 +259,9 @@ def create(
         description=description,
     )
     iceberg.ensure_compatible(protocol, metadata, schema)
-    parameters = {"isManaged": "false", "description": description, "partitionBy": split}
-    return Change((metadata, protocol), "CREATE TABLE", {**parameters, "properties": configuration})
+    told = {"isManaged": "false", "description": description, "properties": configuration}
+    parameters: dict[str, object] = {**told, "partitionBy": split, "clusterBy": []}
+    return Change((metadata, protocol), "CREATE TABLE", parameters)
 
 
 _NEW_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)

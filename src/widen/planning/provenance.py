@@ -30,6 +30,7 @@ from widen.planning.operation import (
 )
 from widen.planning.place import End, Place
 from widen.planning.state import State
+from widen.protocol.column import TEXT_LIMIT
 
 
 def provenance(state: State, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
@@ -57,7 +58,7 @@ def provenance(state: State, operations: Sequence[Operation]) -> tuple[str, Mapp
             return "DROP CONSTRAINT", {"name": name, "expr": expression, "existed": "true"}
     added = [operation for operation in operations if isinstance(operation, AddColumn)]
     if len(added) == len(operations):
-        told = [{"column": _column(each.path, each.field), **_position(each.place)} for each in added]
+        told = [{"column": _new_column(each), **_position(each.place)} for each in added]
         return "ADD COLUMNS", {"columns": told}
     dropped = [operation for operation in operations if isinstance(operation, DropColumn)]
     if len(dropped) == len(operations):
@@ -104,6 +105,12 @@ def _is_nullable(parent: DataType, step: str) -> bool:
 def _column(path: Path, field: Field) -> dict[str, Any]:
     kind = str(field.type) if is_atomic(field.type) else _KINDS[type(field.type)]
     return {"name": _name(path), "type": kind, "nullable": field.nullable, "metadata": dict(field.metadata)}
+
+
+def _new_column(addition: AddColumn) -> dict[str, Any]:
+    """Tell a new column, a text of limited length by the type that was asked for."""
+    told = _column(addition.path, addition.field.without_metadata(TEXT_LIMIT))
+    return {**told, "type": addition.field.metadata.get(TEXT_LIMIT, told["type"])}
 
 
 _KINDS: Mapping[type[DataType], str] = {StructType: "struct", ArrayType: "array", MapType: "map"}

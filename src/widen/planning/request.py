@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias, TypedDict
 
 from widen.errors import ColumnNotFound, InvalidOption
@@ -111,15 +112,16 @@ def alterations(schema: StructType, changes: Mapping[AnyPath, ColumnChanges]) ->
         ColumnNotFound: no such column.
         InvalidPath: a path cannot be read.
         InvalidType: a type cannot be read.
-        InvalidOption: what is said is not known, or contradicts itself.
+        InvalidOption: what is said is not known, or contradicts itself; or a column is there twice.
     """
-    found: list[Operation] = []
+    found: dict[Path, tuple[Operation, ...]] = {}
     for name, wanted in changes.items():
         path, _ = resolve(schema, to_path(name))
         _ensure_known(path, wanted, ColumnChanges)
-        for operation in _altered(schema, path, wanted):
-            found.append(operation)
-    return tuple(found)
+        if path in found:
+            raise InvalidOption(option=format_path(path), value=name, expected="Say all changes of a column at once.")
+        found[path] = tuple(_altered(schema, path, wanted))
+    return tuple(chain.from_iterable(found.values()))
 
 
 def _altered(schema: StructType, path: Path, wanted: ColumnChanges) -> Iterator[Operation]:
@@ -142,9 +144,8 @@ def _altered(schema: StructType, path: Path, wanted: ColumnChanges) -> Iterator[
 def _retyped(path: Path, field: Field, wanted: DataType | str) -> Iterator[Operation]:
     """Yield the change of type; texts of limited length are texts with something beside them."""
     limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
-    text = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
-    if text is not None:
-        new = f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})"
+    new = _limit(wanted)
+    if new is not None:
         if new != limit:
             yield LoosenText(path, new)
         return
@@ -153,6 +154,12 @@ def _retyped(path: Path, field: Field, wanted: DataType | str) -> Iterator[Opera
         yield LoosenText(path, "string")
     elif data_type.sql != field.type.sql:
         yield WidenType(path, field.type, data_type)
+
+
+def _limit(wanted: DataType | str) -> str | None:
+    """Return how Spark writes the type of a text of limited length; None if that is not what is wanted."""
+    text = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
+    return f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})" if text else None
 
 
 def _place(path: Path, wanted: Mapping[str, Any]) -> Place:
@@ -204,9 +211,11 @@ def _new_field(path: Path, wanted: Mapping[str, Any]) -> Field:
     if "type" not in wanted:
         raise InvalidOption(option=format_path(path), value=dict(wanted), expected="A new column needs a type.")
     given = wanted["type"]
-    data_type = parse_type(given) if isinstance(given, str) else given
+    limit = _limit(given)
+    data_type = STRING if limit else parse_type(given) if isinstance(given, str) else given
     said = {key: wanted[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in wanted}
-    return plain(Field(path[-1], data_type, wanted.get("nullable", True), said))
+    limited = {TEXT_LIMIT: limit} if limit else {}
+    return plain(Field(path[-1], data_type, wanted.get("nullable", True), {**said, **limited}))
 
 
 def plain(field: Field) -> Field:

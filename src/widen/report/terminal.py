@@ -327,16 +327,17 @@ def _intervals_table(intervals: Sequence[Interval]) -> Table:
 # ---- rows ------------------------------------------------------------------------------------------
 
 
-def rows_parts(columns: Sequence[str], rows: Sequence[str]) -> Iterator[RenderableType]:
+def rows_parts(columns: Sequence[str], rows: Sequence[str], *, folds: bool = False) -> Iterator[RenderableType]:
     """Yield rows as a table or, where that is too wide, one below the other; a null is a dot.
 
     Args:
         columns: Their names, in order.
         rows: Each as the text of a JSON object; numbers are shown as they are written there.
+        folds: Whether they stay a table where that is too wide, with values on several lines.
     """
     decoded = [_decoder.decode(row) for row in rows]
     cells = [[_cell(bytes(row.get(name, _NULL)).decode()) for name in columns] for row in decoded]
-    yield Fitting(lambda length: _rows_table(columns, cells) if length == LENGTHS[0] else _rows_list(columns, cells))
+    yield Fitting(lambda length: (_rows_table if folds or length == LENGTHS[0] else _rows_list)(columns, cells))
 
 
 def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 
-from widen.errors import EngineMissing, NameNotFound
+from widen.errors import NameNotFound
 from widen.model.literal import to_identifier, to_literal
 from widen.model.path import Path, format_path
 from widen.spark.failure import FAILURES
 from widen.spark.schema import SparkSession
 
-_DETAILS = "# Detailed Table Information"
+_DETAILS, _PROVIDER, _LOCATION = "# Detailed Table Information", "Provider", "Location"
 _WITHOUT_DELTA = "DATA_SOURCE_NOT_FOUND"
+_CODE = re.compile(r"^\[[\w.]+\] ")
 _LOCAL = re.compile(r"file:/+(?=[^/])")
 
 
@@ -38,34 +39,41 @@ def find_table(spark: SparkSession, name: Path) -> str:
 
 
 def _listed(spark: SparkSession, name: Path) -> dict[str, str]:
-    """Return what a session says of a table that it cannot open; nothing if there is none."""
+    """Return what a session says of a table that it cannot open; nothing if there is none.
+
+    A comment may hold lines that look like the others: the provider comes before it, the location after it.
+    """
     within = f" IN {_quoted(name[:-1])}" if name[:-1] else ""
     rows = spark.sql(f"SHOW TABLE EXTENDED{within} LIKE {to_literal(name[-1])}").collect()
     found = [row["information"] for row in rows if row["tableName"].casefold() == name[-1].casefold()]
-    lines = found[0].splitlines() if found else []
-    return {key: said for key, colon, said in (line.partition(": ") for line in lines) if colon}
+    lines = [line.partition(": ") for line in found[0].splitlines()] if found else []
+    providers, locations = ([said for key, _, said in lines if key == wanted] for wanted in (_PROVIDER, _LOCATION))
+    return {_PROVIDER: providers[0], _LOCATION: locations[-1]} if providers and locations else {}
 
 
 def _location(name: Path, said: dict[str, str]) -> str:
-    provider = said.get("Provider", "").lower()
-    if provider != "delta" or "Location" not in said:
+    provider = said.get(_PROVIDER, "").lower()
+    if provider != "delta" or _LOCATION not in said:
         raise _unknown(name, f"it is a table of {provider}" if provider else "it is no table")
-    return _LOCAL.sub("/", said["Location"])
+    return _LOCAL.sub("/", said[_LOCATION])
 
 
-def ensure_registers(spark: SparkSession) -> None:
-    """Check that a session can give names to Delta tables.
+def ensure_registers(spark: SparkSession, name: Path) -> None:
+    """Check that a session can give a name to a Delta table.
 
     Raises:
-        EngineMissing: it lacks Delta Lake.
+        NameNotFound: it lacks Delta Lake.
     """
     try:
         _ = spark.read.format("delta").load("/").schema
     except FAILURES as error:
         if _WITHOUT_DELTA in str(error):
-            reason = "the session has no Delta Lake, without which it gives no table a name"
-            fix = "Call the table delta.`/path`, or use a session that has Delta Lake."
-            raise EngineMissing(reason=reason, fix=fix) from error
+            raise _unknown(name, "the session has no Delta Lake, without which it gives no table a name") from error
+
+
+def is_taken(spark: SparkSession, name: Path) -> bool:
+    """Tell whether a name is that of some table or view."""
+    return spark.catalog.tableExists(_quoted(name))
 
 
 def register(spark: SparkSession, name: Path, location: str) -> None:
@@ -85,7 +93,7 @@ def _quoted(name: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")
+    return _CODE.sub("", str(error).strip().partition("\n")[0]).rstrip(".")
 
 
 def _unknown(name: Path, reason: str) -> NameNotFound:

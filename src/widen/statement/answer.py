@@ -13,17 +13,17 @@ from typing import Any, TypeAlias
 
 import pyarrow.compute as pc
 
-from widen.model.literal import to_identifier, to_literal
+from widen.model.literal import to_literal
 from widen.model.path import Path, fields, format_path
-from widen.model.type import ArrayType, DataType, Field, MapType, StructType
+from widen.model.type import ArrayType, DataType, MapType, StructType, quoted
 from widen.planning.name import COMMENT
 from widen.protocol.clustering import clustering_columns
-from widen.protocol.column import DEFAULT, TEXT_LIMIT
+from widen.protocol.column import DEFAULT
 from widen.protocol.feature import MIN_READER_VERSION, MIN_WRITER_VERSION, features
 from widen.protocol.mapping import mapping_mode, to_physical_path
 from widen.protocol.property import FEATURE_PREFIX
 from widen.spark.schema import DataFrame, SparkSession
-from widen.statement.value import DescribeDetail, DescribeHistory, DescribeTable, Question, ShowProperties, TableName
+from widen.statement.value import DescribeDetail, DescribeHistory, DescribeTable, Question, ShowProperties
 from widen.table import Table
 
 _DETAIL = (
@@ -174,11 +174,11 @@ def _clustering(table: Table) -> Iterator[Path]:
 
 
 def _described(table: Table, *, extended: bool) -> Iterator[_Row]:
-    columns = {field.name: (field.name, _type_of(field), field.metadata.get(COMMENT)) for field in table.schema}
+    columns = {field.name: (field.name, _brief(field.type), field.metadata.get(COMMENT)) for field in table.schema}
     yield from columns.values()
     if table.partition_by:
         yield from (_heading("# Partition Information"), ("# col_name", "data_type", "comment"))
-        yield from (columns[name] for name in table.partition_by)
+        yield from ((quoted(name), *columns[name][1:]) for name in table.partition_by)
     if not extended:
         return
     yield from (_heading(""), _heading("# Detailed Table Information"))
@@ -186,11 +186,11 @@ def _described(table: Table, *, extended: bool) -> Iterator[_Row]:
     defaults = [field for field in table.schema if DEFAULT in field.metadata]
     if defaults:
         yield from (_heading(""), _heading("# Column Default Values"))
-        yield from ((field.name, _type_of(field), field.metadata[DEFAULT]) for field in defaults)
+        yield from ((field.name, _brief(field.type), field.metadata[DEFAULT]) for field in defaults)
 
 
 def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
-    yield "Name", f"{TableName.DELTA}.{to_identifier(table.location)}"
+    """Yield what Spark tells of a table, without what only a catalog knows."""
     yield "Comment", table.metadata.description
     yield "Location", table.location
     yield "Provider", "delta"
@@ -199,10 +199,6 @@ def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
 
 def _heading(text: str) -> _Row:
     return text, "", ""
-
-
-def _type_of(field: Field) -> str:
-    return str(field.metadata.get(TEXT_LIMIT) or _brief(field.type))
 
 
 def _brief(data_type: DataType) -> str:

@@ -27,7 +27,9 @@ _CALLED: Mapping[str, str] = {
     "EXPRESSION": "an expression",
     "$END": "the end",
 }
-_EXPRESSION = frozenset({"NAME", "QUOTED", "LITERAL", "INTEGER", "DECIMAL", "OPERATOR", "MINUS", "IS_NOT", "LEFT", "COMMA"})
+_EXPRESSION = frozenset(
+    {"NAME", "QUOTED", "LITERAL", "INTEGER", "DECIMAL", "OPERATOR", "MINUS", "IS_NOT", "LEFT", "COMMA"}
+)
 _OVER = {"$END", "SEMICOLON"}
 _QUOTES = ("'", '"', "`")
 

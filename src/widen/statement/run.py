@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from widen.errors import InvalidOption, TableAlreadyExists
 from widen.planning.command import DESCRIPTION
 from widen.protocol.property import canonical_keys
-from widen.spark.catalog import ensure_registers, find_table, register
+from widen.spark.catalog import ensure_registers, find_table, is_taken, register
 from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.session import find_session
 from widen.statement.answer import Answer, answer
@@ -144,13 +144,15 @@ def _ensure_set(table: Table, keys: Iterable[str]) -> None:
 
 
 def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> Changed:
-    """Make a table; one with a name is made first and named then, in a session that is known to take names."""
-    place = _place(statement)
+    """Make a table; one with a name is made first and named then, in a session that is known to take the name."""
+    name, place = statement.table.parts, _place(statement)
     session = None if statement.table.location else spark or find_session()
     if session is not None:
-        ensure_registers(session)
+        ensure_registers(session, name)
+        if is_taken(session, name):
+            return _found(statement, find_table(session, name), options)
     try:
-        table = create_table(
+        made = create_table(
             place,
             statement.schema,
             statement.partition_by,
@@ -159,13 +161,24 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
             description=statement.comment,
         )
     except TableAlreadyExists:
-        if not statement.if_not_exists:
-            raise
-        table = Table(place, options)
-        return Changed(table, table.version)
+        done = _found(statement, place, options)
+    else:
+        done = Changed(made, -1)
     if session is not None:
-        register(session, statement.table.parts, table.location)
-    return Changed(table, -1)
+        register(session, name, done.table.location)
+    return done
+
+
+def _found(statement: CreateTable, place: str, options: Mapping[str, str] | None) -> Changed:
+    """Return the table that is there already, if the statement does not mind.
+
+    Raises:
+        TableAlreadyExists: it does.
+    """
+    if not statement.if_not_exists:
+        raise TableAlreadyExists(location=place)
+    table = Table(place, options)
+    return Changed(table, table.version)
 
 
 def _place(statement: CreateTable) -> str:

@@ -70,7 +70,7 @@ def _clause(statement: Alteration) -> str:
     """Return what follows the name of the table that is altered."""
     match statement:
         case AlterColumns(_, changes):
-            return f"ALTER COLUMN {', '.join(f'{_path(path)} {_changes(wanted)}' for path, wanted in changes.items())}"
+            return _alteration(changes)
         case RenameColumn(_, column, name):
             return f"RENAME COLUMN {_path(column)} TO {to_identifier(name)}"
         case AddColumns(_, columns):
@@ -108,6 +108,19 @@ def _created(statement: CreateTable) -> str:
 
 
 # ---- columns ---------------------------------------------------------------------------------------
+
+
+def _alteration(changes: Mapping[Path, ColumnChanges]) -> str:
+    """Return the change of columns; one that Spark understands in the form of Hive only is written in that."""
+    if len(changes) == 1:
+        (path, wanted), *_ = changes.items()
+        if "type" in wanted and len(wanted) > 1 and wanted.keys() <= _OF_HIVE:
+            parts = [_path(path), to_identifier(path[-1]), _type(wanted["type"]), *_details(wanted)]
+            return f"CHANGE COLUMN {' '.join(parts)}"
+    return f"ALTER COLUMN {', '.join(f'{_path(path)} {_changes(wanted)}' for path, wanted in changes.items())}"
+
+
+_OF_HIVE = frozenset({"type", "comment", "first", "after"})
 
 
 def _changes(wanted: ColumnChanges) -> str:

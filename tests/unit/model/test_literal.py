@@ -6,26 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.literal import LITERALS
 from widen.model.literal import from_literal, to_identifier, to_literal
-
-# What Spark 4 gives for each; tests/engine/test_sql.py asks it.
-LITERALS = [
-    (r"'a''b'", "a'b"),
-    (r"'a\'b'", "a'b"),
-    ('"a""b"', 'a"b'),
-    ("\"a''b\"", "a''b"),
-    ("'a\"\"b'", 'a""b'),
-    (r"r'a\nb'", r"a\nb"),
-    (r'R"a\"', "a\\"),
-    (r"'\u00e4'", "ä"),
-    (r"'\U0001F600'", "😀"),
-    (r"'\ud83d\ude00'", "😀"),
-    (r"'\101'", "A"),
-    (r"'\%x\_'", r"\%x\_"),
-    (r"'\q\Z\0'", "q\x1a\0"),
-    (r"'\\n\n\t\r\b'", "\\n\n\t\r\b"),
-    ("'line\nbreak'", "line\nbreak"),
-]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

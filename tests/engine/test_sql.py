@@ -1,0 +1,68 @@
+"""SQL in a session without Delta Lake: answers as DataFrames, statements that look at rows, names in its catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import widen
+from support.literal import LITERALS
+from widen.errors import InvalidOption, NameNotFound, NullsInColumn, RequestError
+
+
+@pytest.fixture(scope="module")
+def t(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("sql") / "it`s"
+    name = f"delta.`{str(place).replace('`', '``')}`"
+    table = widen.sql(f"CREATE TABLE {name} (id int NOT NULL, n int, s string) USING delta", spark)
+    assert isinstance(table, widen.Table)
+    table.append(spark.sql("SELECT 1 AS id, 2 AS n, cast(null AS string) AS s"))
+    return name
+
+
+def ask(spark: SparkSession, text: str) -> DataFrame:
+    found = widen.sql(text, spark)
+    assert isinstance(found, DataFrame)
+    return found
+
+
+def test_answers_are_dataframes(spark: SparkSession, t: str) -> None:
+    detail = ask(spark, f"DESCRIBE DETAIL {t}")
+    assert detail.selectExpr("numFiles", "sizeInBytes > 0", "createdAt <= lastModified").collect() == [(1, True, True)]
+    assert dict(detail.dtypes)["properties"] == "map<string,string>"
+    history = ask(spark, f"DESCRIBE HISTORY {t}")
+    found = history.where("version < 2").selectExpr("version", "operation", "operationMetrics['numOutputRows']")
+    assert found.collect() == [(1, "WRITE", "1"), (0, "CREATE TABLE", None)]
+    assert history.where("timestamp > current_timestamp() - INTERVAL 1 HOUR").count() == history.count()
+    assert ask(spark, f"DESCRIBE {t}").collect()[0] == ("id", "int", None)
+    assert ask(spark, f"SHOW TBLPROPERTIES {t} (own)").columns == ["key", "value"]
+    assert ask(spark, f"DESCRIBE HISTORY {t} LIMIT 0").collect() == []
+
+
+def test_what_rows_must_show_first(spark: SparkSession, t: str) -> None:
+    with pytest.raises(NullsInColumn):
+        widen.sql(f"ALTER TABLE {t} ALTER COLUMN s SET NOT NULL", spark)
+    widen.sql(f"ALTER TABLE {t} ALTER COLUMN n SET NOT NULL", spark)
+    with pytest.raises(RequestError, match="DELTA_NEW_CHECK_CONSTRAINT_VIOLATION"):
+        widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT small CHECK (n < 2)", spark)
+    widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT large CHECK (n>=2)", spark)
+    assert ask(spark, f"SHOW TBLPROPERTIES {t} ('delta.constraints.large')").collect()[0].value == "n >= 2"
+
+
+def test_names_without_delta_lake(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(1).createOrReplaceTempView("a_view")
+    for name, reason in [("nowhere", "cannot be found"), ("a_view", "no table")]:
+        with pytest.raises(NameNotFound, match=reason):
+            widen.sql(f"ALTER TABLE {name} ALTER COLUMN id COMMENT 'x'", spark)
+    with pytest.raises(NameNotFound, match="no Delta Lake"):
+        widen.sql(f"CREATE TABLE shop (id int) USING delta LOCATION '{tmp_path}/shop'", spark)
+    with pytest.raises(InvalidOption, match="LOCATION"):
+        widen.sql("CREATE TABLE shop (id int) USING delta", spark)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_literals_mean_what_spark_says(spark: SparkSession) -> None:
+    row = spark.sql(f"SELECT {', '.join(literal for literal, _ in LITERALS)}").collect()[0]
+    assert list(row) == [text for _, text in LITERALS]

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypedDict
 
 from widen.errors import ColumnNotFound, InvalidOption
-from widen.model.path import Path, format_path, map_fields, parse_path, resolve
+from widen.model.path import Path, format_path, parse_path, resolve
 from widen.model.text import parse_type
 from widen.model.type import STRING, DataType, Field, StructType
 from widen.planning.apply import apply
@@ -35,10 +35,7 @@ from widen.planning.operation import (
 )
 from widen.planning.place import After, End, Place
 from widen.planning.provenance import find_item
-from widen.protocol.column import DEFAULT, TEXT_LIMIT, find_default
-
-HIDDEN_PREFIX = "delta."
-"""Begins the metadata keys that only the log is concerned with."""
+from widen.protocol.column import DEFAULT, TEXT_LIMIT, find_default, surfaced
 
 
 class ColumnChanges(TypedDict, total=False):
@@ -215,18 +212,8 @@ def _new_field(path: Path, wanted: Mapping[str, Any]) -> Field:
     data_type = STRING if limit else parse_type(given) if isinstance(given, str) else given
     said = {key: wanted[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in wanted}
     limited = {TEXT_LIMIT: limit} if limit else {}
-    return plain(Field(path[-1], data_type, wanted.get("nullable", True), {**said, **limited}))
-
-
-def plain(field: Field) -> Field:
-    """Return a field without what only the log of some table is concerned with, at any depth."""
-    result = map_fields(StructType((field,)), lambda _, item: item.without_metadata(*filter(_is_hidden, item.metadata)))
-    assert isinstance(result, StructType)
-    return result.fields[0]
-
-
-def _is_hidden(key: str) -> bool:
-    return key.startswith(HIDDEN_PREFIX)
+    field = Field(path[-1], data_type, wanted.get("nullable", True), {**said, **limited})
+    return surfaced(StructType((field,))).fields[0]
 
 
 def renaming(schema: StructType, path: AnyPath, name: str) -> tuple[Operation, ...]:
@@ -269,4 +256,4 @@ def removals(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -
 
 def replacement(given: StructType) -> tuple[Operation, ...]:
     """Return the change of all columns at once."""
-    return (ReplaceColumns(StructType(tuple(map(plain, given)))),)
+    return (ReplaceColumns(surfaced(given)),)

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 import msgspec
 
 from widen.errors import CorruptLog, InvalidType
-from widen.model.path import Path, leaves
+from widen.model.path import Path, leaves, map_fields
 from widen.model.text import parse_type
-from widen.model.type import VOID, Field
+from widen.model.type import VOID, Field, StructType
 
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
 TEXT_LIMIT = "__CHAR_VARCHAR_TYPE_STRING"
+HIDDEN_PREFIX = "delta."
+"""Begins the metadata keys that only the log is concerned with."""
 
 _LIMIT = re.compile(r"\b(?:char|character|varchar)\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 
@@ -124,6 +126,20 @@ def text_limits(field: Field) -> dict[Path, int]:
     except InvalidType as error:
         raise _corrupt(field, f"{TEXT_LIMIT} is {said!r} ({error})") from error
     return dict(zip((path for path, leaf in leaves(found) if leaf == VOID), numbers, strict=True))
+
+
+def surfaced(schema: StructType) -> StructType:
+    """Return the schema as readers see it: what only the log is concerned with is left out, comments stay.
+
+    Source: Delta Spark, which strips the history of type changes so that no other table inherits it.
+    """
+    result = map_fields(schema, lambda _, field: field.without_metadata(*filter(_is_hidden, field.metadata)))
+    assert isinstance(result, StructType)
+    return result
+
+
+def _is_hidden(key: str) -> bool:
+    return key.startswith(HIDDEN_PREFIX)
 
 
 def is_filled(field: Field) -> bool:

@@ -15,6 +15,7 @@ from widen.model.path import map_fields, relaxed
 from widen.model.schema import type_from_value, type_to_value
 from widen.model.text import parse_type
 from widen.model.type import DataType, Field, StructType
+from widen.protocol.column import surfaced
 from widen.protocol.mapping import COLUMN_ID
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
 Schema: TypeAlias = StructType | spark_types.StructType | str
 """A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
 
-HIDDEN_PREFIX = "delta."
 FIELD_ID = "parquet.field.id"
 """The metadata key by which Spark writes a field id into Parquet."""
 
@@ -71,16 +71,6 @@ def from_spark(schema: spark_types.StructType) -> StructType:
     return result
 
 
-def surfaced(schema: StructType) -> StructType:
-    """Return the schema as readers see it: what only the log is concerned with is left out, comments stay.
-
-    Source: Delta Spark, which strips the history of type changes so that no other table inherits it.
-    """
-    result = map_fields(schema, lambda _, field: field.without_metadata(*filter(_is_hidden, field.metadata)))
-    assert isinstance(result, StructType)
-    return result
-
-
 def with_field_ids(schema: StructType) -> StructType:
     """Return the schema with nothing but the column ids as metadata, under the key that Spark's writer looks for.
 
@@ -93,7 +83,3 @@ def with_field_ids(schema: StructType) -> StructType:
 
 def _field_id(field: Field) -> dict[str, int]:
     return {FIELD_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}
-
-
-def _is_hidden(key: str) -> bool:
-    return key.startswith(HIDDEN_PREFIX)

@@ -3,6 +3,7 @@
 WidenError
 ├── RequestError            the caller asked for what the protocol or the policy forbids
 │   ├── InvalidOption
+│   ├── InvalidConfig       a file of settings cannot be read, or says what nobody asks for
 │   ├── InvalidType
 │   ├── InvalidPath
 │   ├── InvalidStatement    a text of SQL is none that we understand
@@ -34,6 +35,7 @@ WidenError
 │   │   ├── NullsInColumn
 │   │   ├── DefaultsNotEnabled
 │   │   ├── InvalidDefault
+│   │   ├── InvalidGeneration
 │   │   ├── NewColumnDefaultRefused
 │   │   ├── ReplaceColumnsRefused
 │   │   └── AmbiguousReplacement
@@ -58,6 +60,9 @@ WidenError
 │   ├── ChangeRefused       what is asked of the rows is not clear, or cannot be done
 │   │   ├── AssignmentConflict
 │   │   ├── ItemAssignmentRefused
+│   │   ├── OverwriteRefused
+│   │   │   ├── ReplaceWhereInPartitions
+│   │   │   └── NewSchemaInPartitions
 │   │   ├── NotDeterministic
 │   │   ├── ConditionRefused
 │   │   ├── MergeWithoutClause
@@ -127,8 +132,11 @@ from widen.errors.change import (
     ConditionRefused,
     ItemAssignmentRefused,
     MergeWithoutClause,
+    NewSchemaInPartitions,
     NotDeterministic,
     OutsideReplaceWhere,
+    OverwriteRefused,
+    ReplaceWhereInPartitions,
     UnreachableClause,
 )
 from widen.errors.column import (
@@ -147,6 +155,7 @@ from widen.errors.column import (
     IdentityReplaceRefused,
     InvalidColumnName,
     InvalidDefault,
+    InvalidGeneration,
     ItemCommentRefused,
     ItemRenameRefused,
     LastColumnDropRefused,
@@ -205,6 +214,7 @@ from widen.errors.request import (
     EngineMissing,
     EvolutionRefused,
     FeatureRequired,
+    InvalidConfig,
     InvalidOption,
     InvalidPath,
     InvalidStatement,
@@ -305,9 +315,11 @@ __all__ = [
     "IncompatibleTypes",
     "InternalError",
     "InvalidColumnName",
+    "InvalidConfig",
     "InvalidConstraint",
     "InvalidConstraintName",
     "InvalidDefault",
+    "InvalidGeneration",
     "InvalidOption",
     "InvalidPath",
     "InvalidStatement",
@@ -325,18 +337,21 @@ __all__ = [
     "NestedTypeChangeRefused",
     "NewColumnDefaultRefused",
     "NewColumnNotNull",
+    "NewSchemaInPartitions",
     "NoIdentityColumn",
     "NotDeterministic",
     "NotNullViolated",
     "NothingToStore",
     "NullsInColumn",
     "OutsideReplaceWhere",
+    "OverwriteRefused",
     "PartitionColumnDropRefused",
     "PathNotNested",
     "ProtectionWaits",
     "ProtocolChanged",
     "RenameRefused",
     "ReplaceColumnsRefused",
+    "ReplaceWhereInPartitions",
     "RequestError",
     "RowRefused",
     "SchemaMismatch",

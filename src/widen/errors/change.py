@@ -29,6 +29,26 @@ class ItemAssignmentRefused(ChangeRefused):
     hint = "Assign {parent} as a whole, e.g. with transform, map_concat or another function."
 
 
+class OverwriteRefused(ChangeRefused):
+    """Two options of an overwrite contradict each other."""
+
+    code = "WIDEN_OVERWRITE_OPTIONS"
+    template = "{one} and {other} cannot go together: {reason}."
+    hint = "Leave one of them out."
+
+
+class ReplaceWhereInPartitions(OverwriteRefused):
+    """A condition and the partitions of the data both say what is overwritten."""
+
+    code = "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE"
+
+
+class NewSchemaInPartitions(OverwriteRefused):
+    """A new schema is for all rows, and some partitions stay as they are."""
+
+    code = "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
+
+
 class NotDeterministic(ChangeRefused):
     """A condition may say something else the next time that it is asked about the same row."""
 

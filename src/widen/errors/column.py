@@ -213,6 +213,14 @@ class InvalidDefault(ColumnRefused):
     hint = "Give an expression in SQL without columns, e.g. 0, 'none' or current_date()."
 
 
+class InvalidGeneration(ColumnRefused):
+    """A column cannot be generated so."""
+
+    code = "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"
+    template = "Column {column} cannot be generated as {expression!r}: {reason}."
+    hint = "Give an expression in SQL of columns that are not generated, of the type of the column, e.g. cast(at AS date)."
+
+
 class NewColumnDefaultRefused(ColumnRefused):
     """The rows before a new column have null in it, and no default can change that."""
 

@@ -16,6 +16,14 @@ class InvalidOption(RequestError):
     hint = "{expected}"
 
 
+class InvalidConfig(RequestError):
+    """A file of settings cannot be used."""
+
+    code = "WIDEN_INVALID_CONFIG"
+    template = "{place}: {reason}."
+    hint = "{expected}"
+
+
 class InvalidType(RequestError):
     """A type text cannot be read."""
 

@@ -25,8 +25,8 @@ Check: TypeAlias = Callable[[DataFrame], None]
 """Looks at the rows that a decision has a clause for, and raises if it may not be."""
 
 
-def change_apart(ground: Ground, decide: Decide, kinds: Sequence[Kind], check: Check | None = None) -> Outcome | None:
-    """Write what a decision makes of the rows that it changes, and return it; None if there are none.
+def change_apart(ground: Ground, decide: Decide, kinds: Sequence[Kind], check: Check | None = None) -> Outcome:
+    """Write what a decision makes of the rows that it changes, and return it.
 
     Nothing is committed. If anything fails, what was written is deleted as far as the store lets us.
 
@@ -72,10 +72,10 @@ class _Apart:
         self._tally = tally(changed)
         self._lost = {key: lost for key in self._tally if key and (lost := self._count(key, Kind.UPDATE, Kind.DELETE))}
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> Outcome:
         new = sum(self._count(key, Kind.UPDATE, Kind.INSERT) for key in self._tally)
         if not self._lost and not new:
-            return None
+            return Outcome(reads=self._ground.reads)
         ground, rows = self._ground, self._ground.all_rows(self._lost)
         left = {key: rows[key] - deleted_rows(ground.adds[key]) - lost for key, lost in self._lost.items()}
         partial = {key: count for key, count in left.items() if count}

@@ -22,8 +22,8 @@ from widen.spark.deletion import FILE, ROW
 from widen.spark.ground import Files, Ground, Outcome, ensure_same, written_rows
 
 
-def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], kind: Kind) -> Outcome | None:
-    """Update or delete rows, and return what it comes to; None if there are none. Nothing is committed.
+def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], kind: Kind) -> Outcome:
+    """Update or delete rows, and return what it comes to. Nothing is committed.
 
     If anything fails, what was written is deleted as far as the store lets us.
 
@@ -47,7 +47,7 @@ def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], ki
     found = tally(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
     counts = {key: clauses.total() for key, clauses in found.items() if key is not None}
     if not counts:
-        return None
+        return Outcome(reads=ground.reads)
     with Files(ground) as files:
         return _in_one_pass(ground, where, new, kind, counts, files)
 

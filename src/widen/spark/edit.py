@@ -15,6 +15,7 @@ from widen.model.path import relaxed
 from widen.model.type import quoted
 from widen.planning.destination import assigned_paths, overlaid
 from widen.planning.merge import Leeway, merge
+from widen.protocol.action import Metadata
 from widen.protocol.predicate import Anything
 from widen.spark.assign import assigned, to_values
 from widen.spark.change import change_in_place
@@ -27,8 +28,10 @@ from widen.spark.scan import select
 from widen.spark.schema import surfaced, to_spark
 
 
-def delete(spark: SparkSession, snapshot: Snapshot, where: Expression | None) -> Outcome | None:
-    """Delete rows, and return what it comes to; None if no row is deleted. Nothing is committed.
+def delete(
+    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
+) -> Outcome:
+    """Delete rows, and return what it comes to. Nothing is committed.
 
     Where the condition looks at partition columns only, whole files go and none is read.
 
@@ -36,6 +39,7 @@ def delete(spark: SparkSession, snapshot: Snapshot, where: Expression | None) ->
         spark: The session.
         snapshot: The version.
         where: Which rows; all of them if it is None.
+        metadata: That files are written under; by default that of the version.
 
     Raises:
         NotDeterministic: the condition may say something else the next time.
@@ -45,20 +49,20 @@ def delete(spark: SparkSession, snapshot: Snapshot, where: Expression | None) ->
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
     """
-    ground = _ground(spark, snapshot, where)
+    ground = _ground(spark, snapshot, where, metadata or snapshot.metadata)
     gone = ground.candidates
     if where is not None:
         found = files_in_partitions(spark, snapshot, gone, where)
         if found is None:
             return change_in_place(ground, to_column(where), {}, Kind.DELETE)
         gone = found
-    return whole_files(gone, ground.reads) if gone.num_rows else None
+    return whole_files(gone, ground.reads)
 
 
 def update(
     spark: SparkSession, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
-) -> Outcome | None:
-    """Update rows, and return what it comes to; None if no row is updated. Nothing is committed.
+) -> Outcome:
+    """Update rows, and return what it comes to. Nothing is committed.
 
     Args:
         spark: The session.
@@ -84,16 +88,16 @@ def update(
     values = to_values(_no_rows(spark, snapshot), {path: assignments[text] for text, path in paths.items()})
     incoming = overlaid(snapshot.schema, {path: value.type for path, value in values.items()})
     merge(snapshot.schema, incoming, Leeway(casts=True))
-    ground = _ground(spark, snapshot, where)
+    ground = _ground(spark, snapshot, where, snapshot.metadata)
     new = assigned(snapshot.schema, values, lambda name: F.col(quoted(name)))
     return change_in_place(ground, F.lit(True) if where is None else to_column(where), new, Kind.UPDATE)
 
 
-def _ground(spark: SparkSession, snapshot: Snapshot, where: Expression | None) -> Ground:
+def _ground(spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata) -> Ground:
     if where is not None:
         ensure_usable(_no_rows(spark, snapshot), where)
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else Anything()
-    return Ground(spark, snapshot, snapshot.metadata, select(snapshot, predicate))
+    return Ground(spark, snapshot, metadata, select(snapshot, predicate))
 
 
 def _no_rows(spark: SparkSession, snapshot: Snapshot) -> DataFrame:

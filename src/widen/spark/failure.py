@@ -22,6 +22,7 @@ from widen.errors import (
     InvalidOption,
     JobFailed,
     NotNullViolated,
+    OutsideReplaceWhere,
     StorageError,
     TextTooLong,
     WidenError,
@@ -88,6 +89,7 @@ _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
     "CHECK": lambda told, row: CheckViolated(name=told["name"], expression=told["expression"], values=row),
     "TEXT": lambda told, value: TextTooLong(column=told["column"], limit=told["limit"], value=value),
     "CAST": lambda told, value: CastOverflow(column=told["column"], old=told["old"], new=told["new"], value=value),
+    "OUTSIDE": lambda told, _: OutsideReplaceWhere(where=told["where"]),
     "IDENTITY": lambda told, _: IdentityExhausted(column=told["column"]),
 }
 

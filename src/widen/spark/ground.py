@@ -162,6 +162,11 @@ class Outcome:
     reads: Reads = Reads.NOTHING
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no row changes."""
+        return not self.removed and not self.added
+
+    @property
     def actions(self) -> list[Action]:
         """The actions of the commit, apart from those that change the metadata."""
         now_ms = time.time_ns() // 1_000_000
@@ -190,7 +195,7 @@ class Files:
     """Writes the files of one change; within a ``with`` they are deleted if it fails, as far as the store lets us."""
 
     def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+        self.ground = ground
         self._folders: list[str] = []
 
     def __enter__(self) -> Files:
@@ -198,7 +203,7 @@ class Files:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None:
-            Outcome(folders=self.folders).discard(self._ground.store)
+            Outcome(folders=self.folders).discard(self.ground.store)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -216,7 +221,7 @@ class Files:
 
     def rows(self, frame: DataFrame) -> list[Add]:
         """Write rows as `widen.spark.write.write` does."""
-        ground = self._ground
+        ground = self.ground
         return write(frame, ground.store, ground.protocol, ground.metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
@@ -224,7 +229,7 @@ class Files:
 
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
-        ground = self._ground
+        ground = self.ground
         column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
         schema = StructType((*ground.schema.fields, column))
         metadata = msgspec.structs.replace(ground.metadata, schema_string=to_json(schema))

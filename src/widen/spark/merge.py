@@ -86,8 +86,8 @@ class Merge:
         return "left_outer" if self.has(Side.NOT_MATCHED_BY_SOURCE) else "inner"
 
 
-def merge_rows(snapshot: Snapshot, growth: Growth, merge: Merge) -> Outcome | None:
-    """Merge rows, and return what it comes to; None if no row changes. Nothing is committed.
+def merge_rows(snapshot: Snapshot, growth: Growth, merge: Merge) -> Outcome:
+    """Merge rows, and return what it comes to. Nothing is committed.
 
     If anything fails, what was written is deleted as far as the store lets us.
 

@@ -1,4 +1,4 @@
-"""The rows of a table that are there already: delete, update, merge."""
+"""The rows of a table that are there already: overwrite, delete, update, merge."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from widen.errors import AppendOnlyTable
+from widen.errors import AppendOnlyTable, InvalidOption
 from widen.log.commit import Conflicted, commit
-from widen.planning.capability import parse_automatic_widening
-from widen.planning.growth import leeway_of
+from widen.model.schema import from_json
+from widen.planning.capability import AutomaticWidening, parse_automatic_widening
+from widen.planning.growth import grow, leeway_of
+from widen.planning.identity import advanced
+from widen.planning.overwrite import ensure_consistent, with_new_schema
 from widen.protocol.action import Metadata
 from widen.protocol.feature import ensure_writable, is_enabled
+from widen.protocol.mapping import mapping_mode
 from widen.spark import edit
 from widen.spark.clause import Clause, Side, ordered
+from widen.spark.complete import missing_identities
 from widen.spark.condition import Expression, to_text
 from widen.spark.decision import Kind
 from widen.spark.ground import Outcome
 from widen.spark.merge import merge_rows
-from widen.spark.metric import delete_metrics, merge_metrics, update_metrics
+from widen.spark.metric import delete_metrics, merge_metrics, overwrite_metrics, update_metrics
+from widen.spark.overwrite import overwrite_all, overwrite_partitions, overwrite_where
 from widen.spark.resolve import Sides, resolve_merge
-from widen.spark.schema import DataFrame, SparkSession
+from widen.spark.schema import DataFrame, SparkSession, from_spark
 from widen.spark.setting import automatic_widening, merges_schemas
 from widen.table.merge import MergeBuilder
 from widen.table.opened import Opened
@@ -30,8 +36,85 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+STATIC, DYNAMIC = "static", "dynamic"
+PARTITIONS = (STATIC, DYNAMIC)
+"""Whether an overwrite replaces everything, or only what is in the same partitions as the new rows."""
+
+
 class Changes(Opened):
     """A table whose rows are changed."""
+
+    def overwrite(
+        self,
+        frame: DataFrame,
+        *,
+        where: Expression | None = None,
+        partitions: str = "static",
+        overwrite_schema: bool = False,
+        merge_schema: bool | None = None,
+        widening: str | None = None,
+        cast: bool = False,
+    ) -> Self:
+        """Write rows in place of others in one commit, and return the table at its new version.
+
+        All rows are replaced, or those that a condition is true for, or those in the partitions that the data have rows
+        for. Data fit as in `append`.
+
+        Args:
+            frame: The rows.
+            where: Which rows are replaced, in Spark SQL or as a column; every new row must fulfil it too.
+            partitions: ``static``, or ``dynamic`` to replace only what is in the same partitions as the new rows.
+            overwrite_schema: Whether the table gets the schema of the data in place of its own.
+            merge_schema: Whether the table gets new columns and, where type widening is enabled, wider types; by
+                default what `spark.databricks.delta.schema.autoMerge.enabled` says.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
+            cast: Whether values are cast where that can fail; one that is out of range fails the overwrite.
+
+        Raises:
+            AppendOnlyTable: the table promises never to lose a row.
+            OverwriteRefused: two options contradict each other.
+            InvalidOption: ``partitions`` or ``widening`` is none of its values.
+            SchemaMismatch: the data do not fit; the error names the columns with both types, and what they need.
+            OutsideReplaceWhere: a new row does not fulfil the condition; nothing is visible.
+            RowRefused: a row is one that the table may not hold, or a value is out of range; nothing is visible.
+            IdentityColumnGiven: the data have values for a column whose values only the table makes.
+            ColumnRefused: a column is not there, cannot be, or has a rule of its own and would change.
+            ChangeRefused: the condition cannot be used.
+            FeatureRequired: a type needs a feature that the table does not have.
+            IcebergIncompatible: the table would no longer be one that Iceberg can read.
+            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
+            ContentionError: somebody added rows that would be replaced, or changed what was read; nothing is visible.
+            CorruptFile: a file cannot be read.
+            JobFailed: Spark could not finish a job; nothing is visible.
+            StorageError: the store refused; nothing is visible.
+
+        Source: Delta Lake's overwrite, overwriteSchema, replaceWhere and dynamic partition overwrite
+        """
+        if partitions not in PARTITIONS:
+            raise InvalidOption(option="partitions", value=partitions, expected=f"It is {' or '.join(PARTITIONS)}.")
+        is_dynamic = partitions == DYNAMIC
+        ensure_consistent(has_where=where is not None, has_new_schema=overwrite_schema, is_dynamic=is_dynamic)
+        self._ensure_changeable("WRITE")
+        state, snapshot, incoming = self._state, self._snapshot, from_spark(frame.schema)
+        if overwrite_schema:
+            metadata = with_new_schema(state, incoming)
+        else:
+            merges, mode = _evolution(frame.sparkSession, merge_schema, widening)
+            leeway = leeway_of(state, merge_schema=merges, widening=mode, cast=cast)
+            metadata = grow(state, incoming, leeway).metadata
+        if where is not None:
+            outcome = overwrite_where(snapshot, frame, metadata, where)
+        else:
+            is_split = is_dynamic and bool(metadata.partition_columns)
+            outcome = (overwrite_partitions if is_split else overwrite_all)(snapshot, frame, metadata)
+        made = [field.name for field in missing_identities(frame, from_json(metadata.schema_string))]
+        metadata = advanced(metadata, made, mapping_mode(metadata.configuration, state.protocol), outcome.added)
+        parameters: dict[str, object] = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns)}
+        parameters |= {} if where is None else {"predicate": to_text(where)}
+        parameters |= {"isDynamicPartitionOverwrite": True} if is_dynamic else {}
+        parameters |= {"canOverwriteSchema": True} if overwrite_schema else {}
+        return self._commit_change(outcome, "WRITE", parameters, overwrite_metrics, metadata)
 
     def delete(self, spark: SparkSession, where: Expression | None = None) -> Self:
         """Delete rows in one commit, and return the table at its new version; if no row matches there is no commit.
@@ -126,19 +209,16 @@ class Changes(Opened):
         Example:
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
-        return MergeBuilder(
-            partial(
-                self._merge,
-                Sides(source, on, source_alias, target_alias),
-                merges=merges_schemas(source.sparkSession) if merge_schema is None else merge_schema,
-                mode=automatic_widening(source.sparkSession) if widening is None else widening,
-            )
-        )
+        merges, mode = _evolution(source.sparkSession, merge_schema, widening)
+        sides = Sides(source, on, source_alias, target_alias)
+        return MergeBuilder(partial(self._merge, sides, merges=merges, mode=mode))
 
-    def _merge(self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: str) -> Self:
-        numbered, widening = ordered(clauses), parse_automatic_widening(mode)
+    def _merge(
+        self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: AutomaticWidening
+    ) -> Self:
+        numbered = ordered(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not Kind.INSERT for clause in numbered))
-        leeway = leeway_of(self._state, merge_schema=merges, widening=widening, cast=True)
+        leeway = leeway_of(self._state, merge_schema=merges, widening=mode, cast=True)
         merge, growth = resolve_merge(self._state, sides, numbered, leeway)
         outcome = merge_rows(self._snapshot, growth, merge)
         told = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in Side}
@@ -160,18 +240,17 @@ class Changes(Opened):
 
     def _commit_change(
         self,
-        outcome: Outcome | None,
+        outcome: Outcome,
         operation: str,
         parameters: Mapping[str, object],
         metrics: Callable[[Outcome], dict[str, int]],
         metadata: Metadata | None = None,
     ) -> Self:
         """Commit a change, with the metadata that it is made for if they are new; what was written goes if it fails."""
-        if outcome is None:
+        grown = [] if metadata is None or metadata == self.metadata else [metadata]
+        if outcome.is_empty and not grown:
             return self
-        store, actions = self._store, outcome.actions
-        if metadata is not None and metadata != self.metadata:
-            actions = [metadata, *actions]
+        store, actions = self._store, [*grown, *outcome.actions]
         said, reads = metrics(outcome), outcome.reads
         with ExitStack() as undo:
             undo.callback(outcome.discard, store)
@@ -179,3 +258,9 @@ class Changes(Opened):
             if not isinstance(committed, Conflicted):
                 undo.pop_all()
         return self._at(committed)
+
+
+def _evolution(spark: SparkSession, merge_schema: bool | None, widening: str | None) -> tuple[bool, AutomaticWidening]:
+    """Return whether a write may let the table grow, and which types may widen then: as it says, or as its session."""
+    merges = merges_schemas(spark) if merge_schema is None else merge_schema
+    return merges, parse_automatic_widening(automatic_widening(spark) if widening is None else widening)

@@ -101,6 +101,12 @@ class Winner:
     lines: tuple[Line, ...]
 
     @property
+    def author(self) -> str:
+        """Its operation and who did it, as far as it says."""
+        info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
+        return f"{info.get('operation', 'a commit')} by {info.get('engineInfo', 'somebody who does not say')}"
+
+    @property
     def protocol(self) -> Protocol | None:
         """Its protocol action."""
         return next((line.protocol for line in self.lines if line.protocol is not None), None)
@@ -241,7 +247,7 @@ def find_conflict(ours: Transaction, theirs: Winner, location: str) -> Contentio
     for rule, error in RULES:
         reason = rule(ours, theirs)
         if reason is not None:
-            return error(version=theirs.version, location=location, reason=reason)
+            return error(version=theirs.version, location=location, reason=f"{reason} ({theirs.author})")
     return None
 
 

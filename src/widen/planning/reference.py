@@ -33,8 +33,8 @@ def references(text: str, schema: StructType) -> frozenset[Path]:
         schema: Of the table.
 
     Example:
-        >>> sorted(references("a.x > 0 AND m[7] = 1", schema))
-        [('a', 'x'), ('m', 'key'), ('m', 'value')]
+        >>> sorted(references("a > 0 AND m[7] = 1", parse_type("struct<a: int, m: map<int,int>>")))
+        [('a',), ('m', 'key'), ('m', 'value')]
     """
     try:
         parsed = _parsed(text)

@@ -50,6 +50,8 @@ def ensure_type_change(state: State, path: Path, old: DataType, new: DataType) -
         ConstraintDependsOnColumn: a CHECK constraint looks at it.
         GeneratedColumnDependsOnColumn: a generated column is made of it.
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: Delta Lake's ALTER COLUMN. Differs: from void a column may also come to have parts, which Spark refuses.
     """
     column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
     if not is_atomic(old) or (old != VOID and not is_atomic(new)):

@@ -111,6 +111,16 @@ def test_a_type_changes_at_any_depth_and_keeps_names_and_ids(path: str, mode: di
     assert ids(now) == ids(before)
 
 
+@pytest.mark.parametrize("path", ["element", "l.element.element", "l.element.key", "m.value.value", "s.key.element"])
+def test_what_a_step_is_called_may_be_the_name_of_a_field(path: str) -> None:
+    columns = "element int, l array<struct<element: int, key: int>>, m map<int, struct<value: int, v: int>>"
+    before = state(f"{columns}, s struct<key: struct<element: int, e: int>>", {**WIDE, **MAPPED})
+    now = after(before, alter(before, path, type="bigint", comment="a field"))
+    assert field(now, path).metadata["delta.typeChanges"] == [{"fromType": "integer", "toType": "long"}]
+    assert parse_path(path) not in ids(after(now, drop(now, path)))
+    assert (*parse_path(path)[:-1], "x") in ids(after(now, rename(now, path, "x")))
+
+
 def test_a_history_grows_at_its_end_and_is_told_without_the_new_entry() -> None:
     now = state("a tinyint", WIDE)
     for name in ("smallint", "bigint", "decimal(20,0)"):

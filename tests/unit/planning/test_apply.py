@@ -1,12 +1,36 @@
 from __future__ import annotations
 
+import json
+from typing import get_args
+
 import pytest
 
 from widen.errors import ColumnNotFound, InternalError
 from widen.model.text import parse_type
 from widen.model.type import INTEGER, LONG, STRING, Field, StructType
 from widen.planning.apply import apply
-from widen.planning.operation import AddColumn, CreateTable, WidenType, operation_from_value
+from widen.planning.check import CHECKS
+from widen.planning.operation import (
+    AddColumn,
+    AddConstraint,
+    CreateTable,
+    DropColumn,
+    DropConstraint,
+    DropDefault,
+    DropNotNull,
+    LoosenText,
+    MoveColumn,
+    Operation,
+    RenameColumn,
+    ReplaceColumns,
+    SetComment,
+    SetDefault,
+    SetNotNull,
+    SyncIdentity,
+    WidenType,
+    operation_from_value,
+)
+from widen.planning.place import After, End
 
 SCHEMA = StructType(
     (Field("a", parse_type("array<struct<b: int>>"), metadata={"k": 1}), Field("m", parse_type("map<string,int>")))
@@ -56,11 +80,29 @@ def test_an_unknown_place_is_named() -> None:
     [
         (CreateTable(SCHEMA, ("a",)), "create the table with 2 columns, partitioned by a"),
         (AddColumn(("a", "element"), Field("x y", LONG)), "add a.element.`x y` bigint"),
+        (AddColumn((), Field("x", LONG), End.FIRST), "add x bigint FIRST"),
+        (AddColumn((), Field("x", LONG), After("a b")), "add x bigint AFTER `a b`"),
         (WidenType(("m", "value"), INTEGER, LONG), "widen m.value from int to bigint"),
+        (LoosenText(("v",), "varchar(9)"), "let v be varchar(9)"),
+        (RenameColumn(("a", "element", "b"), "c d"), "rename a.element.b to `c d`"),
+        (DropColumn(("a", "element", "b")), "drop a.element.b"),
+        (MoveColumn(("a",), After("m")), "move a AFTER m"),
+        (SetComment(("a",), "it's"), 'comment on a: "it\'s"'),
+        (DropNotNull(("a",)), "let a be null"),
+        (SetNotNull(("a",)), "forbid a to be null"),
+        (SetDefault(("a",), "1 + 1"), "let a be 1 + 1 by default"),
+        (DropDefault(("a",)), "let a have no default"),
+        (SyncIdentity(("a",), 7), "let a go on from 7"),
+        (ReplaceColumns(SCHEMA), "replace the columns by a: array<struct<b: int>>, m: map<string,int>"),
+        (AddConstraint("c", "a > 0"), "add the constraint c: a > 0"),
+        (DropConstraint("c"), "drop the constraint c"),
     ],
+    ids=lambda given: type(given).__name__,
 )
-def test_an_operation_says_what_it_does_and_survives_json(
-    operation: CreateTable | AddColumn | WidenType, text: str
-) -> None:
+def test_an_operation_says_what_it_does_and_survives_json(operation: Operation, text: str) -> None:
     assert str(operation) == text
-    assert operation_from_value(operation.to_value()) == operation
+    assert operation_from_value(json.loads(json.dumps(operation.to_value()))) == operation
+
+
+def test_every_kind_of_operation_is_judged() -> None:
+    assert set(CHECKS) == set(get_args(Operation)) - {CreateTable}

@@ -64,8 +64,8 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return pa.list_(_plain(data_type.value_type)) if pa.types.is_list(data_type) else data_type
 
 
-def age(table: Path, hours: float) -> None:
-    """Let everything in the log have been written that much earlier."""
-    for path in (table / "_delta_log").rglob("*"):
+def age(place: Path, hours: float) -> None:
+    """Let everything in the log of a table, or one file, have been written that much earlier."""
+    for path in (place / "_delta_log").rglob("*") if place.is_dir() else [place]:
         status = path.stat()
         os.utime(path, (status.st_atime - hours * 3600, status.st_mtime - hours * 3600))

@@ -43,7 +43,7 @@ def write_aftermath(store: LogStore, version: int, info: CommitInfo, actions: Se
                 write_checkpoint(snapshot)
                 clean_up_if_enabled(snapshot)
     except WidenError as error:
-        _log.warning("Version %d is committed; its checksum, checkpoint or cleanup failed: %s", version, error)
+        _log.warning("Version %d is committed; what follows a commit could not be written: %s", version, error)
 
 
 def checkpoint_interval(snapshot: Snapshot) -> int:

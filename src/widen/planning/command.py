@@ -28,6 +28,7 @@ from widen.planning.tracking import with_tracking_columns
 from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded
+from widen.protocol.interval import DEFAULTS, duration_ms
 from widen.protocol.property import ENABLE_TYPE_WIDENING as ENABLE_TYPE_WIDENING
 from widen.protocol.property import canonical, canonical_keys
 from widen.protocol.type_change import record_all, strip
@@ -206,10 +207,13 @@ def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties with the keys that Delta knows spelled as they are stored.
 
     Raises:
-        InvalidOption: a switch is neither true nor false, column mapping has an unknown mode, or a key is there twice.
+        InvalidOption: a switch is neither true nor false, column mapping has an unknown mode, a duration is none, or a
+            key is there twice.
     """
     given = canonical(properties)
     mapping.ensure_mode(given)
+    for key in given.keys() & DEFAULTS.keys():
+        duration_ms(given, key)
     return given
 
 

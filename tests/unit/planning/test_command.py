@@ -87,6 +87,7 @@ def test_features_are_added_once() -> None:
         ("a int, b array<int>", ("b",), {}),
         ("a int", (), {"delta.enableTypeWidening": "bla"}),
         ("a int", (), {"delta.columnMapping.mode": "both"}),
+        ("a int", (), {"delta.logRetentionDuration": "interval 1 month"}),
         ("a int", (), {"x": 1}),
     ],
 )

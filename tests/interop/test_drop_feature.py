@@ -1,0 +1,247 @@
+"""Dropping type widening: others go on with a table that we have taken it from, and we with one of theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from interop import rows
+from support.old_table import age, file_types, live
+from widen.errors import HistoryUsesFeature, ProtectionWaits
+from widen.table import Table, create_table
+
+WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
+FEATURE = "typeWidening"
+WIDE = {
+    "id": pa.int64(),
+    "city": pa.string(),
+    "small": pa.int16(),
+    "amount": pa.decimal128(14, 4),
+    "share": pa.float64(),
+    "day": pa.timestamp("us"),
+    "tags": pa.list_(pa.int64()),
+    "prices": pa.map_(pa.string(), pa.int64()),
+    "who": pa.struct([("0", pa.string()), ("1", pa.int32())]),
+}
+NESTED = "id int, items array<smallint>, keys map<smallint, string>, vals map<string, smallint>"
+NESTED_CHANGES = {"items.element": "int", "keys.key": "int", "vals.value": "int"}
+NESTED_ROWS = [(1, [1, None], {2: "x"}, {"y": 3}), (2, [], {}, {})]
+NESTED_WIDE = {
+    "id": pa.int32(),
+    "items": pa.list_(pa.int32()),
+    "keys": pa.map_(pa.int32(), pa.string()),
+    "vals": pa.map_(pa.string(), pa.int32()),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def widened(spark: SparkSession, place: str, mapping: str = "none", partition_by: tuple[str, ...] = ()) -> Table:
+    """A table of narrow files and a wide one, written by us."""
+    properties = WIDENING if mapping == "none" else {**WIDENING, "delta.columnMapping.mode": mapping}
+    table = create_table(place, rows.NARROW, partition_by, properties).append(rows.frame(spark, rows.OLD, rows.NARROW))
+    table.alter_columns({path: {"type": wider} for path, wider in rows.CHANGES})
+    return table.append(rows.frame(spark, rows.NEW, rows.WIDE))
+
+
+def sql(spark: SparkSession, place: str, text: str) -> None:
+    spark.sql(text.format(t=f"delta.`{place}`")).collect()
+
+
+def history(spark: SparkSession, place: str) -> list[tuple[str, dict[str, str]]]:
+    found = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").orderBy("version").collect()
+    return [(row.operation, row.operationParameters) for row in found]
+
+
+def types(place: str) -> set[tuple[tuple[str, pa.DataType], ...]]:
+    return file_types(Path(place), Table(place).files()["path"].to_pylist())
+
+
+@pytest.mark.parametrize(("mapping", "partition_by"), [("none", ()), ("none", ("city",)), ("name", ())])
+def test_delta_goes_on_with_a_table_whose_feature_we_dropped(
+    spark: SparkSession, place: str, mapping: str, partition_by: tuple[str, ...]
+) -> None:
+    table = widened(spark, place, mapping, partition_by).drop_feature(FEATURE, spark=spark)
+    found = spark.read.format("delta").load(place)
+    assert rows.shape(found) == rows.to_schema(rows.WIDE).simpleString()
+    assert rows.exact(found) == rows.expected(rows.OLD_WIDE + rows.NEW)
+    told = history(spark, place)
+    assert [operation for operation, _ in told[-7:]] == [
+        "UNSET TBLPROPERTIES", "REORG", "DROP FEATURE", "Empty Commit", "Empty Commit", "Empty Commit", "DROP FEATURE",
+    ]  # fmt: skip
+    assert told[-1][1] == {"featureName": FEATURE, "truncateHistory": "false"}
+    assert told[-6][1] == {"predicate": "[]", "applyPurge": "true"}
+    old = spark.read.format("delta").option("versionAsOf", 1).load(place)
+    assert rows.exact(old) == rows.expected(rows.OLD)
+
+    later = [(77, *rows.NEW[0][1:])]
+    rows.frame(spark, later, rows.WIDE).write.format("delta").mode("append").save(place)
+    sql(spark, place, "DELETE FROM {t} WHERE id = 2")
+    sql(spark, place, "OPTIMIZE {t}")
+    sql(spark, place, "VACUUM {t}")
+    sql(spark, place, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    sql(spark, place, "ALTER TABLE {t} ALTER COLUMN small TYPE int")
+    kept = [row for row in rows.OLD_WIDE + rows.NEW + later if row[0] != 2]
+    assert rows.exact(table.refresh().read(spark)) == rows.expected(kept)
+
+
+def test_clients_that_do_not_know_widening_open_the_table(spark: SparkSession, place: str) -> None:
+    widened(spark, place).drop_feature(FEATURE, spark=spark)
+    assert {frozenset(columns) for columns in types(place)} == {frozenset(WIDE.items())}
+    read = DeltaTable(place).to_pyarrow_table()
+    assert sorted(read["id"].to_pylist()) == [1, 2, 3, 9007199254740993]
+    assert read.schema.field("day").type == pa.timestamp("us")
+    paths = [str(Path(place) / path) for path in Table(place).files()["path"].to_pylist()]
+    plain = pa.concat_tables([pq.read_table(path) for path in paths])
+    assert sorted(plain["id"].to_pylist()) == [1, 2, 3, 9007199254740993]
+    assert plain.schema.field("amount").type == pa.decimal128(14, 4)
+
+
+def test_after_the_history_is_truncated_nothing_tells_of_the_feature(spark: SparkSession, place: str) -> None:
+    table = create_table(place, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table.append(rows.frame(spark, NESTED_ROWS, NESTED))
+    table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
+    with pytest.raises(Exception, match="DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"):
+        table.drop_feature(FEATURE, truncate_history=True, spark=spark)
+    with pytest.raises(HistoryUsesFeature):
+        table.drop_feature(FEATURE, truncate_history=True, spark=spark)
+    age(Path(place), hours=25)
+    table.drop_feature(FEATURE, truncate_history=True, spark=spark)
+    opened = DeltaTable(place)
+    assert (opened.protocol().min_reader_version, opened.protocol().min_writer_version) == (1, 2)
+    opened.delete("id = 2")
+    assert [row.id for row in table.refresh().read(spark).collect()] == [1]
+    found = spark.read.format("delta").load(place).collect()
+    assert [(row.id, row["items"], row["keys"], row["vals"]) for row in found] == NESTED_ROWS[:1]
+
+
+def test_delta_completes_what_we_began_and_we_what_it_began(spark: SparkSession, tmp_path: Path) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    for place in (mine, theirs):
+        widened(spark, place)
+    statement = f"ALTER TABLE {{t}} DROP FEATURE '{FEATURE}' TRUNCATE HISTORY"
+    with pytest.raises(Exception, match="DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"):
+        Table(mine).drop_feature(FEATURE, truncate_history=True, spark=spark)
+    with pytest.raises(Exception, match="DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"):
+        sql(spark, theirs, statement)
+    for place in (mine, theirs):
+        age(Path(place), hours=25)
+    sql(spark, mine, statement)
+    Table(theirs).drop_feature(FEATURE, truncate_history=True, spark=spark)
+    for place in (mine, theirs):
+        table = Table(place)
+        assert FEATURE not in (table.protocol.writer_features or ())
+        assert rows.exact(table.read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+        assert {frozenset(columns) for columns in types(place)} == {frozenset(WIDE.items())}
+
+
+def test_we_rewrite_elements_keys_and_values_that_delta_misses(spark: SparkSession, tmp_path: Path) -> None:
+    theirs = str(tmp_path / "theirs")
+    table = create_table(theirs, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table.append(rows.frame(spark, NESTED_ROWS, NESTED).coalesce(1))
+    table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
+    sql(spark, theirs, f"ALTER TABLE {{t}} DROP FEATURE '{FEATURE}'")
+    assert FEATURE not in (table.refresh().protocol.writer_features or ())
+    left = {old.path: old.type for old in table.old_types()}
+    assert left == {("items", "element"): "smallint", ("keys", "key"): "smallint", ("vals", "value"): "smallint"}
+    table.rewrite(spark)
+    assert types(theirs) == {tuple(NESTED_WIDE.items())}
+
+    mine = str(tmp_path / "mine")
+    table = create_table(mine, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table.append(rows.frame(spark, NESTED_ROWS, NESTED).coalesce(1))
+    table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
+    table.drop_feature(FEATURE, spark=spark)
+    assert types(mine) == {tuple(NESTED_WIDE.items())}
+    for place in (theirs, mine):
+        found = spark.read.format("delta").load(place).orderBy("id").collect()
+        assert [(row.id, row["items"], row["keys"], row["vals"]) for row in found] == NESTED_ROWS
+
+
+def test_we_respect_checkpoints_that_delta_protects(spark: SparkSession, place: str) -> None:
+    day = {f"delta.{kind}RetentionDuration": "interval 1 day" for kind in ("log", "deletedFile")}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**WIDENING, **day, "delta.checkpointInterval": "2"}.items())
+    sql(spark, place, f"CREATE TABLE {{t}} (a smallint) USING delta TBLPROPERTIES ({listed})")
+    sql(spark, place, "INSERT INTO {t} VALUES (1)")
+    sql(spark, place, "ALTER TABLE {t} ALTER COLUMN a TYPE int")
+    sql(spark, place, f"ALTER TABLE {{t}} DROP FEATURE '{FEATURE}'")
+    table = Table(place)
+    protected = int(table.properties["delta.requireCheckpointProtectionBeforeVersion"])
+    commits = Path(place, "_delta_log")
+
+    def oldest() -> int:
+        return min(int(path.stem) for path in commits.glob("*.json"))
+
+    for path in commits.iterdir():  # what lies before the protected version has expired, but not all of it
+        if path.name[:20].isdigit() and int(path.name[:20]) < protected - 1:
+            age(path, hours=72)
+    for value in (2, 3):
+        table.append(rows.frame(spark, [(value,)], "a int"))
+    assert oldest() == 0  # a checkpoint was due, and nothing went piecemeal
+    with pytest.raises(ProtectionWaits):
+        table.drop_feature("checkpointProtection", truncate_history=True)
+    age(Path(place), hours=72)
+    for value in (4, 5):
+        table.append(rows.frame(spark, [(value,)], "a int"))
+    assert oldest() >= protected
+    table.drop_feature("checkpointProtection", truncate_history=True)
+    assert "checkpointProtection" not in (table.protocol.writer_features or ())
+    assert sorted(row.a for row in spark.read.format("delta").load(place).collect()) == [1, 2, 3, 4, 5]
+
+
+def test_delta_refuses_to_drop_what_we_have_dropped(spark: SparkSession, place: str) -> None:
+    widened(spark, place).drop_feature(FEATURE, spark=spark)
+    with pytest.raises(Py4JJavaError, match="DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"):
+        sql(spark, place, f"ALTER TABLE {{t}} DROP FEATURE '{FEATURE}'")
+    with pytest.raises(Exception, match="DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"):
+        Table(place).drop_feature(FEATURE)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("city",)])
+def test_rows_that_we_rewrite_keep_the_ids_that_delta_reads(
+    spark: SparkSession, place: str, partition_by: tuple[str, ...]
+) -> None:
+    split = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**WIDENING, "delta.enableRowTracking": "true"}.items())
+    sql(spark, place, f"CREATE TABLE {{t}} ({rows.NARROW}) USING delta {split} TBLPROPERTIES ({listed})")
+    rows.frame(spark, rows.OLD, rows.NARROW).coalesce(1).write.format("delta").mode("append").save(place)
+    sql(spark, place, "UPDATE {t} SET small = 5 WHERE id = 1")  # this row keeps its id in a file
+    table = Table(place)
+    table.alter_columns({path: {"type": wider} for path, wider in rows.CHANGES})
+    before = _ids(spark, place)
+    table.rewrite(spark)
+    assert _ids(spark, place) == before
+    assert table.old_types() == []
+
+
+def _ids(spark: SparkSession, place: str) -> list[Any]:
+    found = spark.read.format("delta").load(place)
+    return found.select("id", "_metadata.row_id", "_metadata.row_commit_version").orderBy("id").collect()
+
+
+def test_delta_switches_row_tracking_on_where_we_did(spark: SparkSession, place: str) -> None:
+    table = create_table(place, rows.NARROW).append(rows.frame(spark, rows.OLD, rows.NARROW).coalesce(1))
+    table.set_properties({"delta.enableRowTracking": "true"})
+    assert [row.row_id for row in _ids(spark, place)] == [0, 1, 2]
+    sql(spark, place, "UPDATE {t} SET city = 'Gent' WHERE id = 2")
+    assert [row.row_id for row in _ids(spark, place)] == [0, 1, 2]
+
+
+def test_each_goes_on_after_a_restore_of_the_other(spark: SparkSession, place: str) -> None:
+    table = widened(spark, place).rewrite(spark).restore(version=1)
+    assert rows.exact(spark.read.format("delta").load(place)) == rows.expected(rows.OLD)
+    assert history(spark, place)[-1] == ("RESTORE", {"version": "1", "timestamp": None})
+    sql(spark, place, "RESTORE TABLE {t} TO VERSION AS OF 3")
+    assert rows.exact(table.refresh().read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+    assert len(live(Path(place))) == len(table.files())
+    assert rows.exact(table.rewrite(spark).read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from widen.errors import ColumnNotFound, InvalidOption
 from widen.model.path import Path, format_path, parse_path, resolve
@@ -86,6 +86,10 @@ class NewColumn(_Typed, total=False):
 AnyPath: TypeAlias = str | Path
 """A column path as text, or as its parts."""
 
+_Said = TypeVar("_Said")
+ByPath: TypeAlias = Mapping[str, _Said] | Mapping[Path, _Said] | Mapping[AnyPath, _Said]
+"""What is said of columns, by their paths."""
+
 _TEXT = re.compile(r"\s*(char|character|varchar)\s*\(\s*(\d+)\s*\)\s*", re.IGNORECASE)
 
 
@@ -98,7 +102,7 @@ def to_path(path: AnyPath) -> Path:
     return parse_path(path) if isinstance(path, str) else tuple(path)
 
 
-def alterations(schema: StructType, changes: Mapping[AnyPath, ColumnChanges]) -> tuple[Operation, ...]:
+def alterations(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[Operation, ...]:
     """Return what changes of columns come to, column by column in their order.
 
     Args:
@@ -177,7 +181,7 @@ def _ensure_known(path: Path, said: Mapping[str, Any], known: Any) -> None:
 
 
 def additions(
-    schema: StructType, columns: Mapping[AnyPath, DataType | str | NewColumn]
+    schema: StructType, columns: ByPath[DataType | str | NewColumn]
 ) -> tuple[Operation, ...]:
     """Return the columns that are to be added, in their order; one may be put into another.
 

@@ -25,16 +25,14 @@ from widen.log.store import LogStore
 from widen.model.path import Path, format_path, resolve
 from widen.model.type import VOID, StructType
 from widen.planning.assignment import can_assign
-from widen.planning.operation import AddConstraint, SetDefault, SetNotNull, SyncIdentity
+from widen.planning.operation import AddConstraint, SetDefault, SetNotNull
 from widen.spark.condition import analysed, ensure_usable, to_column
 from widen.spark.failure import translated
 from widen.spark.scan import read
 from widen.spark.schema import from_spark
 
-Asked: TypeAlias = SetNotNull | AddConstraint | SyncIdentity
-"""The operations that depend on what is in the rows."""
-
-ASKED_OF_ROWS = (SetNotNull, AddConstraint, SyncIdentity)
+Asked: TypeAlias = SetNotNull | AddConstraint
+"""The operations that rows can forbid."""
 
 
 def ensure_rows_allow(spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[Asked]) -> int:
@@ -73,8 +71,7 @@ def _wrong(rows: DataFrame, operation: Asked) -> Column:
             return _column(path).isNull()
         case AddConstraint():
             _ensure_condition(rows, operation)
-            return ~F.coalesce(to_column(operation.expression), _never())
-    return _never()
+            return ~F.coalesce(to_column(operation.expression), F.lit(0) == F.lit(1))
 
 
 def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
@@ -138,7 +135,3 @@ def extreme(spark: SparkSession, store: LogStore, snapshot: Snapshot, path: Path
 
 def _column(path: Path) -> Column:
     return F.col(format_path(path))
-
-
-def _never() -> Column:
-    return F.lit(0) == F.lit(1)

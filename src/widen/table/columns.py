@@ -6,7 +6,7 @@ come since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from widen.log.commit import Reads, commit
@@ -18,9 +18,16 @@ from widen.planning.apply import apply
 from widen.planning.constraint import find_constraint
 from widen.planning.detail import identity_at
 from widen.planning.identity import synchronised
-from widen.planning.operation import AddConstraint, DropConstraint, Operation, SetDefault, SyncIdentity
-from widen.planning.request import AnyPath, ColumnChanges, NewColumn
-from widen.spark.evidence import ASKED_OF_ROWS, ensure_defaults, ensure_rows_allow, extreme
+from widen.planning.operation import (
+    AddConstraint,
+    DropConstraint,
+    Operation,
+    SetDefault,
+    SetNotNull,
+    SyncIdentity,
+)
+from widen.planning.request import AnyPath, ByPath, ColumnChanges, NewColumn
+from widen.spark.evidence import ensure_defaults, ensure_rows_allow, extreme
 from widen.spark.schema import Schema, SparkSession, to_schema
 from widen.spark.session import find_session
 from widen.table.opened import Opened
@@ -56,7 +63,8 @@ class Columns(Opened):
             after: The name of the column that it is to follow.
             default: What rows have in it that say nothing of it, in SQL; ``allowColumnDefaults`` must be supported.
             drop_default: Whether such rows have null in it.
-            spark: The session to look at rows in; by default the active one, else a local one.
+            spark: The session to look at rows and at defaults in; by default the active one, else a local one. It is
+                needed for nothing else.
 
         Raises:
             ColumnRefused: one of its kinds: there is no such column, or it cannot be changed so.
@@ -73,7 +81,7 @@ class Columns(Opened):
         wanted = {key: value for key, value in said.items() if value is not None}
         return self.alter_columns({path: ColumnChanges(**wanted, first=first, drop_default=drop_default)}, spark)  # type: ignore[typeddict-item]
 
-    def alter_columns(self, changes: Mapping[AnyPath, ColumnChanges], spark: SparkSession | None = None) -> Self:
+    def alter_columns(self, changes: ByPath[ColumnChanges], spark: SparkSession | None = None) -> Self:
         """Change several columns in one commit, all of them or none, and return the table at its new version.
 
         Args:
@@ -111,7 +119,7 @@ class Columns(Opened):
         """
         return self.change_columns(request.renaming(self.refresh()._snapshot.schema, path, name))
 
-    def add_columns(self, columns: Mapping[AnyPath, DataType | str | NewColumn]) -> Self:
+    def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
         """Add columns or nested fields in one commit; rows written before have null in them.
 
         Args:
@@ -256,13 +264,23 @@ class Columns(Opened):
         change = altered(self._state, operations)
         if change is None:
             return self
-        said = (change.actions, change.operation, change.parameters)
         defaults = [operation for operation in change.operations if isinstance(operation, SetDefault)]
-        asked = [operation for operation in change.operations if isinstance(operation, ASKED_OF_ROWS)]
         if defaults:
             ensure_defaults(spark or find_session(), defaults, apply(self._snapshot.schema, change.operations))
-        if not asked:
-            return self._at(commit(self._store, self._snapshot, *said))
-        rows = ensure_rows_allow(spark or find_session(), self._store, self._snapshot, asked)
-        metrics = {"numCheckedRows": rows}
-        return self._at(commit(self._store, self._snapshot, *said, reads=Reads.EVERYTHING, metrics=metrics))
+        asked = [operation for operation in change.operations if isinstance(operation, (SetNotNull, AddConstraint))]
+        metrics = {}
+        if asked:
+            rows = ensure_rows_allow(spark or find_session(), self._store, self._snapshot, asked)
+            metrics = {"numCheckedRows": rows}
+        has_read = bool(asked) or any(isinstance(operation, SyncIdentity) for operation in change.operations)
+        return self._at(
+            commit(
+                self._store,
+                self._snapshot,
+                change.actions,
+                change.operation,
+                change.parameters,
+                reads=Reads.EVERYTHING if has_read else Reads.NOTHING,
+                metrics=metrics,
+            )
+        )

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from support.literal import LITERALS
-from widen.errors import InvalidOption, NameNotFound, NullsInColumn, RequestError
+from widen.errors import InvalidDefault, InvalidGeneration, InvalidOption, NameNotFound, NullsInColumn, RequestError
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,27 @@ def test_what_rows_must_show_first(spark: SparkSession, t: str) -> None:
         widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT small CHECK (n < 2)", spark)
     widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT large CHECK (n>=2)", spark)
     assert ask(spark, f"SHOW TBLPROPERTIES {t} ('delta.constraints.large')").collect()[0].value == "n >= 2"
+
+
+@pytest.mark.parametrize(
+    ("column", "error", "reason"),
+    [
+        ("a int DEFAULT 1 +", InvalidDefault, "no expression"),
+        ("a int DEFAULT id", InvalidDefault, "looks at columns"),
+        ("a int DEFAULT 'x'", InvalidDefault, "string"),
+        ("a int GENERATED ALWAYS AS (nowhere + 1)", InvalidGeneration, "nowhere"),
+        ("a string GENERATED ALWAYS AS (id + 1)", InvalidGeneration, "it is int, and the column string"),
+        ("a double GENERATED ALWAYS AS (rand())", InvalidGeneration, "something else the next time"),
+        ("b int GENERATED ALWAYS AS (id + 1), a int GENERATED ALWAYS AS (b + 1)", InvalidGeneration, "`b`"),
+    ],
+)
+def test_columns_that_a_new_table_cannot_make(
+    spark: SparkSession, tmp_path: Path, column: str, error: type[RequestError], reason: str
+) -> None:
+    with pytest.raises(error) as caught:
+        widen.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id int, {column})", spark)
+    assert reason in caught.value.message
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_without_delta_lake(spark: SparkSession, tmp_path: Path) -> None:

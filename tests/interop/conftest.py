@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     folder = tmp_path_factory.mktemp("spark")
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, _jars())))
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, delta_jars())))
     for key, value in {**SETTINGS, "spark.sql.warehouse.dir": str(folder)}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -39,7 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-def _jars() -> list[Path]:
+def delta_jars() -> list[Path]:
+    """Where Delta Lake for Spark lies."""
     pins = json.loads((ROOT / "tools" / "jars.json").read_text())
     jars = [ROOT / ".work" / "jars" / "{1}-{2}.jar".format(*pin.split(":")) for pin in pins]
     missing = [jar.name for jar in jars if not jar.exists()]

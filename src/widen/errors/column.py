@@ -218,7 +218,7 @@ class InvalidGeneration(ColumnRefused):
 
     code = "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"
     template = "Column {column} cannot be generated as {expression!r}: {reason}."
-    hint = "Give an expression in SQL of columns that are not generated, of the type of the column, e.g. cast(at AS date)."
+    hint = "Give an expression of columns that are not generated, which has the type of the column."
 
 
 class NewColumnDefaultRefused(ColumnRefused):

@@ -21,7 +21,7 @@ from widen.protocol.clustering import clustering_columns
 from widen.protocol.column import DEFAULT
 from widen.protocol.feature import MIN_READER_VERSION, MIN_WRITER_VERSION, features
 from widen.protocol.mapping import mapping_mode, to_physical_path
-from widen.protocol.property import FEATURE_PREFIX
+from widen.protocol.property import FEATURE_PREFIX, canonical_key
 from widen.spark.schema import DataFrame, SparkSession
 from widen.statement.value import DescribeDetail, DescribeHistory, DescribeTable, Question, ShowProperties
 from widen.table import Table
@@ -154,7 +154,8 @@ def _shown(table: Table, key: str | None) -> list[tuple[str, str]]:
     shown = {**table.properties, **listed, **{name: str(version) for name, version in versions.items()}}
     if key is None:
         return sorted(shown.items())
-    return [(key, shown.get(key, f"Table {table.location} does not have property: {key}"))]
+    nothing = f"Table {table.location} does not have property: {key}"
+    return [(key, shown.get(canonical_key(key), nothing))]
 
 
 def _listed_features(table: Table) -> set[str]:

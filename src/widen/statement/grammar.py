@@ -87,8 +87,8 @@ PARTS: Mapping[str, str] = MappingProxyType(
 QUOTED = r"`(?:[^`]|``)+`"
 REMARK = r"--[^\r\n]*|\/\*[\s\S]*?\*\/"
 
-# The lexer takes for keywords what can follow the rule that a word may end, wherever that rule stands. So a name has one
-# rule within the name of a table and another one elsewhere, and in brackets no word is a keyword.
+# The lexer takes for keywords what can follow the rule that a word may end, wherever that rule stands. So a name has
+# one rule within the name of a table and another one elsewhere, and in brackets no word is a keyword.
 _LEAVES = r"""
 table: _table_name ("." _table_name)*
 column: name ("." name)*

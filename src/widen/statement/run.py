@@ -159,6 +159,7 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
             statement.properties,
             options,
             description=statement.comment,
+            spark=spark,
         )
     except TableAlreadyExists:
         done = _found(statement, place, options)

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from widen.log.commit import commit
 from widen.log.store import LogStore
 from widen.planning import command
-from widen.spark.schema import Schema, to_schema
+from widen.spark.creation import ensure_expressions, has_expressions
+from widen.spark.schema import Schema, SparkSession, to_schema
+from widen.spark.session import find_session
 from widen.table.change import Changes
 from widen.table.columns import Columns
 from widen.table.rows import Rows
@@ -22,6 +24,7 @@ def create_table(
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     description: str | None = None,
+    spark: SparkSession | None = None,
 ) -> Table:
     """Make an empty table and return it.
 
@@ -32,20 +35,26 @@ def create_table(
         properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``.
         storage_options: Settings and credentials of the store.
         description: What it is.
+        spark: The session that checks defaults and generated columns, if it has any; by default the active one, else a
+            local one.
 
     Raises:
         TableAlreadyExists: there is a table.
         InvalidOption: a name, a partition column or a property cannot be used.
         InvalidType: the text of the schema cannot be read.
+        InvalidDefault: the default of a column cannot be used.
+        InvalidGeneration: the expression of a generated column cannot be used.
         IcebergIncompatible: compatibility with Iceberg is switched on, and the table would not be compatible.
         UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
         StorageError: the store refused.
 
     Source: PROTOCOL.md#change-metadata
     """
-    store = LogStore(location, storage_options)
+    store, wanted = LogStore(location, storage_options), to_schema(schema)
     now_ms = time.time_ns() // 1_000_000
-    change = command.create(to_schema(schema), tuple(partition_by), dict(properties or {}), now_ms, description)
+    if has_expressions(wanted):
+        ensure_expressions(spark or find_session(), wanted)
+    change = command.create(wanted, tuple(partition_by), dict(properties or {}), now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 

@@ -68,6 +68,37 @@ def test_properties_and_describe_history(table: str) -> None:
     assert [entry["version"] for entry in value] == [2]
 
 
+def test_statements_that_ask_are_answered(table: str) -> None:
+    name = f"delta.`{table}`"
+    head, _, first, *_ = run("sql", f"DESCRIBE {name}").stdout.splitlines()
+    assert (head.split(), first.split()) == (["col_name", "data_type", "comment"], ["total", "double", "·"])
+    assert "tableFeatures" in run("sql", f"DESCRIBE DETAIL {name}").stdout
+    detail = json.loads(run("sql", f"DESCRIBE DETAIL {name}", "--json").stdout)[0]
+    assert (detail["location"], detail["numFiles"], detail["sizeInBytes"]) == (table, 2, 4000)
+    key = json.loads(run("sql", f"SHOW TBLPROPERTIES {name} ('Delta.x')", "--json").stdout)[0]["key"]
+    assert key == "Delta.x"
+
+
+def test_a_statement_makes_a_table(tmp_path: Path) -> None:
+    create = f"CREATE TABLE IF NOT EXISTS delta.`{tmp_path}/t` (id int) USING delta"
+    assert "made the table with 1 column" in run("sql", create).stdout
+    assert json.loads(run("sql", create, "--json").stdout) == {"version": 0, "changed": False, "changes": []}
+
+
+def test_a_statement_that_is_none_is_shown_with_a_caret() -> None:
+    done = run("sql", "ALTER TABLE delta.`t`\n  DROP COLUM x")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        "error: The statement cannot be understood in line 2, column 8:",
+        "    DROP COLUM x",
+        "         ^",
+        "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'.",
+        "hint: The nearest form is:",
+        "  ALTER TABLE table DROP (COLUMN | COLUMNS) [IF EXISTS] (column, ... | ( column, ... ))",
+        "WIDEN_INVALID_STATEMENT",
+    ]
+
+
 def test_what_is_changed_is_told(table: str) -> None:
     done = run("alter", table, "total", "--comment", "in euro", "--json")
     told = {"change": "changed", "column": "total", "grade": "additive", "reasons": []}

@@ -125,7 +125,7 @@ def test_without_column_mapping_names_stay(tmp_path: Path) -> None:
 
 def test_property_keys_are_compared_as_delta_lake_does(t: str, place: str) -> None:
     run(parse(f"ALTER TABLE {t} SET TBLPROPERTIES ('DELTA.APPENDONLY' = true)"))
-    assert told(f"SHOW TBLPROPERTIES {t} ('delta.appendOnly')") == [["delta.appendOnly", "true"]]
+    assert told(f"SHOW TBLPROPERTIES {t} ('Delta.appendonly')") == [["Delta.appendonly", "true"]]
     run(parse(f"ALTER TABLE {t} UNSET TBLPROPERTIES ('Delta.appendonly')"))
     assert "delta.appendOnly" not in Table(place).properties
 

@@ -17,10 +17,10 @@ from widen.planning.operation import LoosenText
 from widen.planning.state import State
 from widen.protocol.column import TEXT_LIMIT, find_generation
 from widen.protocol.feature import is_supported
+from widen.protocol.iceberg import guarding
 from widen.protocol.property import ENABLE_TYPE_WIDENING
 from widen.protocol.widening import is_iceberg_compatible, is_widening
 
-_ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
 _ELSEWHERE = "Write the values to a new column instead."
 _TEXT = re.compile(r"(char|varchar)\((\d+)\)")
 
@@ -91,9 +91,9 @@ def type_objections(state: State, old: DataType, new: DataType) -> Iterator[tupl
     if not is_enabled(state):
         fix = f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must know it then."
         yield "type widening is not enabled for this table", fix
-    for name in _ICEBERG:
-        if is_supported(state.protocol, name) and not is_iceberg_compatible(old, new):
-            yield f"Iceberg does not know it, and the table has {name}", _ELSEWHERE
+    compat = guarding(state.protocol, state.properties)
+    if compat is not None and not is_iceberg_compatible(old, new):
+        yield f"Iceberg does not know it, and the table has {compat.feature}", _ELSEWHERE
 
 
 def ensure_looser_text(state: State, operation: LoosenText) -> None:
@@ -114,6 +114,6 @@ def ensure_looser_text(state: State, operation: LoosenText) -> None:
             column=format_path(path),
             old=resolve(state.schema, path)[1].sql.upper() if old is None else said.upper(),
             new=limit.upper(),
-            reason="texts would have less room, or the column is none of texts",
+            reason="it is no text" if said == "none" else "texts would have less room",
             fix="char(n) and varchar(n) grow to a longer varchar or to string, outside of arrays and maps.",
         )

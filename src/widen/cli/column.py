@@ -52,7 +52,7 @@ def alter(
         _show_plan(opened, opened.plan_columns(operations), json=json)
         return
     before = opened.version
-    session = engine.session() if {"default", "nullable"} & wanted.keys() and nullable is not True else None
+    session = engine.session() if default is not None or nullable is False else None
     tell(before, opened.change_columns(operations, session), json=json)
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import deltalake
+import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
+from support.foreign_file import add_file
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForRead, UnsupportedTypeChange, VersionNotFound
 from widen.log.commit import commit
-from widen.model.schema import from_json
 from widen.model.type import Field, StructType
-from widen.protocol.action import Add, Metadata, Protocol
+from widen.protocol.action import Protocol
 from widen.spark import scan as scans
 from widen.spark.predicate import parse_predicate
 from widen.spark.scan import plan_scan
@@ -32,18 +33,9 @@ from widen.table import Table
 ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
 
 
-def add_file(table: Table, path: str, rows: pa.Table, partition: dict[str, str | None], absolute: bool = False) -> None:
-    """Add a Parquet file under any path, as another writer might."""
-    target = Path(path) if absolute else Path(table.location) / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, target)
-    uri = quote(str(target)) if absolute else quote(path)
-    uri = f"file://{uri}" if absolute else uri
-    action = Add(
-        path=uri, partition_values=partition, size=target.stat().st_size, modification_time=1, data_change=True
-    )
-    commit(table.store, table.refresh().snapshot, [action], "WRITE", {}).or_raise()
-    table.refresh()
+def history(field: dict[str, Any], entry: dict[str, str] | None) -> dict[str, Any]:
+    """Return a field as the schema JSON has it, with one recorded change of type."""
+    return {**field, "metadata": {"delta.typeChanges": [entry]} if entry else {}}
 
 
 def kept(table: Table, where: str) -> int:
@@ -202,18 +194,55 @@ def test_an_empty_table_has_its_schema(spark: SparkSession, tmp_path: Path) -> N
     assert read.schema.simpleString() == "struct<a:int,p:string,l:array<struct<x:int>>>"
 
 
-def test_a_recorded_change_outside_the_matrix_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+INNER = {"name": "b", "type": "boolean", "nullable": True, "metadata": {}}
+NARROWED = [
+    ("integer", {"fromType": "long", "toType": "integer"}, ("a", "BIGINT", "INT")),
+    (
+        {"type": "array", "elementType": "string", "containsNull": True},
+        {"fromType": "integer", "toType": "string", "fieldPath": "element"},
+        ("a.element", "INT", "STRING"),
+    ),
+    (
+        {"type": "map", "keyType": "integer", "valueType": "decimal(9,3)", "valueContainsNull": True},
+        {"fromType": "decimal(9, 2)", "toType": "decimal(9,3)", "fieldPath": "value"},
+        ("a.value", "DECIMAL(9,2)", "DECIMAL(9,3)"),
+    ),
+    (
+        {"type": "struct", "fields": [history(INNER, {"fromType": "integer", "toType": "boolean"})]},
+        None,
+        ("a.b", "INT", "BOOLEAN"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "entry", "expected"), NARROWED)
+def test_a_recorded_change_outside_the_matrix_is_refused(
+    spark: SparkSession, tmp_path: Path, kind: Any, entry: dict[str, str] | None, expected: tuple[str, str, str]
+) -> None:
     table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
-    text = table.metadata.schema_string.replace(
-        '"metadata":{}', '"metadata":{"delta.typeChanges":[{"fromType":"long","toType":"integer"}]}'
-    )
-    assert from_json(text) != table.snapshot.schema or text != table.metadata.schema_string
-    broken = Metadata(
-        id=table.metadata.id, schema_string=text, partition_columns=(), configuration=table.metadata.configuration
-    )
-    commit(table.store, table.snapshot, [broken], "SET TBLPROPERTIES", {}).or_raise()
-    with pytest.raises(UnsupportedTypeChange, match="a changed from BIGINT to INT"):
-        Table(str(tmp_path)).read(spark)
+    good = table.metadata.schema_string
+    put_columns(table, history({"name": "a", "type": kind, "nullable": True, "metadata": {}}, entry))
+    for version in (None, 1):
+        with pytest.raises(UnsupportedTypeChange) as caught:
+            table.read(spark, version=version)
+        assert tuple(caught.value.fields.values()) == expected
+        put_columns(table, *json.loads(good)["fields"])
+    assert table.read(spark).collect() == []
+
+
+def test_recorded_changes_between_texts_are_no_matter(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "a string", (), ENABLED)
+    column = {"name": "a", "type": "string", "nullable": True, "metadata": {}}
+    put_columns(table, history(column, {"fromType": "string", "toType": "string"}))
+    assert table.read(spark).collect() == []
+
+
+def put_columns(table: Table, *columns: dict[str, Any]) -> None:
+    """Commit a schema of these columns, whatever it says."""
+    text = json.dumps({"type": "struct", "fields": columns})
+    metadata = msgspec.structs.replace(table.metadata, schema_string=text)
+    commit(table.store, table.refresh().snapshot, [metadata], "SET TBLPROPERTIES", {}).or_raise()
+    table.refresh()
 
 
 def test_a_reader_feature_that_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -285,13 +314,16 @@ def test_filters_on_a_widened_decimal_lose_no_row(
         add_file(table, "f.parquet", pa.table({names[0]: pa.array([value], number), names[1]: struct}), {})
     for path in ("a", "s.d", "l.element.d"):
         table.alter_column(path, type="decimal(19,2)")
-    read = table.read(spark)
-    for literal in ("21474836.48", "92233720368547758.07", "99999999999999999.99"):
-        for column in ("a", "s.d"):
-            assert read.where(f"{column} < {literal}").count() == 1, (column, literal)
-            assert read.where(f"{column} <= {literal} and {column} > -{literal}").count() == 1
-            assert read.where(f"{column} = {literal}").count() == 0
-            assert table.read(spark, where=f"{column} <> {literal} and {column} in (1.23, {literal})").count() == 1
+    matching = [
+        where.format(c=column, x=literal)
+        for literal in ("21474836.48", "92233720368547758.07", "99999999999999999.99")
+        for column in ("a", "s.d")
+        for where in ("{c} < {x}", "{c} <= {x} and {c} > -{x}", "{c} <> {x} and {c} in (1.23, {x})", "not {c} = {x}")
+    ]
+    pairs = [(where, table.read(spark).where(where), table.read(spark, where=where)) for where in matching]
+    reads = [read.select(F.lit(where)) for where, *both in pairs for read in both]
+    found = Counter(row[0] for row in reduce(DataFrame.unionAll, reads).collect())
+    assert found == dict.fromkeys(matching, 2)
 
 
 def in_files(field: Field) -> str:

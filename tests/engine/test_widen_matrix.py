@@ -1,125 +1,99 @@
-"""Every pair of the matrix, at every depth: files of before and after are read together, exactly."""
+"""Every pair of the matrix, at every depth, whoever wrote the files and whichever reader of Spark reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import widen
+from support import every_pair
+from support.every_pair import PROPERTIES, assert_holds, at
 from support.exact import form
+from support.foreign_file import ARROW_FORMS, SPARK_FORMS, add_file, add_spark_files
 from support.type_change import CASES, REFUSED
 from widen.errors import TypeChangeRefused
 from widen.table import Table
 
-DEPTHS = {
-    "top": "{t}",
-    "inside": "struct<x: {t}, y: string>",
-    "items": "array<{t}>",
-    "keys": "map<{t}, string>",
-    "vals": "map<string, {t}>",
-    "deep": "array<struct<z: map<string, {t}>>>",
+VECTORISED, NESTED = "spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader"
+READERS = {
+    "vectorised": {VECTORISED: "true", NESTED: "true"},
+    "vectorised but for nested columns": {VECTORISED: "true", NESTED: "false"},
+    "row by row": {VECTORISED: "false"},
 }
-STEPS = {
-    "top": "",
-    "inside": ".x",
-    "items": ".element",
-    "keys": ".key",
-    "vals": ".value",
-    "deep": ".element.z.value",
-}
-ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
 
 
-def nested(depth: str, value: Any) -> Any:
-    """Return a value as it stands at a depth; NaN and null keys, which no map should have, are left out."""
-    if depth == "keys":
-        return {} if value is None or value != value else {value: "v"}
-    return {
-        "top": value,
-        "inside": (value, "y"),
-        "items": [value, None],
-        "vals": {"k": value},
-        "deep": [({"k": value},)],
-    }[depth]
+@pytest.fixture(autouse=True)
+def _same_settings(spark: SparkSession) -> Iterator[None]:
+    yield
+    for key in (VECTORISED, NESTED):
+        spark.conf.unset(key)
 
 
-def columns(which: str) -> str:
-    return ", ".join(
-        f"{case.name}_{depth} {shape.format(t=getattr(case, which))}"
-        for case in CASES
-        for depth, shape in DEPTHS.items()
-    )
-
-
-def rows(which: str) -> list[tuple[Any, ...]]:
-    longest = max(len(getattr(case, which)) for case in CASES) + 1
-    return [
-        (number, f"p{number % 2}")
-        + tuple(nested(depth, _at(getattr(case, which), number)) for case in CASES for depth in DEPTHS)
-        for number in range(longest)
-    ]
-
-
-def _at(values: tuple[Any, ...], number: int) -> Any:
-    return values[number] if number < len(values) else None
-
-
-def values_of(row: Any) -> list[Any]:
-    return [form(_plain(value)) for value in row]
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without the names of struct fields, which are compared through the schema."""
-    match value:
-        case tuple():
-            return tuple(map(_plain, value))
-        case list():
-            return [_plain(v) for v in value]
-        case dict():
-            return {_plain(k): _plain(v) for k, v in value.items()}
-    return value
-
-
-@pytest.mark.parametrize("partition_by", [(), ("p",)], ids=["flat", "partitioned"])
-@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+@pytest.mark.parametrize(
+    ("mapping", "partition_by", "deleted"), [("none", (), ()), ("name", ("p",), (0, 3)), ("id", (), (0, 3))]
+)
 def test_old_and_new_files_read_exactly(
-    spark: SparkSession, tmp_path: Path, mapping: str, partition_by: tuple[str, ...]
+    spark: SparkSession, tmp_path: Path, mapping: str, partition_by: tuple[str, ...], deleted: tuple[int, ...]
 ) -> None:
-    location = str(tmp_path / "table")
-    properties = {**ENABLED, "delta.columnMapping.mode": mapping}
-    table = widen.create_table(location, f"id int, p string, {columns('old')}", partition_by, properties)
-    before = spark.createDataFrame(rows("before"), f"id int, p string, {columns('old')}")
-    table.append(before)
-    for case in CASES:
-        for depth, step in STEPS.items():
-            table.alter_column(f"{case.name}_{depth}{step}", type=case.new)
-    after = [(row[0] + 100, *row[1:]) for row in rows("after")]
-    table.append(spark.createDataFrame(after, f"id int, p string, {columns('new')}"))
-
-    read = Table(location).read(spark)
-    found = {row.id: values_of(row) for row in read.collect()}
-
-    expected = {row[0]: values_of(row) for row in [*rows("widened"), *after]}
-    assert {number: found[number] for number in expected} == expected
-    assert found.keys() == expected.keys()
-    assert [(f.name, f.dataType.simpleString(), f.metadata) for f in read.schema] == [
+    properties = {**PROPERTIES, "delta.columnMapping.mode": mapping, "delta.enableDeletionVectors": "true"}
+    table = widen.create_table(str(tmp_path), every_pair.columns("old"), partition_by, properties)
+    table.append(rows_before(spark))
+    if deleted:
+        table.delete(spark, f"id in {deleted}")
+        assert table.files()["deletion_vector"].null_count == 0
+    changed_and_read(spark, table, ["vectorised", "row by row"], deleted=deleted)
+    assert [(f.name, f.dataType.simpleString(), f.metadata) for f in table.read(spark).schema] == [
         (f.name, f.dataType.simpleString(), {})
-        for f in spark.createDataFrame([], f"id int, p string, {columns('new')}").schema
+        for f in spark.createDataFrame([], every_pair.columns("new")).schema
     ]
+
+
+def test_files_in_every_form_of_spark_and_pyarrow_read_exactly(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), every_pair.columns("old"), (), PROPERTIES)
+    rows = rows_before(spark)
+    for number, options in enumerate(SPARK_FORMS.values()):
+        add_spark_files(table, f"spark-{number}", rows, options)
+    for number, arguments in enumerate(ARROW_FORMS.values()):
+        add_file(table, f"arrow-{number}.parquet", rows.toArrow(), {}, **arguments)
+    changed_and_read(spark, table, READERS, copies=len(SPARK_FORMS) + len(ARROW_FORMS))
+
+
+def test_files_of_deltalake_read_exactly(spark: SparkSession, tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), rows_before(spark).toArrow())
+    table = Table(str(tmp_path)).set_properties(PROPERTIES)
+    changed_and_read(spark, table, READERS)
+
+
+def rows_before(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(every_pair.rows("before"), every_pair.columns("old")).coalesce(1)
+
+
+def changed_and_read(
+    spark: SparkSession, table: Table, readers: Iterable[str], copies: int = 1, deleted: tuple[int, ...] = ()
+) -> None:
+    """Change every type, add new rows, and assert that each reader finds them once and the old ones so many times."""
+    table.alter_columns({path: {"type": new} for path, new in every_pair.changes()})
+    after = every_pair.rows("after", first_id=1000)
+    table.append(spark.createDataFrame(after, every_pair.columns("new")).coalesce(1))
+    widened = [row for row in every_pair.rows("widened") if row[0] not in deleted]
+    for reader in readers:
+        for key, value in READERS[reader].items():
+            spark.conf.set(key, value)
+        assert_holds(Table(table.location).read(spark).collect(), *[widened] * copies, after)
 
 
 def test_partition_columns_widen(spark: SparkSession, tmp_path: Path) -> None:
     location = str(tmp_path / "table")
     names = [case.name for case in CASES]
     old, new = (", ".join(f"{case.name} {getattr(case, which)}" for case in CASES) for which in ("old", "new"))
-    table = widen.create_table(location, f"id int, {old}", names, ENABLED)
+    table = widen.create_table(location, f"id int, {old}", names, PROPERTIES)
     table.append(spark.createDataFrame(partitions("before"), f"id int, {old}"))
-    for case in CASES:
-        table.alter_column(case.name, type=case.new)
+    table.alter_columns({case.name: {"type": case.new} for case in CASES})
     after = [(row[0] + 100, *row[1:]) for row in partitions("after")]
     table.append(spark.createDataFrame(after, f"id int, {new}"))
 
@@ -137,7 +111,7 @@ def _named(names: list[str], values: Iterable[Any]) -> dict[str, Any]:
 
 def partitions(which: str) -> list[tuple[Any, ...]]:
     longest = max(len(getattr(case, which)) for case in CASES) + 1
-    return [(number, *(_at(getattr(case, which), number) for case in CASES)) for number in range(longest)]
+    return [(number, *(at(getattr(case, which), number) for case in CASES)) for number in range(longest)]
 
 
 TEXTS = {3.4000000953674316: 3.4, 1234.56787109375: 1234.5679, 3.4028234663852886e38: 3.4028235e38}
@@ -151,7 +125,7 @@ def _read_from_text(value: Any) -> Any:
 
 @pytest.mark.parametrize(("old", "new"), REFUSED)
 def test_other_pairs_are_refused(tmp_path: Path, old: str, new: str) -> None:
-    table = widen.create_table(str(tmp_path), f"a {old}, s struct<b: {old}>", (), ENABLED)
+    table = widen.create_table(str(tmp_path), f"a {old}, s struct<b: {old}>", (), PROPERTIES)
     for path in ("a", "s.b"):
         with pytest.raises(TypeChangeRefused):
             table.alter_column(path, type=new)

@@ -1,0 +1,194 @@
+"""The law of filters: a read with a filter gives the rows that Spark finds among the same rows without any files.
+
+Filters come as a text, which skips files, and as one on the frame, which Spark pushes into files. They are drawn over
+every pair of the matrix, at the edges of both types, over files of before and after with the statistics of several
+writers, with and without knowledge of the old types, and over partitions.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import widen
+from support.every_pair import PROPERTIES, at
+from support.type_change import CASES, Case
+from widen.log.commit import commit
+from widen.log.listing import to_adds
+from widen.spark import stored
+from widen.table import Table
+
+SPLIT = ("int_to_bigint", "date_to_timestamp_ntz", "decimal_8_2_to_decimal_9_3")
+"""The columns that the partitioned table is split by: values that stand in the log in an old and a new text."""
+
+
+# ---- the tables ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables of old and new files, by how they are laid out, and the same rows in no file."""
+
+    by_layout: Mapping[str, Table]
+    plain: DataFrame
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    found = {}
+    for layout, split in (("none", ()), ("name", ()), ("partitioned", SPLIT)):
+        properties = {**PROPERTIES, "delta.columnMapping.mode": "name" if layout == "name" else "none"}
+        table = widen.create_table(str(tmp_path_factory.mktemp(layout)), columns("old"), split, properties)
+        append(spark, table, "old", rows("before", 0))
+        restate(table)
+        table.alter_columns({path: {"type": case.new} for case in CASES for path in paths(case)})
+        append(spark, table, "new", rows("after", 100))
+        found[layout] = table
+    return Tables(found, spark.createDataFrame([*rows("widened", 0), *rows("after", 100)], columns("new")))
+
+
+def paths(case: Case) -> tuple[str, str]:
+    return case.name, f"s_{case.name}.x"
+
+
+def columns(which: str) -> str:
+    pairs = [f"{c.name} {getattr(c, which)}, s_{c.name} struct<x: {getattr(c, which)}, y: int>" for c in CASES]
+    return ", ".join(["id int", *pairs])
+
+
+def rows(which: str, first_id: int) -> list[tuple[Any, ...]]:
+    longest = max(len(getattr(case, which)) for case in CASES) + 1
+    values = [[at(getattr(case, which), number) for case in CASES] for number in range(longest)]
+    return [
+        (first_id + number, *(part for value in row for part in (value, (value, number) if number % 5 else None)))
+        for number, row in enumerate(values)
+    ]
+
+
+def append(spark: SparkSession, table: Table, which: str, some: list[tuple[Any, ...]]) -> None:
+    """Write about three rows to a file, so that most filters match some files and leave out others."""
+    table.append(spark.createDataFrame(some, columns(which)).repartitionByRange(3, "id"))
+
+
+def restate(table: Table) -> None:
+    """Give the files the statistics of several writers in turn."""
+    forms = (as_delta_spark, as_deltalake, None)
+    adds = [
+        msgspec.structs.replace(add, stats=form and json.dumps(changed(json.loads(str(add.stats)), form)))
+        for add, form in zip(to_adds(table.files()), forms * 99, strict=False)
+    ]
+    commit(table.store, table.refresh().snapshot, adds, "WRITE", {}).or_raise()
+    table.refresh()
+
+
+def changed(value: Any, form: Callable[[Any], Any]) -> Any:
+    return {key: changed(inner, form) for key, inner in value.items()} if isinstance(value, dict) else form(value)
+
+
+def as_delta_spark(value: Any) -> Any:
+    """Floats by their shortest text, which names another double; here nothing else is exactly a float with a point."""
+    if not isinstance(value, float) or struct.unpack("<f", struct.pack("<f", value))[0] != value:
+        return value
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
+
+
+def as_deltalake(value: Any) -> Any:
+    """Decimals as doubles, those without a point as longs that these doubles become."""
+    return max(min(int(float(value)), 2**63 - 1), -(2**63)) if isinstance(value, int) else value
+
+
+# ---- the filters -----------------------------------------------------------------------------------
+
+ODD_NUMBERS = (
+    *("0", "-0.0D", "3.4", "3.4D", "cast(3.4 as float)", "16777217", "double('NaN')", "double('-Infinity')", "1e2"),
+    *("21474836.48", "21474836", "92233720368547758.07", "-92233720368547758.08", "99999999999999999.99", "2147483648"),
+    *("9223372036854775808", "1.005", "5BD", "7L", "1S", "-1Y", "0.0000000000000000001"),
+)
+ODD_TIMES = (
+    *("date'2024-02-29'", "'2024-02-29'", "timestamp_ntz'2024-02-29 00:00:00.000001'", "'2020-03-17 15:23:15.123'"),
+    *("timestamp_ntz'2058-12-31 23:59:59.9995'", "timestamp_ntz'0001-01-01 00:00:00'", "date'2020-01-01'"),
+)
+
+
+def spelled(value: Any) -> str:
+    """Return a value as SQL spells it."""
+    match value:
+        case float():
+            return f"double('{value}')" if value - value != 0 else f"{value!r}D"
+        case datetime():
+            return f"timestamp_ntz'{value}'"
+        case date():
+            return f"date'{value}'"
+        case Decimal():
+            return format(value, "f")
+    return str(value)
+
+
+def literals(case: Case) -> st.SearchStrategy[str]:
+    odd = ODD_TIMES if case.old == "date" else ODD_NUMBERS
+    own = [spelled(value) for value in (*case.before, *case.widened, *case.after)]
+    return st.one_of(st.sampled_from(own), st.sampled_from(odd))
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> str:
+    case = draw(st.sampled_from(CASES))
+    column, one, other = draw(st.sampled_from(paths(case))), draw(literals(case)), draw(literals(case))
+    sign = draw(st.sampled_from(("=", "<>", "<", "<=", ">", ">=", "<=>")))
+    forms = (f"{column} {sign} {one}", f"{one} {sign} {column}", f"{column} in ({one}, {other})")
+    ranges = (f"{column} between {one} and {other}", f"{column} is null", f"{column} is not null")
+    return draw(st.sampled_from((*forms * 2, *ranges)))
+
+
+FILTERS = st.recursive(
+    comparisons(),
+    lambda inner: st.one_of(
+        inner.map(lambda one: f"not ({one})"),
+        st.tuples(inner, st.sampled_from(("and", "or")), inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})"),
+    ),
+    max_leaves=3,
+)
+
+
+LAYOUTS_AND_KNOWLEDGE = st.tuples(st.sampled_from(("none", "name", "partitioned")), st.booleans())
+
+
+@settings(max_examples=10, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(LAYOUTS_AND_KNOWLEDGE, st.lists(FILTERS, min_size=8, max_size=8))
+def test_no_filter_loses_a_row(
+    tables: Tables, spark: SparkSession, way: tuple[str, bool], wheres: list[str]
+) -> None:
+    table, knows_old_types = tables.by_layout[way[0]], way[1]
+    with pytest.MonkeyPatch.context() as patch:
+        if not knows_old_types:
+            patch.setattr(stored, "LOOKED_AT_FILES", 0)
+        stored._known.cache_clear()
+        pairs = [(table.read(spark).where(where), table.read(spark, where=where)) for where in wheres]
+    marked = [
+        read.select(F.lit(2 * number + side).alias("number"), "id")
+        for number, pair in enumerate(pairs)
+        for side, read in enumerate(pair)
+    ]
+    found = defaultdict(list)
+    for row in reduce(DataFrame.unionAll, marked).collect():
+        found[row.number].append(row.id)
+    truths = tables.plain.select("id", *map(F.expr, wheres)).collect()
+    for number, where in enumerate(wheres):
+        expected = [row.id for row in truths if row[number + 1]]
+        assert (where, sorted(found[2 * number])) == (where, expected), "filtered frame"
+        assert (where, sorted(found[2 * number + 1])) == (where, expected), "where"

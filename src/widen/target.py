@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from widen.errors import InvalidOption, TableNotFound
+from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
 from widen.log.commit import Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.planning import command
-from widen.planning.capability import TableFormat
+from widen.planning.capability import format_of
+from widen.planning.growth import ensure_free
 from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
-from widen.planning.retype import is_enabled
-from widen.protocol.action import Action, Add, Metadata, Protocol
-from widen.protocol.feature import ensure_writable, is_supported
+from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
+from widen.protocol.feature import ensure_writable, features, required_features
 from widen.protocol.statistics import FileStatistics
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
@@ -73,6 +73,7 @@ class Target:
 
         Raises:
             FeatureRequired: a new type needs a feature that the table does not have.
+            SchemaMismatch: a constraint or a generated column keeps a type from widening.
             InvalidOption: a column name cannot be used.
         """
         if self.snapshot is None:
@@ -85,11 +86,25 @@ class Target:
         state = _state(self.snapshot)
         if not plan.operations:
             return Draft(state.protocol, state.metadata, ())
+        ensure_free(state, plan.operations)
         metadata = command.with_operations(state, plan.operations)
         return Draft(state.protocol, metadata, (metadata,))
 
-    def commit(self, plan: Plan, adds: Sequence[Add]) -> Outcome:
+    def has(self, txn: Txn) -> bool:
+        """Tell whether an application has written so far already.
+
+        Source: PROTOCOL.md#transaction-identifiers
+        """
+        known = None if self.snapshot is None else self.snapshot.transactions.get(txn.app_id)
+        return known is not None and known.version >= txn.version
+
+    def commit(self, plan: Plan, adds: Sequence[Add], txn: Txn | None = None) -> Outcome:
         """Commit the files of an interval together with the changes of its plan.
+
+        Args:
+            plan: The changes.
+            adds: The files.
+            txn: How far the application has written that the interval is of, if it is of one.
 
         Raises:
             StorageError: the store refused; nothing is visible.
@@ -97,7 +112,12 @@ class Target:
         draft = self.draft(plan)
         said = {"mode": "Append", "partitionBy": list(draft.metadata.partition_columns)}
         parameters = {**said, "evolve": self.policy.mode.value, "events": plan.to_value()["events"]}
-        return commit(self.store, self.snapshot, [*draft.actions, *adds], "WRITE", parameters, metrics=metrics(adds))
+        if txn is None:
+            actions, operation = [*draft.actions, *adds], "WRITE"
+        else:
+            actions, operation = [*draft.actions, txn, *adds], "STREAMING UPDATE"
+            parameters |= {"queryId": txn.app_id, "epochId": str(txn.version)}
+        return commit(self.store, self.snapshot, actions, operation, parameters, metrics=metrics(adds))
 
 
 def open_target(store: LogStore, policy: Policy) -> Target:
@@ -115,7 +135,8 @@ def open_target(store: LogStore, policy: Policy) -> Target:
         return Target(store, None, policy)
     state = _state(snapshot)
     ensure_writable(state.protocol, store.location)
-    return Target(store, snapshot, replace(policy, table_format=_format(state)))
+    _ensure_plain(state, store.location)
+    return Target(store, snapshot, replace(policy, table_format=format_of(state)))
 
 
 def metrics(adds: Sequence[Add]) -> dict[str, int]:
@@ -128,11 +149,14 @@ def _state(snapshot: Snapshot) -> command.State:
     return command.State(snapshot.version, snapshot.protocol, snapshot.metadata)
 
 
-def _format(state: command.State) -> TableFormat:
-    if not is_enabled(state):
-        return TableFormat.DELTA_FIXED
-    is_iceberg = any(is_supported(state.protocol, name) for name in ("icebergCompatV1", "icebergCompatV2"))
-    return TableFormat.DELTA_ICEBERG_COMPAT if is_iceberg else TableFormat.DELTA
+_MADE_BY_TABLE = frozenset({"allowColumnDefaults", "generatedColumns", "identityColumns"})
+
+
+def _ensure_plain(state: command.State, location: str) -> None:
+    """Check that no column is made by the table itself: what a record lacks is null in the rows of an interval."""
+    used = _MADE_BY_TABLE & required_features({}, state.schema) & features(state.protocol)
+    if used:
+        raise UnsupportedFeatureForWrite(location=location, features=", ".join(sorted(used)), verb="ingest into")
 
 
 def _ensure_free(store: LogStore) -> None:

@@ -12,7 +12,16 @@ from pyspark.sql import Row, SparkSession
 
 import widen
 from support.exact import assert_same
-from widen.errors import CheckViolated, IdentityColumnGiven, IdentityExhausted, NotNullViolated, RowRefused, TextTooLong
+from widen.errors import (
+    CheckViolated,
+    ConstraintTypeMismatch,
+    IdentityColumnGiven,
+    IdentityExhausted,
+    NotNullViolated,
+    RowRefused,
+    TextTooLong,
+    UnsupportedFeatureForWrite,
+)
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.table import Table
@@ -68,7 +77,7 @@ GOOD = (1, 5, None, (1,), "a")
     ("row", "name", "expression", "values"),
     [
         ((2, -1, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":-1}'),
-        ((2, None, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":null}'),
+        ((2, None, "why", (1,), "a"), "The constraint positive", "amount > 0", '{"amount":null}'),
         ((2, 5, None, (1,), "c"), "The constraint Known p", "`p` in ('a', 'b')", '{"p":"c"}'),
         (
             (2, 100, None, (1,), "a"),
@@ -243,3 +252,44 @@ def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) ->
 
 def test_every_refused_row_is_of_one_family() -> None:
     assert all(issubclass(kind, RowRefused) for kind in (CheckViolated, NotNullViolated, TextTooLong))
+
+
+# ---- ingestion -------------------------------------------------------------------------------------
+
+
+def test_an_ingestion_keeps_the_rules_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(
+        tmp_path / "table",
+        field("a", "bigint", False),
+        field("b", "int"),
+        field("v", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(3)"),
+        delta__constraints__positive="a > 0",
+        delta__enableTypeWidening="true",
+    )
+    source = tmp_path / "source.json"
+    for record, error in [
+        ('{"a": -1}', CheckViolated),
+        ('{"b": 1}', NotNullViolated),
+        ('{"a": 1, "v": "long"}', TextTooLong),
+        ('{"a": 1.5}', ConstraintTypeMismatch),
+    ]:
+        source.write_text(f'{{"a": 1}}\n{record}\n')
+        with pytest.raises(error):
+            widen.ingest(str(source), table.location, spark=spark)
+    source.write_text('{"a": 1, "b": 2147483648, "v": "äöü"}\n')
+    widen.ingest(str(source), table.location, spark=spark)
+    assert_same(table.refresh().read(spark).collect(), [Row(a=1, b=2147483648, v="äöü")])
+    assert len(parquet_files(Path(table.location))) == 1
+
+
+def test_an_ingestion_refuses_tables_that_make_values(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source.json"
+    source.write_text('{"n": 1}\n')
+    for name, column in [
+        ("identityColumns", identity("i")),
+        ("generatedColumns", field("i", "int", delta__generationExpression="n + 1")),
+        ("allowColumnDefaults", field("i", "int", CURRENT_DEFAULT="7")),
+    ]:
+        table = made(tmp_path / name, field("n", "int"), column)
+        with pytest.raises(UnsupportedFeatureForWrite, match=name):
+            widen.ingest(str(source), table.location, spark=spark)

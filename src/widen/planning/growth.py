@@ -5,7 +5,7 @@ Source: Delta Lake's schema evolution on write
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,16 +84,34 @@ def grow(state: State, incoming: StructType, leeway: Leeway) -> Growth:
     operations = merge(state.schema, incoming, leeway)
     if not operations:
         return Growth(state.metadata)
+    ensure_free(state, operations)
     for operation in operations:
-        if isinstance(operation, WidenType) and operation.old != VOID:
-            _ensure_free(state, operation)
-        elif isinstance(operation, AddColumn):
+        if isinstance(operation, AddColumn):
             ensure_names([operation.field], state.properties, operation.parent)
     return Growth(with_operations(state, operations), operations)
 
 
+def ensure_free(state: State, operations: Iterable[Operation]) -> None:
+    """Check that nothing of the table has to do with the types of columns that would widen by themselves.
+
+    Args:
+        state: The table.
+        operations: What a write would do to its columns.
+
+    Raises:
+        ConstraintTypeMismatch: a CHECK constraint looks at one.
+        GeneratedColumnTypeMismatch: a generated column is made of one.
+        GeneratedColumnTypeFixed: one is a generated column.
+        IdentityColumnFixed: one is an identity column.
+
+    Source: Delta Lake's check of dependent expressions on write
+    """
+    for operation in operations:
+        if isinstance(operation, WidenType) and operation.old != VOID:
+            _ensure_free(state, operation)
+
+
 def _ensure_free(state: State, operation: WidenType) -> None:
-    """Check that nothing of the table has to do with the type of a column that would widen by itself."""
     column, old, new = format_path(operation.path), operation.old.sql.upper(), operation.new.sql.upper()
     field = nearest_field(state.schema, operation.path)
     if find_identity(field) is not None:

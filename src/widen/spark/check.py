@@ -22,7 +22,8 @@ from widen.spark.failure import refusal
 from widen.spark.schema import type_to_spark
 
 Check: TypeAlias = Callable[[Column], Column]
-Condition: TypeAlias = tuple[str, str, Column]
+Breach: TypeAlias = tuple[Column, Column]
+"""When a rule is broken, and what then fails the job."""
 
 _SHOWN_CHARACTERS = 500
 """How much of a row an error shows."""
@@ -45,22 +46,37 @@ def checked(rows: DataFrame, schema: StructType, protocol: Protocol, properties:
 
     Source: PROTOCOL.md#column-invariants (what is null does not fulfil a condition), #check-constraints
     """
-    conditions = tuple(_conditions(schema, protocol, properties))
-    columns, is_anchored = [], not conditions
+    stored = [field for field in schema if field.type != VOID]
+    columns = []
     for field in schema:
-        column = _of_column(F.col(quoted(field.name)), field)
-        if not is_anchored and field.type != VOID:
-            column, is_anchored = _of_row(column, field.type, schema, conditions), True
-        columns.append(column.alias(field.name))
+        breaches = [*_column_breaches(field)]
+        if stored and field is stored[-1]:
+            breaches += _row_breaches(schema, protocol, properties)
+        columns.append(_guarded(field, breaches).alias(field.name))
     return rows.select(*columns)
+
+
+def _guarded(field: Field, breaches: Sequence[Breach]) -> Column:
+    """Return a column that fails the job where the first of some rules is broken that is broken at all."""
+    column, spark_type = F.col(quoted(field.name)), type_to_spark(field.type)
+    for is_broken, refused in reversed(breaches):
+        column = F.when(is_broken, refused.cast(spark_type)).otherwise(column)
+    return column
 
 
 # ---- rules of a row --------------------------------------------------------------------------------
 
 
+def _row_breaches(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[Breach]:
+    """Yield the breaches of rules that look at a whole row; the last column is guarded by them, after all others."""
+    for name, text, holds in _conditions(schema, protocol, properties):
+        refused = refusal("CHECK", {"name": name, "expression": text}, _shown(text, schema))
+        yield ~F.coalesce(holds, F.lit(False)), refused
+
+
 def _conditions(
     schema: StructType, protocol: Protocol, properties: Mapping[str, str]
-) -> Iterator[Condition]:
+) -> Iterator[tuple[str, str, Column]]:
     """Yield the name, the text and the condition of every rule that a row must fulfil."""
     supported = features(protocol)
     for path, field in fields(schema) if "invariants" in supported else ():
@@ -78,15 +94,6 @@ def _conditions(
             yield name, f"{quoted(field.name)} <=> ({text})", F.col(quoted(field.name)).eqNullSafe(made)
 
 
-def _of_row(column: Column, data_type: DataType, schema: StructType, conditions: Sequence[Condition]) -> Column:
-    """Return a column that fails the job where the row breaks a rule: every row is written, so all are looked at."""
-    spark_type = type_to_spark(data_type)
-    for name, text, holds in conditions:
-        broken = refusal("CHECK", {"name": name, "expression": text}, _shown(text, schema))
-        column = F.when(F.coalesce(holds, F.lit(False)), column).otherwise(broken.cast(spark_type))
-    return column
-
-
 def _shown(text: str, schema: StructType) -> Column:
     """Return what an error shows of a row: the columns that a rule looks at."""
     names = {path[0] for path in references(text, schema)}
@@ -99,19 +106,16 @@ def _shown(text: str, schema: StructType) -> Column:
 # ---- rules of a column -----------------------------------------------------------------------------
 
 
-def _of_column(column: Column, field: Field) -> Column:
-    """Return a column that fails the job where it is null against the schema, or a text in it is too long."""
-    spark_type = type_to_spark(field.type)
+def _column_breaches(field: Field) -> Iterator[Breach]:
+    """Yield the breaches of rules that look at one column: null against the schema, and texts that are too long."""
+    column = F.col(quoted(field.name))
     if not field.nullable:
-        column = F.coalesce(column, _null((field.name,)).cast(spark_type))
+        yield column.isNull(), _null((field.name,))
     for path, is_null in _nulls(field.type):
-        broken = _null((field.name, *path)).cast(spark_type)
-        column = F.when(_somewhere(field.type, path[:-1], is_null)(column), broken).otherwise(column)
+        yield _somewhere(field.type, path[:-1], is_null)(column), _null((field.name, *path))
     for path, limit in text_limits(field).items():
-        is_long = partial(_is_longer, limit)
-        broken = _long((field.name, *path), limit, column).cast(spark_type)
-        column = F.when(_somewhere(field.type, path, is_long)(column), broken).otherwise(column)
-    return column
+        is_long = _somewhere(field.type, path, partial(_is_longer, limit))
+        yield is_long(column), _long((field.name, *path), limit, column)
 
 
 def _null(path: Path) -> Column:

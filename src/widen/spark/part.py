@@ -24,6 +24,7 @@ from widen.log.store import LogStore
 from widen.model.path import Path, fields
 from widen.model.schema import from_json
 from widen.protocol.action import Add, Metadata, Protocol
+from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.feature import CONSTRAINT_PREFIX, is_supported
 from widen.protocol.mapping import NONE, mapping_mode
 from widen.protocol.statistics import indexed_leaves
@@ -42,7 +43,7 @@ _CODECS: Mapping[str, str] = MappingProxyType(
 )
 """The codecs of Spark that Arrow writes, too, by Arrow's names; in place of others it takes snappy."""
 
-_RULES = frozenset({"delta.invariants", "delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT"})
+_RULES = frozenset({INVARIANT, GENERATION, START, DEFAULT, TEXT_LIMIT})
 _ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
 
 

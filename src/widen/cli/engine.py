@@ -18,7 +18,6 @@ from widen.errors import EngineMissing
 if TYPE_CHECKING:
     from widen.spark.schema import SparkSession
 
-_FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."
 _apart: list[IO[bytes]] = []
 
 
@@ -41,12 +40,10 @@ def session() -> SparkSession:
     Raises:
         EngineMissing: Spark or Java is not installed, or does not start.
     """
-    find_session, failures = door.find_session, door.FAILURES
     try:
-        return find_session()
-    except failures as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise EngineMissing(reason=f"{reason}{_last_words()}", fix=_FIX) from error
+        return door.find_session()
+    except EngineMissing as error:
+        raise EngineMissing(reason=f"{error.fields['reason']}{_last_words()}", fix=error.fields["fix"]) from error
 
 
 def _last_words() -> str:

@@ -10,6 +10,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from widen.errors import EngineMissing
+from widen.spark.failure import FAILURES
+
 _SETTINGS = {
     "spark.app.name": "widen",
     "spark.ui.enabled": "false",
@@ -25,10 +28,23 @@ def find_session() -> SparkSession:
     """Return the active session, or make one: local, or as ``SPARK_REMOTE`` and ``MASTER`` in the environment say.
 
     The executors of a session of our own run the interpreter that runs this one, so that they find the same packages.
+
+    Raises:
+        EngineMissing: Spark or Java does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    try:
+        return _started()
+    except FAILURES as error:
+        raise EngineMissing(reason=str(error).partition("\n")[0].rstrip("."), fix=_FIX) from error
+
+
+_FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."
+
+
+def _started() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     if "SPARK_REMOTE" in os.environ:

@@ -99,6 +99,13 @@ def test_a_statement_that_is_none_is_shown_with_a_caret() -> None:
     ]
 
 
+def test_a_name_needs_spark_and_spark_needs_java() -> None:
+    done = process("sql", "DESCRIBE orders", JAVA_HOME="/nonexistent")
+    assert done.returncode == 1
+    assert "WIDEN_SPARK_MISSING" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_what_is_changed_is_told(table: str) -> None:
     done = run("alter", table, "total", "--comment", "in euro", "--json")
     told = {"change": "changed", "column": "total", "grade": "additive", "reasons": []}

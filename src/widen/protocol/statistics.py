@@ -116,7 +116,7 @@ def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
         return Bounds(may_be_value=False)
     if value is UNKNOWN:
         return Bounds(may_be_nan=True)
-    if isinstance(value, float):
+    if str(data_type) == "float" and isinstance(value, float):  # Spark rounds the text once, and not by way of double
         return Bounds(_float_step(value, down=True), _float_step(value, down=False), may_be_null=False)
     return Bounds(value, value, may_be_null=False)
 

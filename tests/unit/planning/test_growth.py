@@ -7,6 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from support.state import WIDE, schema
+from support.state import state as made
 from widen.errors import (
     ConstraintTypeMismatch,
     EnabledWithoutFeature,
@@ -21,33 +23,19 @@ from widen.model.schema import to_json
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.planning.capability import AutomaticWidening
-from widen.planning.command import create
 from widen.planning.growth import Growth, grow, is_repeatable, leeway_of
 from widen.planning.operation import AddColumn, WidenType
 from widen.planning.state import State
-from widen.protocol.action import Metadata, Protocol
-
-WIDE = {"delta.enableTypeWidening": "true"}
-GENERATED = {"delta.feature.generatedColumns": "supported"}
-
-
-def schema(text: str) -> StructType:
-    parsed = parse_type(f"struct<{text}>")
-    assert isinstance(parsed, StructType)
-    return parsed
+from widen.protocol.action import Protocol
 
 
 def state(columns: str | StructType, **properties: str) -> State:
-    given = schema(columns) if isinstance(columns, str) else columns
-    made = create(given, (), {**WIDE, **{key.replace("__", "."): text for key, text in properties.items()}}, 1)
-    metadata = next(action for action in made.actions if isinstance(action, Metadata))
-    protocol = next(action for action in made.actions if isinstance(action, Protocol))
-    return State(0, protocol, metadata)
+    return made(columns, {**WIDE, **{key.replace("__", "."): text for key, text in properties.items()}})
 
 
 def with_generated(columns: str, name: str, kind: str, expression: str) -> State:
-    made = Field(name, parse_type(kind), metadata={"delta.generationExpression": expression})
-    return state(StructType((*schema(columns).fields, made)))
+    generated = Field(name, parse_type(kind), metadata={"delta.generationExpression": expression})
+    return state(StructType((*schema(columns).fields, generated)))
 
 
 def grown(before: State, incoming: str, *, widening: AutomaticWidening = AutomaticWidening.ALWAYS) -> str:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from support.state import schema
 from widen.errors import IdentityColumnGiven, IncompatibleTypes, SchemaMismatch
 from widen.model.text import parse_type
 from widen.model.type import ArrayType, Field, StructType
 from widen.planning.merge import Leeway, merge
 from widen.planning.operation import AddColumn, WidenType
 from widen.protocol.widening import is_widening
-
-
-def schema(text: str) -> StructType:
-    parsed = parse_type(f"struct<{text}>")
-    assert isinstance(parsed, StructType)
-    return parsed
-
 
 TABLE = schema("a int, s struct<x: float, y: date>, l array<decimal(9,2)>, m map<int, struct<z: bigint>>, v void")
 

@@ -5,45 +5,24 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from support.state import MAPPED, after, state
 from widen.errors import IcebergIncompatible, InvalidOption
 from widen.model.path import fields
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
-from widen.planning.command import add_feature, create, set_properties, unset_properties, with_schema
-from widen.planning.state import Change, State
-from widen.protocol.action import Metadata, Protocol
+from widen.planning.command import add_feature, set_properties, unset_properties, with_schema
+from widen.planning.state import State
 from widen.protocol.iceberg import ensure_same_partitions, guarding
 from widen.protocol.type_change import TypeChange, record
 
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
-NAME = {"delta.columnMapping.mode": "name"}
 
 
-def schema(text: str) -> StructType:
-    parsed = parse_type(f"struct<{text}>")
-    assert isinstance(parsed, StructType)
-    return parsed
-
-
-def after(before: State, change: Change | None) -> State:
-    assert change is not None
-    metadata = next((a for a in change.actions if isinstance(a, Metadata)), before.metadata)
-    protocol = next((a for a in change.actions if isinstance(a, Protocol)), before.protocol)
-    return State(before.version + 1, protocol, metadata)
-
-
-def made(columns: str | StructType, properties: dict[str, str], partition_by: tuple[str, ...] = ()) -> State:
-    given = schema(columns) if isinstance(columns, str) else columns
-    empty = Metadata(id="x", schema_string="{}", partition_columns=())
-    change = create(given, partition_by, properties, 1)
-    return after(State(-1, Protocol(min_reader_version=1, min_writer_version=2), empty), change)
-
-
-def ids(state: State) -> dict[str, object]:
+def ids(table: State) -> dict[str, object]:
     """The ids of every field by its path: its own, then those of what is in it."""
     return {
         ".".join(path): (f.metadata["delta.columnMapping.id"], f.metadata.get("delta.columnMapping.nested.ids"))
-        for path, f in fields(state.schema)
+        for path, f in fields(table.schema)
     }
 
 
@@ -52,11 +31,11 @@ def ids(state: State) -> dict[str, object]:
 
 @pytest.mark.parametrize(("switch", "feature"), [(V1, "icebergCompatV1"), (V2, "icebergCompatV2")])
 def test_a_new_table_maps_its_columns_by_name(switch: dict[str, str], feature: str) -> None:
-    table = made("a int", switch)
-    assert table.properties == {**switch, **NAME, "delta.columnMapping.maxColumnId": "1"}
+    table = state("a int", switch)
+    assert table.properties == {**switch, **MAPPED, "delta.columnMapping.maxColumnId": "1"}
     assert set(table.protocol.writer_features or ()) == {"appendOnly", "invariants", "columnMapping", feature}
     assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (2, 7)
-    by_id = made("a int", {**switch, "delta.columnMapping.mode": "id"})
+    by_id = state("a int", {**switch, "delta.columnMapping.mode": "id"})
     assert by_id.properties["delta.columnMapping.mode"] == "id"
 
 
@@ -76,29 +55,29 @@ REFUSALS = [
 @pytest.mark.parametrize(("columns", "properties", "kind", "told"), REFUSALS)
 def test_what_iceberg_cannot_read_is_refused(columns: str, properties: dict[str, str], kind: str, told: str) -> None:
     with pytest.raises(IcebergIncompatible, match=told) as caught:
-        made(columns, properties)
+        state(columns, properties)
     assert (caught.value.fields["kind"], caught.value.code) == (kind, "DELTA_ICEBERG_COMPAT_VIOLATION")
     switch = {key: value for key, value in properties.items() if "enableIcebergCompat" in key}
     others = {key: value for key, value in properties.items() if key not in switch}
     with pytest.raises(IcebergIncompatible, match=told):
-        set_properties(made(columns, others if others.get("delta.columnMapping.mode") else {**others, **NAME}), switch)
+        set_properties(state(columns, {**MAPPED, **others}), switch)
 
 
 def test_everything_that_v2_allows_is_allowed() -> None:
     leaves = "a tinyint, b smallint, c int, d bigint, e float, f double, g decimal(9,2), h string, i binary, j boolean"
     times = "k timestamp, l timestamp_ntz, m date"
     nested = "n array<struct<x: map<string, array<int>>>>"
-    assert len(made(f"{leaves}, {times}, {nested}", V2).schema) == 14
-    assert len(made(f"{leaves}, {times}, s struct<x: int>", V1).schema) == 14
-    tolerated = made("a int", {**V2, "delta.feature.deletionVectors": "supported"})
+    assert len(state(f"{leaves}, {times}, {nested}", V2).schema) == 14
+    assert len(state(f"{leaves}, {times}, s struct<x: int>", V1).schema) == 14
+    tolerated = state("a int", {**V2, "delta.feature.deletionVectors": "supported"})
     assert "deletionVectors" in (tolerated.protocol.writer_features or ())
 
 
 def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> None:
-    plain = made("a int, l array<int>", {})
+    plain = state("a int, l array<int>", {})
     with pytest.raises(IcebergIncompatible, match=r"set_properties\(\{'delta\.columnMapping\.mode': 'name', …\}\)"):
         set_properties(plain, V2)
-    together = after(plain, set_properties(plain, {**V2, **NAME}))
+    together = after(plain, set_properties(plain, {**V2, **MAPPED}))
     assert ids(together) == {"a": (1, None), "l": (2, {"l.element": 3})}
     assert together.properties["delta.columnMapping.maxColumnId"] == "3"
     off = after(together, set_properties(together, {"delta.enableIcebergCompatV2": "false"}))
@@ -124,7 +103,7 @@ def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> Non
 def test_a_history_that_iceberg_does_not_know_keeps_the_compatibility_away(
     switch: dict[str, str], old: str, new: str, is_known: bool
 ) -> None:
-    before = made(f"a {new}", {**NAME, "delta.enableTypeWidening": "true"})
+    before = state(f"a {new}", {**MAPPED, "delta.enableTypeWidening": "true"})
     (field,) = before.schema.fields
     widened = before.with_schema(StructType((record(field, TypeChange((), parse_type(old), parse_type(new))),)))
     if is_known:
@@ -142,7 +121,7 @@ def test_a_history_that_iceberg_does_not_know_keeps_the_compatibility_away(
 def test_elements_keys_and_values_have_ids_of_their_own() -> None:
     """The example of the protocol."""
     columns = "col1 array<array<int>>, col2 map<int, array<int>>, col3 map<int, struct<subcol1: array<int>>>"
-    table = made(columns, V2)
+    table = state(columns, V2)
     names = {
         ".".join(path): f.metadata["delta.columnMapping.physicalName"] for path, f in fields(table.schema)
     }
@@ -157,38 +136,38 @@ def test_elements_keys_and_values_have_ids_of_their_own() -> None:
 
 
 def test_ids_are_given_once() -> None:
-    table = made("l array<int>", V2)
+    table = state("l array<int>", V2)
     grown = with_schema(table, StructType((*table.schema.fields, Field("m", parse_type("map<int,array<int>>")))))
     later = State(1, table.protocol, grown)
     kept, new = ids(later).values()
     assert kept == next(iter(ids(table).values()))
     assert list(new[1].values()) == [4, 5, 6]  # type: ignore[index]
     assert later.properties["delta.columnMapping.maxColumnId"] == "6"
-    assert "delta.columnMapping.nested.ids" not in made("l struct<x: int>", NAME).metadata.schema_string
+    assert "delta.columnMapping.nested.ids" not in state("l struct<x: int>", MAPPED).metadata.schema_string
 
 
 # ---- guards ----------------------------------------------------------------------------------------
 
 
 def test_the_strictest_reading_guards_changes_of_type() -> None:
-    plain = made("a int", NAME)
+    plain = state("a int", MAPPED)
     supported = after(plain, add_feature(plain, "icebergCompatV2"))
-    for state, expected in [
+    for table, expected in [
         (plain, None),
         (supported, 2),
-        (made("a int", V1), 1),
+        (state("a int", V1), 1),
         (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "iceberg"})), 2),
         (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
     ]:
-        found = guarding(state.protocol, state.properties)
+        found = guarding(table.protocol, table.properties)
         assert (found.version if found else None) == expected
 
 
 def test_a_split_table_keeps_the_names_of_its_partition_columns() -> None:
-    before = made("a int, p int, q int", V2, ("p",)).metadata
+    before = state("a int, p int, q int", V2, ("p",)).metadata
     ensure_same_partitions(before, before)
     for columns, told in [(("q",), "split by p and would be split by q"), ((), "split by nothing")]:
         with pytest.raises(IcebergIncompatible, match=told):
             ensure_same_partitions(before, msgspec.structs.replace(before, partition_columns=columns))
-    unsplit = made("a int, p int", V2).metadata
+    unsplit = state("a int, p int", V2).metadata
     ensure_same_partitions(unsplit, msgspec.structs.replace(unsplit, partition_columns=("p",)))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from support.state import schema
 from widen.errors import CorruptLog, UnsupportedTypeChange
 from widen.model.path import fields, map_fields
 from widen.model.schema import from_json, to_json
@@ -25,12 +26,6 @@ from widen.protocol.type_change import (
 
 BYTE, SHORT, INT, LONG = (parse_type(name) for name in ("tinyint", "smallint", "int", "bigint"))
 SHORT_TO_INT = {"fromType": "short", "toType": "integer"}
-
-
-def schema(text: str) -> StructType:
-    parsed = parse_type(f"struct<{text}>")
-    assert isinstance(parsed, StructType)
-    return parsed
 
 
 def entries(recorded: StructType) -> dict[str, list[dict[str, object]]]:

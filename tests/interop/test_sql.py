@@ -94,14 +94,18 @@ def decoded(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("twins")
-    return folder / "it's ours", folder / "it's theirs"
+    ours, theirs = folder / "it's ours", folder / "it's theirs"
+    widen.sql(CREATE.format(t=f"delta.`{ours}`"), spark)
+    spark.sql(to_sql(parse(CREATE.format(t=f"delta.`{theirs}`"))))
+    return ours, theirs
 
 
 def test_both_do_the_same(spark: SparkSession, twins: tuple[Path, Path]) -> None:
     """Delta Lake gets each statement as it is written again, so that both ways of putting it are tried."""
     ours, theirs = twins
+    assert newest(ours) == newest(theirs)
     wrong = []
-    for step in (CREATE, *STEPS):
+    for step in STEPS:
         widen.sql(step.format(t=f"delta.`{ours}`"), spark)
         spark.sql(to_sql(parse(step.format(t=f"delta.`{theirs}`"))))
         said, expected = newest(ours), newest(theirs)

@@ -35,7 +35,9 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
         is_dynamic: Whether it is limited to the partitions that the data have rows for.
 
     Raises:
-        OverwriteRefused: they cannot; one of its kinds.
+        ReplaceWhereInPartitions: a condition and dynamic partitions.
+        NewSchemaInPartitions: a new schema and dynamic partitions.
+        OverwriteRefused: a new schema and a condition.
     """
     if has_where and is_dynamic:
         raise ReplaceWhereInPartitions(one="where", other="partitions='dynamic'", reason="both say what is replaced")

@@ -29,7 +29,10 @@ from widen.errors import (
 from widen.log.commit import Committed, Conflicted, Reads, Unknown, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
+from widen.model.type import INTEGER, Field, StructType
 from widen.protocol.action import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+from widen.protocol.predicate import Compare
+from widen.protocol.selection import Selection
 
 FIELDS = [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]
 LEGACY = Protocol(min_reader_version=1, min_writer_version=2)
@@ -44,13 +47,21 @@ def with_features(*names: str, readers: tuple[str, ...] = ()) -> Protocol:
     return Protocol(min_reader_version=3, min_writer_version=7, reader_features=readers, writer_features=names)
 
 
-def add(path: str, *, data_change: bool = True, rows: int = 5, size: int = 10) -> Add:
-    stats = json.dumps({"numRecords": rows})
-    return Add(path=path, partition_values={}, size=size, modification_time=1, data_change=data_change, stats=stats)
+def add(path: str, *, data_change: bool = True, rows: int = 5, size: int = 10, split: str | None = None) -> Add:
+    stats, values = json.dumps({"numRecords": rows}), {} if split is None else {"p": split}
+    return Add(path=path, partition_values=values, size=size, modification_time=1, data_change=data_change, stats=stats)
 
 
 def remove(path: str, *, data_change: bool = True) -> Remove:
     return Remove(path=path, data_change=data_change, deletion_timestamp=1, size=10)
+
+
+def looked(split: int, *paths: str) -> Reads:
+    """What a change has read that looks for rows of one partition."""
+    schema = StructType((Field("p", INTEGER),))
+    return Reads(
+        selection=Selection(Compare(("p",), INTEGER, "=", split), schema, "none", ("p",)), paths=frozenset(paths)
+    )
 
 
 def create(location: Path, *actions: Action) -> Snapshot:
@@ -160,6 +171,12 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
     ("delete · delete of it", [remove("x")], Reads.NOTHING, [remove("x")], ConcurrentDeleteDelete),
     ("delete · delete of another", [remove("x")], Reads.EVERYTHING, [remove("y")], ConcurrentDelete),
     ("read all · rearranged", [add("n")], Reads.EVERYTHING, [add("w", data_change=False)], None),
+    ("delete in p=1 · append to p=2", [remove("x")], looked(1, "x"), [add("w", split="2")], None),
+    ("delete in p=1 · append to p=1", [remove("x")], looked(1, "x"), [add("w", split="1")], ConcurrentAppend),
+    ("delete in p=1 · append of nulls", [remove("x")], looked(1, "x"), [add("w")], None),
+    ("delete in p=1 · delete of a file elsewhere", [remove("x")], looked(1, "x"), [remove("y")], None),
+    ("delete in p=1 · delete of a file it read", [remove("x")], looked(1, "x", "y"), [remove("y")], ConcurrentDelete),
+    ("delete in p=1 · delete of its file", [remove("x")], looked(1, "x"), [remove("x")], ConcurrentDelete),
     (
         "optimize · append",
         [remove("x", data_change=False), add("n", data_change=False)],
@@ -191,6 +208,17 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
         MetadataChanged,
     ),
 ]
+
+
+def test_blind_appends_do_not_matter_where_the_order_of_writers_is_free(tmp_path: Path) -> None:
+    free = metadata(**{"delta.isolationLevel": "WriteSerializable"})
+    base = create(tmp_path, free, add("x"))
+    commit(base.store, base, [add("w")], "WRITE", {}).or_raise()
+    assert commit(base.store, base, [remove("x")], "DELETE", {}, reads=Reads.EVERYTHING).or_raise().version == 2
+    seeing = commit(base.store, base, [add("v")], "MERGE", {}, reads=looked(2))
+    assert seeing.or_raise().version == 3
+    outcome = commit(base.store, base, [remove("x")], "DELETE", {}, reads=Reads.EVERYTHING)
+    assert isinstance(outcome, Conflicted)
 
 
 @pytest.mark.parametrize(("actions", "reads", "winner", "error"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])

@@ -1,0 +1,62 @@
+"""What is assigned to: paths that are there, do not contradict each other and lead through structs only."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import AssignmentConflict, ColumnNotFound, InvalidPath, ItemAssignmentRefused
+from widen.model.path import Path
+from widen.model.text import parse_type
+from widen.model.type import DOUBLE, LONG, STRING, StructType
+from widen.planning.destination import assigned_paths, overlaid
+
+
+def schema(text: str) -> StructType:
+    parsed = parse_type(f"struct<{text}>")
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+TABLE = schema("Id int, s struct<x: int, `y.z`: struct<w: string>>, l array<struct<q: int>>, m map<string, int>")
+
+FOUND: list[tuple[list[str], list[Path]]] = [
+    (["id"], [("Id",)]),
+    (["S.X", "s.`y.z`.w"], [("s", "x"), ("s", "y.z", "w")]),
+    (["l", "m", "s"], [("l",), ("m",), ("s",)]),
+]
+
+
+@pytest.mark.parametrize(("texts", "paths"), FOUND)
+def test_paths_are_spelled_as_in_the_schema(texts: list[str], paths: list[Path]) -> None:
+    assert list(assigned_paths(TABLE, texts).values()) == paths
+
+
+REFUSED: list[tuple[list[str], type[Exception], str]] = [
+    (["nothing"], ColumnNotFound, "nothing"),
+    (["s.nothing"], ColumnNotFound, "x, `y.z`"),
+    (["s."], InvalidPath, "name is missing"),
+    (["id", "ID"], AssignmentConflict, "Id and Id"),
+    (["s", "s.x"], AssignmentConflict, r"s and s\.x"),
+    (["s.x", "id", "s.`y.z`.w", "s.`y.z`"], AssignmentConflict, r"s\.`y\.z` and s\.`y\.z`\.w"),
+    (["l.element"], ItemAssignmentRefused, "l is array"),
+    (["l.element.q"], ItemAssignmentRefused, "l is array"),
+    (["m.value"], ItemAssignmentRefused, "m is map"),
+]
+
+
+@pytest.mark.parametrize(("texts", "error", "told"), REFUSED)
+def test_what_cannot_be_assigned(texts: list[str], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        assigned_paths(TABLE, texts)
+
+
+def test_types_are_laid_over_those_of_the_table() -> None:
+    found = overlaid(schema("id int, s struct<x: int, y: int>, v string"), {("s", "y"): LONG, ("v",): DOUBLE})
+    assert found == schema("id int, s struct<x: int, y: bigint>, v double")
+    assert overlaid(schema("id int"), {("new",): STRING}) == schema("id int, new string")
+
+
+def test_columns_that_the_table_fills_are_left_out_unless_assigned() -> None:
+    table = StructType((schema("id int").fields[0].with_metadata(CURRENT_DEFAULT="1"), *schema("v int").fields))
+    assert overlaid(table, {}).names == ("v",)
+    assert overlaid(table, {("id",): LONG}) == schema("id bigint, v int")

@@ -9,7 +9,8 @@ Source: the Parquet format; PROTOCOL.md#type-widening
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from widen.model.type import (
     ArrayType,
     DataType,
     DecimalType,
-    Field,
     MapType,
     StructType,
     is_atomic,
@@ -50,8 +50,8 @@ _FIX = "Restore the file from a backup; what stands in it is not known."
 def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, dict[Path, DataType]]:
     """Return how many rows a file has, deleted ones included, and its leaves whose type is one before a widening.
 
-    Columns are matched by what stands in files, their own names or ids, and compared at every depth: struct fields,
-    array elements, map keys and map values. What differs in another way than by a widening is not looked at.
+    Columns are matched by the names that they have in files, and compared at every depth: struct fields, array
+    elements, map keys and map values. What differs in another way than by a widening is not looked at.
 
     Args:
         store: Of the table.
@@ -63,7 +63,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
         The rows, and the old type of each such leaf by its logical path.
 
     Raises:
-        CorruptFile: the file is no Parquet.
+        CorruptFile: the file is no Parquet, or names and ids of its columns contradict each other.
         StorageError: the store refused.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark compares no elements, keys and values.
@@ -71,7 +71,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
     try:
         with store.open(path) as file:
             footer = pq.read_metadata(file)
-            found = list(_paired(footer.schema.to_arrow_schema(), schema, mode))
+            found = list(_Walk(path, mode).fields(footer.schema.to_arrow_schema(), schema))
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=str(error).partition("\n")[0].rstrip("."), fix=_FIX) from error
     if len(found) != footer.num_columns:
@@ -124,41 +124,40 @@ _KNOWN = {"None", *_LOGICAL}
 _Leaf: TypeAlias = tuple[Path, DataType | None]
 
 
-def _paired(fields: Iterable[Any], struct: DataType | None, mode: str, at: Path = ()) -> Iterator[_Leaf]:
-    """Yield for every leaf of a file its logical path and its type in the table, in the order of the file.
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """The way through the columns of one file, beside those of the table."""
 
-    The type is None where the table has no such leaf.
-    """
-    find = _finder(struct, mode)
-    for item in fields:
-        field = find(item)
-        yield from _below(item.type, field.type if field else None, mode, (*at, field.name if field else item.name))
+    path: str
+    mode: str
 
+    def fields(self, fields: Iterable[Any], struct: DataType | None, at: Path = ()) -> Iterator[_Leaf]:
+        """Yield for every leaf its logical path and its type in the table, in the order of the file.
 
-def _below(kind: Any, data_type: DataType | None, mode: str, at: Path) -> Iterator[_Leaf]:
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_struct(kind):
-        yield from _paired((kind.field(i) for i in range(kind.num_fields)), data_type, mode, at)
-    elif pa.types.is_map(kind):
-        key, value = (data_type.key, data_type.value) if isinstance(data_type, MapType) else (None, None)
-        yield from _below(kind.key_type, key, mode, (*at, KEY))
-        yield from _below(kind.item_type, value, mode, (*at, VALUE))
-    elif pa.types.is_nested(kind):
-        element = data_type.element if isinstance(data_type, ArrayType) else None
-        yield from _below(kind.value_type, element, mode, (*at, ELEMENT))
-    else:
-        yield at, data_type if data_type is not None and is_atomic(data_type) else None
+        The type is None where the table has no such leaf.
+        """
+        known = struct.fields if isinstance(struct, StructType) else ()
+        by_name = {physical_name(field, self.mode): field for field in known}
+        by_id = {str(field.metadata.get(COLUMN_ID)): field for field in known} if self.mode == ID else {}
+        for item in fields:
+            field = by_name.get(item.name)
+            told = by_id.get((item.metadata or {}).get(_FIELD_ID, b"").decode(), field)
+            if told is not field:
+                reason = f"its id says that {item.name} is column {told.name if told else None}, its name does not"
+                raise CorruptFile(path=self.path, reason=reason, fix=_FIX)
+            yield from self._below(item.type, field.type if field else None, (*at, field.name if field else item.name))
 
-
-def _finder(struct: DataType | None, mode: str) -> Callable[[Any], Field | None]:
-    """Return what finds the column of the table that a column of a file holds: by its id, else by its name."""
-    fields = struct.fields if isinstance(struct, StructType) else ()
-    by_name = {physical_name(field, mode): field for field in fields}
-    by_id = {str(field.metadata.get(COLUMN_ID)): field for field in fields} if mode == ID else {}
-
-    def find(item: Any) -> Field | None:
-        number = (item.metadata or {}).get(_FIELD_ID, b"").decode()
-        return by_id.get(number) or by_name.get(item.name)
-
-    return find
+    def _below(self, kind: Any, data_type: DataType | None, at: Path) -> Iterator[_Leaf]:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_struct(kind):
+            yield from self.fields((kind.field(i) for i in range(kind.num_fields)), data_type, at)
+        elif pa.types.is_map(kind):
+            key, value = (data_type.key, data_type.value) if isinstance(data_type, MapType) else (None, None)
+            yield from self._below(kind.key_type, key, (*at, KEY))
+            yield from self._below(kind.item_type, value, (*at, VALUE))
+        elif pa.types.is_nested(kind):
+            element = data_type.element if isinstance(data_type, ArrayType) else None
+            yield from self._below(kind.value_type, element, (*at, ELEMENT))
+        else:
+            yield at, data_type if data_type is not None and is_atomic(data_type) else None

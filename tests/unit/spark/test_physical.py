@@ -162,6 +162,18 @@ def test_mapped_columns_are_found_by_the_name_in_the_file(tmp_path: Path) -> Non
     assert found(written(tmp_path, pa.schema(kinds)), schema, "name") == {"a": "tinyint", "s.a": "smallint"}
 
 
+def test_names_and_ids_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    schema = from_json(json.dumps({"type": "struct", "fields": [mapped("a", "p1", 1), mapped("b", "p2", 2)]}))
+
+    def numbered(number: str) -> LogStore:
+        return written(tmp_path, pa.schema([pa.field("p1", pa.int8(), metadata={"PARQUET:field_id": number})]))
+
+    assert found(numbered("1"), schema, "id") == {"a": "tinyint"}
+    assert found(numbered("2"), schema, "name") == {"a": "tinyint"}
+    with pytest.raises(CorruptFile, match="its id says that p1 is column b"):
+        found(numbered("2"), schema, "id")
+
+
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.parquet").write_text("corrupted")
     with pytest.raises(CorruptFile, match=r"f\.parquet cannot be read"):

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and one table of ratios at the end; exit code 1 if a target is missed.
 
-python bench/run.py [ingest] [snapshot]
+python bench/run.py [ingest] [snapshot] [alter] [drop]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ["ingest", "snapshot"]
+SCRIPTS = ["ingest", "snapshot", "alter", "drop"]
 
 # What every script prints for a ratio that has a target: "first / infer   0.93  (at most 1.0)".
 RATIO = re.compile(r"^\s*(\S.*?)\s{2,}([\d.]+)\s+\(at most ([\d.]+)\)\s*$")

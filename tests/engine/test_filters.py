@@ -12,8 +12,6 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -25,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from support.every_pair import PROPERTIES, at
+from support.every_pair import PROPERTIES, at, spelled
 from support.type_change import CASES, Case
 from widen.log.commit import commit
 from widen.log.listing import to_adds
@@ -103,7 +101,7 @@ def as_delta_spark(value: Any) -> Any:
     """Floats by their shortest text, which names another double; here nothing else is exactly a float with a point."""
     if not isinstance(value, float) or struct.unpack("<f", struct.pack("<f", value))[0] != value:
         return value
-    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    texts = (f"{value:.{digits}g}" for digits in (7, 8, 9))
     return next(float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
 
 
@@ -123,20 +121,6 @@ ODD_TIMES = (
     *("date'2024-02-29'", "'2024-02-29'", "timestamp_ntz'2024-02-29 00:00:00.000001'", "'2020-03-17 15:23:15.123'"),
     *("timestamp_ntz'2058-12-31 23:59:59.9995'", "timestamp_ntz'0001-01-01 00:00:00'", "date'2020-01-01'"),
 )
-
-
-def spelled(value: Any) -> str:
-    """Return a value as SQL spells it."""
-    match value:
-        case float():
-            return f"double('{value}')" if value - value != 0 else f"{value!r}D"
-        case datetime():
-            return f"timestamp_ntz'{value}'"
-        case date():
-            return f"date'{value}'"
-        case Decimal():
-            return format(value, "f")
-    return str(value)
 
 
 def literals(case: Case) -> st.SearchStrategy[str]:

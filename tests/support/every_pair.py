@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from support.exact import assert_same
@@ -87,3 +89,17 @@ def _plain(value: Any) -> Any:
         case dict():
             return {_plain(k): _plain(v) for k, v in value.items()}
     return value
+
+
+def spelled(value: Any) -> str:
+    """Return a value as SQL spells it."""
+    match value:
+        case float():
+            return f"double('{value}')" if value - value != 0 else f"{value!r}D"
+        case datetime():
+            return f"timestamp_ntz'{value}'"
+        case date():
+            return f"date'{value}'"
+        case Decimal():
+            return format(value, "f")
+    return str(value)

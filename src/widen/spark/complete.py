@@ -40,11 +40,17 @@ def completed(frame: DataFrame, schema: StructType, protocol: Protocol) -> DataF
     Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
     """
     incoming = from_spark(frame.schema)
-    missing = [field for field in schema if incoming.find(field.name) is None]
     rules = _Rules(protocol, frame.sparkSession)
-    made = {field.name: text for field in missing if (text := rules.generation(field))}
-    columns = [rules.filled(field) if field in missing else _given(incoming, field) for field in schema]
-    rows = frame.select(*(column.alias(field.name) for column, field in zip(columns, schema, strict=True)))
+    columns, made = [], {}
+    for field in schema:
+        known = incoming.find(field.name)
+        if known is not None:
+            column = fitted(F.col(quoted(known.name)), known.type, field.type, (field.name,))
+        else:
+            column = rules.filled(field)
+            made.update(rules.generation(field))
+        columns.append(column.alias(field.name))
+    rows = frame.select(*columns)
     return _generated(rows, schema, made) if made else rows
 
 
@@ -61,8 +67,9 @@ class _Rules:
         self._supported = features(protocol)
         self.lanes = int(str(spark.conf.get(LANES, "200")))
 
-    def generation(self, field: Field) -> str | None:
-        return find_generation(field) if "generatedColumns" in self._supported else None
+    def generation(self, field: Field) -> dict[str, str]:
+        text = find_generation(field) if "generatedColumns" in self._supported else None
+        return {} if text is None else {field.name: text}
 
     def identity(self, field: Field) -> Identity | None:
         return find_identity(field) if "identityColumns" in self._supported else None
@@ -114,12 +121,6 @@ def _generated(rows: DataFrame, schema: StructType, made: Mapping[str, str]) -> 
 
 
 # ---- shape and type --------------------------------------------------------------------------------
-
-
-def _given(incoming: StructType, field: Field) -> Column:
-    known = incoming.find(field.name)
-    assert known is not None
-    return fitted(F.col(quoted(known.name)), known.type, field.type, (field.name,))
 
 
 def fitted(column: Column, have: DataType, want: DataType, at: Path) -> Column:

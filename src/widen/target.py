@@ -17,19 +17,20 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.planning import command
-from widen.planning.capability import format_of
 from widen.planning.growth import ensure_free
 from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
+from widen.planning.retype import format_of
 from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.feature import ensure_writable, features, required_features
+from widen.protocol.property import ENABLE_TYPE_WIDENING
 from widen.protocol.statistics import FileStatistics
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 """What a job that was killed leaves behind, and what no reader looks at."""
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
-    {mode: {} for mode in Mode} | {Mode.WIDEN: {command.ENABLE_TYPE_WIDENING: "true"}}
+    {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
 )
 """The properties of a table that an ingestion makes, by the mode of its first interval."""
 

@@ -21,6 +21,7 @@ LAYERS = {
     "log": 3,
     "planning": 4,
     "routing": 5,
+    "config": 5,
     "spark": 6,
     "target": 6,
     "table": 7,
@@ -39,6 +40,7 @@ FOREIGN = {
     "observe": {"msgspec"},
     "planning": {"msgspec", "sqlglot"},
     "routing": {"msgspec"},
+    "config": {"msgspec"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
     "target": set(),
@@ -51,7 +53,7 @@ FOREIGN = {
     "__main__": set(),
 }
 
-PURE = ["model", "protocol", "observe", "planning", "routing"]
+PURE = ["model", "protocol", "observe", "planning", "routing", "config"]
 WITHOUT_SPARK = [*PURE, "log"]
 
 

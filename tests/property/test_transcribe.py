@@ -29,7 +29,7 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
     policy = Policy(Mode.FREEZE if frozen else mode)
     schema = settle(base, batch, policy).plan.schema if frozen else base
     rescued = role_field(schema, RESCUED)
-    maker = Transcriber(schema)
+    maker = Transcriber(schema, policy, base)
     for number, text in enumerate(batch):
         before = maker.observation.corrupt
         rows = taken(maker, schema, text, ("f", number))

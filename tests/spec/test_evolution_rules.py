@@ -80,7 +80,7 @@ def test_u12_u13_the_suffixed_column_says_what_it_evolved_from() -> None:
 
 
 def test_u13_a_field_that_only_looks_suffixed_has_no_doc() -> None:
-    assert column(plan_of({"start_date": "date"}), "start_date").metadata == {}
+    assert column(plan_of({"start_date": "date"}), "start_date").metadata == {"widen.source": ["start_date"]}
 
 
 def test_u15_is_for_the_first_sight_only() -> None:
@@ -238,7 +238,7 @@ def test_d10_the_rescue_column_does_not_collide_with_a_column_that_is_no_text() 
 
 def test_d11_lines_that_are_no_record_get_their_column_once() -> None:
     plan = plan_of({"a": "7"}, None, corrupt=2)
-    assert columns(plan.schema) == ["a:int", "_corrupt_record:string"]
+    assert columns(plan.schema) == ["a:int", "_corrupt_record:string", "_corrupt_at:string"]
     assert column(plan, "_corrupt_record").nullable
     assert plan_of({"a": "7"}, plan.schema, corrupt=1).is_empty
 
@@ -272,6 +272,7 @@ def test_d1_fail_refuses_every_change() -> None:
         "widen a from int to double",
         "add b int",
         "add _corrupt_record string",
+        "add _corrupt_at string",
     ]
     assert plan.operations == ()
     assert plan.schema == before

@@ -36,7 +36,7 @@ def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adap
     known = Observation()
     for number in range(1, 9):
         plan = evolve(base, known, policy)
-        maker = Transcriber(plan.schema)
+        maker = Transcriber(plan.schema, policy, base)
         rows = list(_transcribed(maker, plan.schema, texts, adapt_every))
         known = known.merged(observation_from_json(maker.observation.to_json()))
         confirmed = evolve(base, known, policy)

@@ -84,7 +84,8 @@ WidenError
 │   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
 │   ├── SourceError         the input of an ingestion cannot be used
-│   └── EvolutionRefused    the policy forbids the changes that a batch needs
+│   ├── EvolutionRefused    the policy forbids the changes that a batch needs
+│   └── PlanChanged         a batch leads to another plan than the one that was agreed to
 ├── TableError              what is on disk breaks the protocol, or needs a feature we lack
 │   ├── TableNotFound
 │   ├── TableAlreadyExists
@@ -220,6 +221,7 @@ from widen.errors.request import (
     InvalidStatement,
     InvalidType,
     NameNotFound,
+    PlanChanged,
     SourceError,
 )
 from widen.errors.row import (
@@ -347,6 +349,7 @@ __all__ = [
     "OverwriteRefused",
     "PartitionColumnDropRefused",
     "PathNotNested",
+    "PlanChanged",
     "ProtectionWaits",
     "ProtocolChanged",
     "RenameRefused",

@@ -94,3 +94,11 @@ class EvolutionRefused(RequestError):
     code = "WIDEN_EVOLUTION_REFUSED"
     template = "The batch needs changes that the policy {policy} does not allow:\n{plan}"
     hint = "Nothing was written. Ingest with evolve='widen' or 'split', or repair the source."
+
+
+class PlanChanged(RequestError):
+    """The batch leads to another plan than the one that was agreed to."""
+
+    code = "WIDEN_PLAN_CHANGED"
+    template = "The batch leads to the plan {found}, not to {wanted}:\n{plan}"
+    hint = "Nothing was written. Look at the plan of this batch, and ingest with its hash."

@@ -21,6 +21,24 @@ class Number(str):
     __slots__ = ()
 
 
+class Day(str):
+    """A text that is taken as a date; it stays as the source spells it."""
+
+    __slots__ = ()
+
+
+class Instant(str):
+    """A text that is taken as a point in time; it stays as the source spells it."""
+
+    __slots__ = ()
+
+
+class Entries(dict[str, "Document"]):
+    """An object that is taken as a map: its keys are data, and no names of fields."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class NotJson:
     """Why a text is no document that can be kept exactly."""
@@ -29,7 +47,10 @@ class NotJson:
 
 
 Document: TypeAlias = Any
-"""A dict, a list, a str, a Number, a bool or None; of dicts and lists, what is in them likewise."""
+"""A dict, a list, a str, a Number, a bool or None; of dicts and lists, what is in them likewise.
+
+Where a `widen.observe.reading.Reading` has taken it, a str may be a Day or an Instant, and a dict may be Entries.
+"""
 
 
 class _RefusedError(Exception):
@@ -78,6 +99,18 @@ def has_leaf(document: Document) -> bool:
     if isinstance(document, dict):
         return any(map(has_leaf, document.values()))
     return any(map(has_leaf, document)) if isinstance(document, list) else document is not None
+
+
+def to_text(document: Document) -> str:
+    """Return the JSON text of a document, its numbers as the tokens they were."""
+    match document:
+        case dict():
+            return "{" + ",".join(f"{to_text(key)}:{to_text(value)}" for key, value in document.items()) + "}"
+        case list():
+            return "[" + ",".join(map(to_text, document)) + "]"
+        case Number():
+            return str(document)
+    return json.dumps(document, ensure_ascii=False)
 
 
 _TOO_DEEP = f"more than {MAX_DEPTH} records and arrays stand in each other"

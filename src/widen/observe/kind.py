@@ -26,13 +26,14 @@ from widen.model.type import (
 
 BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD = "boolean", "long", "double", "decimal"
 DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD = "date", "timestamp", "string", "record"
-INT_WORD = "int"
+INT_WORD, MAP_WORD, NULL_WORD = "int", "map", "null"
 
 KIND_WORDS = (
     *(BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD),
-    *(DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD),
+    *(DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD, MAP_WORD),
 )
-"""The words of kinds. A column may also be an ``int``; a value never is, for it is known to be a ``long``."""
+"""The words of kinds. A column may also be an ``int``; a value never is, for it is known to be a ``long``. Of the
+kind ``null`` is only what is missing where something has to be."""
 
 NUMBER_WORDS = frozenset({LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
 """The kinds whose values have digits."""

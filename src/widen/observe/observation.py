@@ -95,6 +95,7 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
         empty_records: The ``{}`` by the number of arrays around them.
         kinds: The values by kind; a record with at least one key counts as a record.
         records: The sub-fields of the records, by the number of arrays around them.
+        maps: What stood at the keys of the maps, all keys as one field, by the number of arrays around the maps.
     """
 
     nulls: dict[int, int] = {}
@@ -102,6 +103,7 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
     empty_records: dict[int, int] = {}
     kinds: dict[Kind, KindSeen] = {}
     records: dict[int, dict[str, FieldSeen]] = {}
+    maps: dict[int, FieldSeen] = {}
 
     def kind(self, kind: Kind) -> KindSeen:
         """Return what is known of a kind here, made on first use, to count on."""
@@ -110,6 +112,10 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
     def record(self, dim: int) -> RecordSeen:
         """Return the sub-fields of the records of a dim, made on first use, to count on."""
         return self.records.setdefault(dim, {})
+
+    def entries(self, dim: int) -> FieldSeen:
+        """Return what stood in the maps of a dim, made on first use, to count on."""
+        return self.maps.setdefault(dim, FieldSeen())
 
     def merged(self, other: FieldSeen, combine: Combine = operator.add) -> FieldSeen:
         """Return what both have seen."""
@@ -124,6 +130,10 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
             records={
                 dim: merge_records(self.records.get(dim, {}), other.records.get(dim, {}), combine)
                 for dim in _keys(self.records, other.records)
+            },
+            maps={
+                dim: self.maps.get(dim, _NO_FIELD).merged(other.maps.get(dim, _NO_FIELD), combine)
+                for dim in _keys(self.maps, other.maps)
             },
         )
 
@@ -141,14 +151,18 @@ class Observation(msgspec.Struct, omit_defaults=True):
     walker nobody changes it any more.
 
     Args:
-        records: The good records.
+        records: The records that are good.
         corrupt: The lines that are no record.
-        root: What stood at each key of the records.
+        root: What stood at each key of the good records.
+        quarantined: The records that are kept out of the table, though they are records.
+        refused: What keeps records out: what stands at their keys and does not fit columns that cannot yield.
     """
 
     records: int = 0
     corrupt: int = 0
     root: dict[str, FieldSeen] = {}
+    quarantined: int = 0
+    refused: dict[str, FieldSeen] = {}
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return what both have seen.
@@ -161,6 +175,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
             combine(self.records, other.records),
             combine(self.corrupt, other.corrupt),
             merge_records(self.root, other.root, combine),
+            combine(self.quarantined, other.quarantined),
+            merge_records(self.refused, other.refused, combine),
         )
 
     def to_json(self) -> bytes:
@@ -189,10 +205,17 @@ def field_of(record: RecordSeen, key: str) -> FieldSeen:
     return found
 
 
+def place_text(at: Position) -> str:
+    """Return where a record stands as people read it."""
+    return f"{at[0]}:{at[1]}"
+
+
 def observation_from_json(data: bytes) -> Observation:
     """Return the observation that `Observation.to_json` gave as JSON."""
     wire = _decoder.decode(data)
-    return Observation(wire.records, wire.corrupt, _from_wire(wire.root))
+    return Observation(
+        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.refused)
+    )
 
 
 def _earlier(left: KindSeen, right: KindSeen) -> tuple[Position | None, str]:
@@ -218,6 +241,7 @@ class _FieldWire(msgspec.Struct):
     empty_records: dict[int, int] = {}
     kinds: dict[str, KindSeen] = {}
     records: dict[int, dict[str, _FieldWire]] = {}
+    maps: dict[int, _FieldWire] = {}
 
 
 class _ObservationWire(msgspec.Struct):
@@ -226,19 +250,23 @@ class _ObservationWire(msgspec.Struct):
     records: int = 0
     corrupt: int = 0
     root: dict[str, _FieldWire] = {}
+    quarantined: int = 0
+    refused: dict[str, _FieldWire] = {}
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordSeen:
-    return {
-        key: FieldSeen(
-            field.nulls,
-            field.empty,
-            field.empty_records,
-            {parse_kind(text): seen for text, seen in field.kinds.items()},
-            {dim: _from_wire(inner) for dim, inner in field.records.items()},
-        )
-        for key, field in record.items()
-    }
+    return {key: _field_from_wire(field) for key, field in record.items()}
+
+
+def _field_from_wire(field: _FieldWire) -> FieldSeen:
+    return FieldSeen(
+        field.nulls,
+        field.empty,
+        field.empty_records,
+        {parse_kind(text): seen for text, seen in field.kinds.items()},
+        {dim: _from_wire(inner) for dim, inner in field.records.items()},
+        {dim: _field_from_wire(inner) for dim, inner in field.maps.items()},
+    )
 
 
 def _to_wire(value: Any) -> str:

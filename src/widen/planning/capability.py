@@ -11,9 +11,6 @@ from types import MappingProxyType
 
 from widen.errors import InvalidOption
 from widen.model.type import DATE, DOUBLE, FLOAT, INTEGER, LONG, TIMESTAMP_NTZ, DataType, DecimalType
-from widen.planning.retype import is_enabled
-from widen.planning.state import State
-from widen.protocol import iceberg
 from widen.protocol.widening import is_iceberg_compatible, is_same_family, is_widening
 
 
@@ -105,17 +102,3 @@ def parse_automatic_widening(text: str) -> AutomaticWidening:
     if name not in modes:
         raise InvalidOption(option="widening", value=text, expected=f"It is one of {', '.join(modes)}.")
     return modes[name]
-
-
-def format_of(state: State) -> TableFormat:
-    """Return what a table has to satisfy when its types change.
-
-    Raises:
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
-
-    Source: PROTOCOL.md#writer-requirements-for-type-widening
-    """
-    if not is_enabled(state):
-        return TableFormat.DELTA_FIXED
-    is_guarded = iceberg.guarding(state.protocol, state.properties) is not None
-    return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA

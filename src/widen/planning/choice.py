@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias
 
-from widen.model.type import FLOAT, STRING, DataType, DecimalType
+from widen.model.path import ELEMENT, VALUE, Path
+from widen.model.type import FLOAT, STRING, DataType, DecimalType, MapType
 from widen.observe.kind import (
     DECIMAL_WORD,
     DOUBLE_WORD,
@@ -20,6 +21,7 @@ from widen.observe.kind import (
     TIMESTAMP_WORD,
     TYPE_OF_WORD,
     Kind,
+    leaf_and_dim,
     word_of,
 )
 from widen.observe.observation import KindSeen
@@ -54,11 +56,30 @@ _TOGETHER: tuple[frozenset[str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that a field has already, by its name, its leaf type and its dim."""
+    """A column that a field has already, or the values of one of maps.
+
+    Args:
+        name: Of the column.
+        leaf: What the arrays in it hold in the end.
+        dim: How many arrays there are.
+        above: The steps from the column to those arrays; none unless it is a column of maps.
+    """
 
     name: str
     leaf: DataType
     dim: int
+    above: Path = ()
+
+    @property
+    def path(self) -> Path:
+        """The steps from the struct to the leaf."""
+        return (self.name, *self.above, *[ELEMENT] * self.dim)
+
+    def values(self) -> Column | None:
+        """Return what stands at the keys of its maps, as a column; None if no JSON object is such a map."""
+        if not isinstance(self.leaf, MapType) or self.leaf.key != STRING:
+            return None
+        return Column(self.name, *leaf_and_dim(self.leaf.value), (*self.path[1:], VALUE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from widen.errors import (
 )
 from widen.model.path import Path, format_path, nearest_field
 from widen.model.type import VOID, StructType
-from widen.planning.capability import AutomaticWidening, can_widen_by_itself, format_of
+from widen.planning.capability import AutomaticWidening, can_widen_by_itself
 from widen.planning.command import with_operations
 from widen.planning.dependency import constraints, dependents, generated_columns
 from widen.planning.merge import Leeway, merge, never
 from widen.planning.naming import ensure_names
 from widen.planning.operation import AddColumn, Operation, WidenType
+from widen.planning.retype import format_of
 from widen.planning.state import State
 from widen.protocol.action import Metadata
 from widen.protocol.column import find_generation, find_identity

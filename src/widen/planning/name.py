@@ -1,7 +1,7 @@
 """The names of columns that ingestion makes, and the metadata that says which source field each one holds.
 
-Routing never goes by a name that ingestion has chosen: the source path stands in the metadata of the column. Only a
-column without it holds the key that it is called.
+Routing never goes by a name: the source path stands in the metadata of the column, and stays there whoever renames it.
+Only a column without it, which was declared and has not been ingested into yet, holds the key that it is called.
 
 Source: spec of evolution, U12, U13, U18, D9, D14.
 """
@@ -9,10 +9,11 @@ Source: spec of evolution, U12, U13, U18, D9, D14.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from widen.model.path import Path, format_path
-from widen.model.type import STRING, DataType, Field, StructType
+from widen.model.type import STRING, ArrayType, DataType, Field, MapType, StructType
 
 SOURCE = "widen.source"
 """Metadata key: the path of the source field, from the root, as a list of keys without array steps."""
@@ -20,15 +21,19 @@ SOURCE = "widen.source"
 EVOLVED_FROM = "widen.evolvedFrom"
 """Metadata key: the same path as text, on columns that stand beside the one with the plain name."""
 
+FORM = "widen.form"
+"""Metadata key: that a column of texts holds all values of its field, ``text`` or ``json``."""
+
 ROLE = "widen.role"
-"""Metadata key: that the column holds no source field but what is named `RESCUED` or `CORRUPT`."""
+"""Metadata key: that the column holds no source field but what is named by one of `ROLES`."""
 
 COMMENT = "comment"
 """Metadata key: what people read about a column."""
 
-RESCUED, CORRUPT = "_rescued", "_corrupt_record"
-ROLES = (RESCUED, CORRUPT)
-"""The columns for what found no other column, and for lines that are no record. Their names are kept for them."""
+RESCUED, CORRUPT, CORRUPT_AT = "_rescued", "_corrupt_record", "_corrupt_at"
+ROLES = (RESCUED, CORRUPT, CORRUPT_AT)
+"""The columns for what found no other column, for lines that are no record, and for where those stand. Their names are
+kept for them."""
 
 FORBIDDEN = " ,;{}()\n\t="
 """Characters that Delta allows in no name unless columns are mapped."""
@@ -76,16 +81,40 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
 
     Source: spec of evolution, U13, D9, D14.
     """
-    if not is_evolved and name == source[-1]:
-        return Field(name, data_type)
     text = format_path(source)
     metadata: dict[str, Any] = {SOURCE: list(source)}
     if is_evolved:
-        metadata[EVOLVED_FROM] = text
-    return Field(name, data_type, metadata={COMMENT: f"{_PREFIX[is_evolved]}:{text}", **metadata})
+        metadata |= {COMMENT: f"evolved_from:{text}", EVOLVED_FROM: text}
+    elif name != source[-1]:
+        metadata |= {COMMENT: f"source_path:{text}"}
+    return Field(name, data_type, metadata=metadata)
 
 
-_PREFIX = {True: "evolved_from", False: "source_path"}
+def with_sources(schema: StructType) -> StructType:
+    """Return the schema of a table with the source path written down for every column that holds a source field.
+
+    Declared columns get it with the first interval, so that they keep their field when somebody renames them.
+
+    Source: spec of evolution, D9.
+    """
+    return StructType(tuple(item if role_of(item) else _with_source(item, ()) for item in schema))
+
+
+def _with_source(item: Field, above: Path) -> Field:
+    source = (*above, source_key(item))
+    item = replace(item, type=_with_sources(item.type, source))
+    return item if SOURCE in item.metadata else item.with_metadata(**{SOURCE: list(source)})
+
+
+def _with_sources(data_type: DataType, source: Path) -> DataType:
+    match data_type:
+        case StructType(items):
+            return StructType(tuple(_with_source(item, source) for item in items))
+        case ArrayType(element):
+            return replace(data_type, element=_with_sources(element, source))
+        case MapType(_, value):
+            return replace(data_type, value=_with_sources(value, source))
+    return data_type
 
 
 def role_field(schema: StructType, role: str) -> Field | None:
@@ -110,6 +139,7 @@ def new_role_field(schema: StructType, role: str) -> Field:
 _ABOUT = {
     RESCUED: "What no other column of this row holds, as JSON.",
     CORRUPT: "The source line, where it is no record.",
+    CORRUPT_AT: "The file of that line and its number there.",
 }
 
 

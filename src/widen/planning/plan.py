@@ -80,6 +80,27 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Values that keep their records out of the table, since their columns cannot yield.
+
+    Args:
+        source: The path of the source field.
+        column: Why its column cannot: what it is.
+        kinds: The kinds of the values; ``null`` for one that has to be there.
+        count: How many they are.
+        first: The file and the position of the first of them.
+        sample: The beginning of that value.
+    """
+
+    source: Path
+    column: str
+    kinds: tuple[str, ...]
+    count: int
+    first: Position | None
+    sample: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """A field of which the batch has only what no column can be made for.
 
@@ -107,6 +128,7 @@ class Plan:
         pending: The fields that wait for their first value.
         rescued: The values for the rescue column.
         refused: The changes that the batch needs and the policy forbids; if there are any, nothing may be written.
+        quarantined: The values that keep their records out of the table.
     """
 
     operations: tuple[Operation, ...]
@@ -115,6 +137,7 @@ class Plan:
     pending: tuple[Pending, ...] = ()
     rescued: tuple[Rescued, ...] = ()
     refused: tuple[Operation, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -135,6 +158,7 @@ class Plan:
             "events": [_value(event) for event in self.events],
             "pending": [_value(pending) for pending in self.pending],
             "rescued": [_value(rescued) for rescued in self.rescued],
+            "quarantined": [_value(quarantined) for quarantined in self.quarantined],
         }
 
 

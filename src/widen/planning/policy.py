@@ -1,6 +1,6 @@
-"""The policy: what an ingestion may do to the schema.
+"""The policy: what an ingestion may do to the schema, and how it takes the values of single fields.
 
-Source: spec of evolution, D1, D10.
+Source: spec of evolution, D1, D5, D6, D10, D12, D13.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from widen.model.path import Path
-from widen.model.type import DataType
+from widen.model.type import STRING, DataType
 from widen.planning.capability import TableFormat
 
 MAX_COLUMNS = 2000
 """How many leaves a table may get by ingestion, unless told otherwise."""
+
+ANYWHERE: Path = ()
+"""Stands for all fields."""
 
 
 class Mode(str, Enum):
@@ -30,22 +34,73 @@ class Mode(str, Enum):
     """Refuse the batch."""
 
 
+class Form(str, Enum):
+    """How a field is kept in one column of texts, whatever its values are."""
+
+    TEXT = "text"
+    """Texts as they are, other scalars as the source spells them, arrays and records as JSON."""
+    JSON = "json"
+    """Every value as JSON."""
+
+
+class EpochUnit(str, Enum):
+    """What a whole number that goes to a timestamp counts since 1970."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+    NANOSECONDS = "ns"
+
+
+Pin: TypeAlias = Mode | Form | DataType
+"""What a field is pinned to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Why a column of a table cannot yield: it gets no column beside it, and rows that do not fit it are kept out.
+
+    Args:
+        column: Its name.
+        reason: What it is, e.g. ``a partition column``.
+        can_widen: Its type may become wider in place.
+        is_required: It must not be null.
+    """
+
+    column: str
+    reason: str
+    can_widen: bool = True
+    is_required: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What an ingestion may do to the schema.
+    """What an ingestion may do to the schema, and how it takes the values of single fields.
+
+    Fields are named by their path in the source: keys from the root, places in arrays and keys of maps passed over.
 
     Args:
         mode: What happens when the batch does not fit.
-        pins: For single fields, by their path in the source: a mode of their own, for them and all below them, or
-            the type of the column that they get when they are first seen and that is never widened.
+        pins: For single fields: a mode of their own, for them and all below them; or the type or the form of the
+            column that they get when they are first seen and that is never widened.
         max_columns: How many leaves ingestion may bring the schema to.
         table_format: What can be widened in place.
+        dated: The fields in which, and below which, texts that are dates or instants are taken as such.
+        epoch_units: For single fields: what their whole numbers count; of others it is told by the size.
+        left_out: The fields that are not looked at.
+        masked: The fields whose values nobody is to see.
+        guards: The fields whose columns cannot yield.
     """
 
     mode: Mode = Mode.WIDEN
-    pins: Mapping[Path, Mode | DataType] = field(default_factory=dict)
+    pins: Mapping[Path, Pin] = field(default_factory=dict)
     max_columns: int = MAX_COLUMNS
     table_format: TableFormat = TableFormat.DELTA
+    dated: frozenset[Path] = frozenset()
+    epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
+    left_out: frozenset[Path] = frozenset()
+    masked: frozenset[Path] = frozenset()
+    guards: Mapping[Path, Guard] = field(default_factory=dict)
 
     def mode_of(self, source: Path) -> Mode:
         """Return the mode for a field: its own pin, else that of the nearest pinned field above it.
@@ -65,4 +120,4 @@ class Policy:
     def type_of(self, source: Path) -> DataType | None:
         """Return the type that a field is pinned to, if it is."""
         pin = self.pins.get(source)
-        return None if isinstance(pin, Mode) else pin
+        return None if isinstance(pin, Mode) else STRING if isinstance(pin, Form) else pin

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from widen.errors import EnabledWithoutFeature, GeneratedColumnTypeFixed, NestedTypeChangeRefused, TypeChangeRefused
 from widen.model.path import Path, find_field, format_path, nearest_field, resolve
 from widen.model.type import STRING, VOID, ArrayType, DataType, MapType, StructType, is_atomic
+from widen.planning.capability import TableFormat
 from widen.planning.command import PREVIEW, TYPE_WIDENING
 from widen.planning.dependency import ensure_independent
 from widen.planning.operation import LoosenText
 from widen.planning.state import State
+from widen.protocol import iceberg
 from widen.protocol.column import TEXT_LIMIT, find_generation
 from widen.protocol.feature import is_supported
 from widen.protocol.iceberg import guarding
@@ -38,6 +40,20 @@ def is_enabled(state: State) -> bool:
     if not any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, PREVIEW)):
         raise EnabledWithoutFeature(property=ENABLE_TYPE_WIDENING, feature=TYPE_WIDENING)
     return True
+
+
+def format_of(state: State) -> TableFormat:
+    """Return what a table has to satisfy when its types change.
+
+    Raises:
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not is_enabled(state):
+        return TableFormat.DELTA_FIXED
+    is_guarded = iceberg.guarding(state.protocol, state.properties) is not None
+    return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA
 
 
 def ensure_type_change(state: State, path: Path, old: DataType, new: DataType) -> None:

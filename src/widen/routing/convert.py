@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -19,6 +19,7 @@ from widen.model.type import DataType, DecimalType
 from widen.observe.document import Document, Number
 from widen.observe.kind import (
     BOOLEAN_WORD,
+    DATE_WORD,
     DECIMAL_WORD,
     DOUBLE_WORD,
     INT_WORD,
@@ -26,7 +27,10 @@ from widen.observe.kind import (
     STRING_WORD,
     TIMESTAMP_WORD,
 )
-from widen.observe.number import number_kind
+from widen.observe.moment import day, instant
+from widen.observe.walk import scalar_kind
+from widen.planning.lattice import does_take
+from widen.planning.policy import EpochUnit
 
 MISSING: Final = object()
 """The column cannot hold this value exactly."""
@@ -36,18 +40,31 @@ _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Never rounds. Arrow takes a decimal with thousands of zeros at its end for another number, so they are cut off."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_EPOCH_UNITS = ((10**11, 10**6), (10**14, 10**3), (10**17, 1))
-"""Below which magnitude a long is taken for seconds, ms or µs since the epoch, with the µs in one; above, for ns."""
+_DAY_0 = _EPOCH.date()
+_NANOS: Mapping[EpochUnit, int] = MappingProxyType(
+    {
+        EpochUnit.SECONDS: 10**9,
+        EpochUnit.MILLISECONDS: 10**6,
+        EpochUnit.MICROSECONDS: 10**3,
+        EpochUnit.NANOSECONDS: 1,
+    }
+)
+_UNIT_BELOW = (
+    (10**11, EpochUnit.SECONDS),
+    (10**14, EpochUnit.MILLISECONDS),
+    (10**17, EpochUnit.MICROSECONDS),
+)
+"""Below which magnitude a long is taken for seconds, ms or µs since the epoch; above, for ns."""
 
 
 def word_of_value(value: Document) -> str:
-    """Return the kind word of a scalar: boolean, long, double, decimal or string."""
-    if isinstance(value, Number):
-        return number_kind(value)[0]
-    return STRING_WORD if isinstance(value, str) else BOOLEAN_WORD
+    """Return the kind word of a scalar: boolean, long, double, decimal, date, timestamp or string."""
+    return scalar_kind(value)[0]
 
 
-def convert(value: Document, word: str, to_word: str, to_type: DataType) -> Any:
+def convert(
+    value: Document, word: str, to_word: str, to_type: DataType, epoch_unit: EpochUnit | None = None
+) -> Any:
     """Return a scalar as a column holds it, or `MISSING`.
 
     Args:
@@ -55,14 +72,34 @@ def convert(value: Document, word: str, to_word: str, to_type: DataType) -> Any:
         word: The kind word of the value.
         to_word: The word of the column.
         to_type: The type of the column, without arrays.
+        epoch_unit: What a whole number that goes to a timestamp counts; by default its size tells.
 
     Returns:
-        What pyarrow takes for that type: int, float, bool, str, Decimal or a UTC datetime.
+        What pyarrow takes for that type: int, float, bool, str, Decimal, a date or a UTC datetime.
 
-    Source: spec of evolution, conversion lattice, D2, D3.
+    Source: spec of evolution, conversion lattice, D2, D3, D5.
     """
+    if epoch_unit is not None and (word, to_word) == (LONG_WORD, TIMESTAMP_WORD):
+        return from_epoch(int(value), epoch_unit)
     conversion = CONVERSIONS.get((word, to_word))
     return MISSING if conversion is None else conversion(value, to_type)
+
+
+def from_epoch(number: int, unit: EpochUnit | None = None) -> Any:
+    """Return the point in time that a whole number says, in UTC, or `MISSING` if no timestamp is it.
+
+    Args:
+        number: What has passed since the beginning of 1970.
+        unit: What it counts; by default its size tells.
+
+    Source: spec of evolution, D5.
+    """
+    unit = unit or next((unit for limit, unit in _UNIT_BELOW if abs(number) < limit), EpochUnit.NANOSECONDS)
+    micros, rest = divmod(number * _NANOS[unit], 1000)
+    try:
+        return MISSING if rest else _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return MISSING
 
 
 def _same(value: Document, _: DataType) -> Any:
@@ -120,19 +157,33 @@ def _to_decimal(value: Document, to_type: DecimalType) -> Any:
 
 
 def _to_timestamp(value: Document, _: DataType) -> Any:
-    number = int(value)
-    for limit, micros in _EPOCH_UNITS:
-        if abs(number) < limit:
-            number *= micros
-            break
-    else:
-        number, rest = divmod(number, 1000)
-        if rest:
-            return MISSING
-    try:
-        return _EPOCH + timedelta(microseconds=number)
-    except OverflowError:
-        return MISSING
+    return from_epoch(int(value))
+
+
+def _day(value: Document, _: DataType) -> date:
+    return day(value)
+
+
+def _midnight(value: Document, _: DataType) -> datetime:
+    return datetime.combine(day(value), time(), timezone.utc)
+
+
+def _midnight_anywhere(value: Document, _: DataType) -> datetime:
+    return datetime.combine(day(value), time())
+
+
+def _instant(value: Document, _: DataType) -> datetime:
+    return instant(value)
+
+
+def _days(value: Document, to_type: DataType) -> Any:
+    days = (day(value) - _DAY_0).days
+    return _number(Number(days), to_type) if does_take(to_type, DATE_WORD) else MISSING
+
+
+def _milliseconds(value: Document, to_type: DataType) -> Any:
+    ms, rest = divmod(instant(value) - _EPOCH, timedelta(milliseconds=1))
+    return MISSING if rest or not does_take(to_type, TIMESTAMP_WORD) else _number(Number(ms), to_type)
 
 
 Conversion: TypeAlias = Callable[[Document, DataType], Any]
@@ -144,11 +195,17 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
         (BOOLEAN_WORD, STRING_WORD): _boolean_to_text,
         (STRING_WORD, STRING_WORD): _text,
         (LONG_WORD, TIMESTAMP_WORD): _to_timestamp,
+        (DATE_WORD, DATE_WORD): _day,
+        (DATE_WORD, TIMESTAMP_WORD): _midnight,
+        (DATE_WORD, "timestamp_ntz"): _midnight_anywhere,
+        (TIMESTAMP_WORD, TIMESTAMP_WORD): _instant,
     }
+    | {(DATE_WORD, to): _days for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(TIMESTAMP_WORD, to): _milliseconds for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(BOOLEAN_WORD, to): _boolean_to_number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(LONG_WORD, to): _number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(word, to): _number for word in (DOUBLE_WORD, DECIMAL_WORD) for to in (DOUBLE_WORD, DECIMAL_WORD)}
     | {(DOUBLE_WORD, DOUBLE_WORD): _double_to_double}
-    | {(word, STRING_WORD): _text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(word, STRING_WORD): _text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD)}
 )
 """Which kind of value goes to which kind of column, and how. What is not here does not go."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
@@ -18,14 +19,21 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from widen.model.type import DecimalType, StructType
-from widen.observe.document import Document, NotJson, Number, parse
-from widen.observe.kind import DOUBLE_WORD, STRING_WORD, TIMESTAMP_WORD
+from widen.observe.document import Day, Document, Entries, Instant, NotJson, Number, parse
+from widen.observe.kind import DATE_WORD, DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, STRING_WORD, TIMESTAMP_WORD
 from widen.planning.name import CORRUPT, RESCUED, role_field
+from widen.planning.policy import Policy
+from widen.planning.treatment import reading_of
+from widen.routing.fit import guarded, misfits
+from widen.routing.hide import Hider
 from widen.routing.route import RecordRoute, Slot, routes
 
 Form: TypeAlias = Any
-"""Dicts, lists that begin with ``"[]"``, and ``[column, text]`` pairs, the column None for what is rescued; None for
-what is not there."""
+"""Dicts, lists that begin with ``"[]"``, lists of ``"{}"`` and a dict for maps, and ``[column, text]`` pairs, the
+column None for what is rescued; None for what is not there."""
+
+KEPT_OUT = "kept out"
+"""Begins the form of a record that is kept out of the table."""
 
 _LOST: Final = object()
 _WHOLE: Mapping[str, int] = {"byte": 7, "short": 15, "integer": 31, "long": 63}
@@ -36,19 +44,34 @@ class Proof:
 
     Args:
         schema: Of the table, with the metadata that says which source field each column holds.
+        policy: How values were taken, and which columns cannot yield.
     """
 
-    def __init__(self, schema: StructType) -> None:
-        self._route = _telling(routes(schema))
+    def __init__(self, schema: StructType, policy: Policy | None = None) -> None:
+        policy = policy or Policy()
+        route = routes(schema, policy)
+        self._route, self._guarded, self._reading = _telling(route), guarded(route), reading_of(schema, policy)
         self._corrupt, self._rescued = (role_field(schema, role) for role in (CORRUPT, RESCUED))
+        self._hider = Hider(policy)
 
     def of_record(self, record: dict[str, Document]) -> Form:
         """Return the form of a record of the source."""
-        return _of_record(self._route, record)
+        taken = self._reading.record(record)
+        if any(True for _ in misfits(self._guarded, taken)):
+            return self.of_kept_out(self._hider.record(record, None))
+        return _of_record(self._route, taken)
 
     def of_corrupt(self, text: bytes) -> Form:
         """Return the form of a text that is no record."""
-        return [CORRUPT, text.decode(errors="backslashreplace")]
+        return [CORRUPT, self._hider.corrupt(text)]
+
+    def of_kept_out(self, text: str) -> Form:
+        """Return the form of a record that is kept out, from its text in the quarantine."""
+        return [KEPT_OUT, _text(parse(text.encode()))]
+
+    def count_leaves(self, record: dict[str, Document]) -> int:
+        """Return how many values of a record are to be found again."""
+        return count_leaves(self._reading.record(record))
 
     def of_row(self, row: Mapping[str, Any]) -> Form:
         """Return the form of a row of the table, from its columns alone."""
@@ -82,10 +105,11 @@ def _telling(route: RecordRoute) -> RecordRoute:
 
 
 def _telling_slots(slots: Sequence[Slot]) -> Iterator[Slot]:
+    """Yield the columns of a field that say its values, dates before the numbers that they are as well."""
     largest = max((slot.dim for slot in slots if slot.record is not None), default=0)
-    for slot in slots:
+    for slot in sorted(slots, key=lambda slot: (slot.record is None, slot.dim, slot.word != DATE_WORD)):
         if slot.record is None:
-            yield slot
+            yield slot if slot.entries is None else replace(slot, entries=next(_telling_slots([slot.entries]), None))
         elif slot.dim == largest:
             yield replace(slot, record=_telling(slot.record))
 
@@ -98,10 +122,13 @@ def _of_record(route: RecordRoute, record: dict[str, Document]) -> Form:
 
 
 def _of_field(slots: Sequence[Slot], value: Document) -> Form:
-    if isinstance(value, dict) and not any(slot.record is not None for slot in slots):
+    is_record = isinstance(value, dict) and not isinstance(value, Entries)
+    if is_record and not any(slot.record is not None for slot in slots):
         return _rescued_form(value) if count_leaves(value) else None
     form = _of_value([(slot, slot.dim) for slot in slots], value, whole=False)
-    return _rescued_text(value) if form is _LOST else form
+    if form is not _LOST:
+        return form
+    return _rescued_form(value) if isinstance(value, Entries) else _rescued_text(value)
 
 
 def _of_value(slots: Sequence[tuple[Slot, int]], value: Document, *, whole: bool) -> Form:
@@ -113,8 +140,11 @@ def _of_value(slots: Sequence[tuple[Slot, int]], value: Document, *, whole: bool
         return None
     if isinstance(value, list):
         return _of_array([(slot, dim - 1) for slot, dim in slots if dim], value)
+    maps = [slot.entries for slot, dim in slots if dim == 0 and slot.entries is not None]
+    if isinstance(value, Entries) and maps:
+        return _of_entries([(slot, slot.dim) for slot in maps], value)
     for slot, dim in slots:
-        if dim == 0 and slot.record is not None and isinstance(value, dict):
+        if dim == 0 and slot.record is not None and isinstance(value, dict) and not isinstance(value, Entries):
             form = _of_record(slot.record, value)
             return _LOST if whole and _is_rescued(form) else form
         if dim == 0 and (form := _of_scalar(slot, value)) is not _LOST:
@@ -133,6 +163,11 @@ def _of_array(slots: Sequence[tuple[Slot, int]], items: list[Document]) -> Form:
     return _LOST if any(form is _LOST for form in forms) else ["[]", *forms]
 
 
+def _of_entries(slots: Sequence[tuple[Slot, int]], entries: Entries) -> Form:
+    forms = {key: _of_value(slots, item, whole=True) for key, item in entries.items()}
+    return _LOST if any(form is _LOST for form in forms.values()) else ["{}", forms]
+
+
 def _of_scalar(slot: Slot, value: Document) -> Form:
     text = _LOST if slot.record is not None or isinstance(value, dict) else _expected(slot, value)
     return text if text is _LOST else [slot.name, text]
@@ -142,6 +177,8 @@ def _expected(slot: Slot, value: Document) -> Any:
     """Return the text of what a column must hold for a scalar, or `_LOST` if it cannot hold it exactly."""
     if slot.word == STRING_WORD:
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, (Day, Instant)):
+        return _expected_time(slot, value)
     if isinstance(value, str) and not isinstance(value, Number):
         return _LOST
     if str(slot.type) == "boolean":
@@ -149,6 +186,28 @@ def _expected(slot: Slot, value: Document) -> Any:
     if slot.word == TIMESTAMP_WORD or str(slot.type) in ("date", "timestamp_ntz"):
         return _LOST
     return _expected_number(slot, Number(int(value)) if isinstance(value, bool) else value)
+
+
+def _expected_time(slot: Slot, value: Day | Instant) -> Any:
+    """Return what a column holds for a date or an instant: as numbers, the days or milliseconds since 1970."""
+    text = str(value) if isinstance(value, Instant) else f"{value}T00:00:00Z"
+    if slot.word == TIMESTAMP_WORD or (str(slot.type) == "timestamp_ntz" and isinstance(value, Day)):
+        return _utc(text)
+    if str(slot.type) == "date":
+        return str(value) if isinstance(value, Day) else _LOST
+    has_room = slot.word in (LONG_WORD, DECIMAL_WORD) or str(slot.type) == "double"
+    if not has_room and not (isinstance(value, Day) and str(slot.type) == "integer"):
+        return _LOST
+    seconds, _, fraction = _utc(text).removesuffix("Z").partition(".")
+    passed = datetime.fromisoformat(seconds) - datetime(1970, 1, 1)
+    days, ms = passed.days, (passed.days * 86_400 + passed.seconds) * 1000 + int(fraction.ljust(3, "0"))
+    return _expected_number(slot, str(days if isinstance(value, Day) else ms)) if len(fraction) <= 3 else _LOST
+
+
+def _utc(text: str) -> str:
+    """Return the text of an instant as every text of the same one is: with a Z, and no zeros at the end."""
+    seconds, _, fraction = text.removesuffix("Z").removesuffix("+00:00").partition(".")
+    return f"{seconds}.{fraction.rstrip('0')}".rstrip(".") + "Z"
 
 
 def _expected_number(slot: Slot, token: str) -> Any:
@@ -197,10 +256,14 @@ def _of_columns(columns: Sequence[tuple[Slot, int, Any]]) -> Form:
     """Return the form of what stands in the columns of one field; the shallowest and narrowest says it."""
     there = [(slot, dim, value) for slot, dim, value in columns if value is not None]
     for slot, dim, value in there:
-        if dim == 0:
+        if dim == 0 and slot.entries is None:
             return _of_row(slot.record, value) if slot.record is not None else [slot.name, _held(value)]
     if not there:
         return None
+    maps = [(slot.entries, dict(value)) for slot, dim, value in there if dim == 0 and slot.entries is not None]
+    if maps:
+        keys = dict.fromkeys(key for _, entries in maps for key in entries)
+        return ["{}", {key: _of_columns([(slot, slot.dim, each.get(key)) for slot, each in maps]) for key in keys}]
     length = max(len(value) for _, _, value in there)
     items = (
         _of_columns([(slot, dim - 1, value[n]) for slot, dim, value in there if n < len(value)]) for n in range(length)
@@ -214,6 +277,11 @@ def _held(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return _plain(Decimal(repr(value)))
+    if isinstance(value, datetime):
+        at = value.replace(tzinfo=None) if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+        return _utc(at.isoformat() + "Z")
+    if isinstance(value, date):
+        return value.isoformat()
     return _plain(value) if isinstance(value, Decimal) else str(value)
 
 

@@ -5,11 +5,10 @@ Source: spec of evolution, U1, D1 (freeze), D10.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from widen.observe.document import Document, Number, has_leaf
+from widen.observe.document import Document, Entries, has_leaf, to_text
 from widen.routing.convert import MISSING, convert, word_of_value
 from widen.routing.route import RecordRoute, Slot
 
@@ -19,7 +18,7 @@ _HELD: Final = object()
 def rescue(route: RecordRoute, record: dict[str, Document]) -> str | None:
     """Return the part of a record that no column holds, as JSON text, or None where the columns hold all of it.
 
-    An array that is not held in full is kept in full, so that the places of its elements are not lost.
+    An array or a map that is not held in full is kept in full, so that the places of its values are not lost.
 
     Args:
         route: Which columns each key goes to.
@@ -31,18 +30,6 @@ def rescue(route: RecordRoute, record: dict[str, Document]) -> str | None:
     return None if rest is _HELD else to_text(rest)
 
 
-def to_text(document: Document) -> str:
-    """Return the JSON text of a document, its numbers as the tokens they were."""
-    match document:
-        case dict():
-            return "{" + ",".join(f"{to_text(key)}:{to_text(value)}" for key, value in document.items()) + "}"
-        case list():
-            return "[" + ",".join(map(to_text, document)) + "]"
-        case Number():
-            return str(document)
-    return json.dumps(document, ensure_ascii=False)
-
-
 def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
     rest = {key: _rest(route.get(key, ()), value) for key, value in record.items() if value is not None}
     rest = {key: value for key, value in rest.items() if value is not _HELD}
@@ -50,10 +37,10 @@ def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
 
 
 def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
-    if isinstance(value, dict) and has_leaf(value):
+    if isinstance(value, dict) and not isinstance(value, Entries) and has_leaf(value):
         record = _record_of(slots)
         return value if record is None else _rest_of_record(record, value)
-    return _HELD if _is_held(slots, value, 0) else value
+    return _HELD if is_held(slots, value) else value
 
 
 def _record_of(slots: Iterable[Slot]) -> RecordRoute | None:
@@ -65,12 +52,22 @@ def _minus_dim(slot: Slot) -> int:
     return -slot.dim
 
 
-def _is_held(slots: tuple[Slot, ...], value: Document, dim: int) -> bool:
+def is_held(slots: tuple[Slot, ...], value: Document, dim: int = 0) -> bool:
+    """Tell whether columns hold all of a value, each part of it in one of them.
+
+    Args:
+        slots: The columns.
+        value: The value, numbers as tokens.
+        dim: How many arrays are around it.
+    """
     if isinstance(value, list):
-        return all(_is_held(slots, item, dim + 1) for item in value)
+        return all(is_held(slots, item, dim + 1) for item in value)
     if not has_leaf(value):
         return True
-    deep = [slot for slot in slots if slot.dim >= dim]
+    deep = tuple(slot for slot in slots if slot.dim >= dim)
+    if isinstance(value, Entries):
+        entries = tuple(slot.entries for slot in deep if slot.entries is not None)
+        return all(is_held(entries, item) for item in value.values())
     if isinstance(value, dict):
         record = _record_of(deep)
         return record is not None and _rest_of_record(record, value) is _HELD

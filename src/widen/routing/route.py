@@ -6,12 +6,14 @@ Source: spec of evolution, U14, U16, D4, D9.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from widen.model.type import DataType, Field, StructType
-from widen.observe.kind import Kind, leaf_and_dim, word_of
+from widen.model.path import ELEMENT, VALUE, Path
+from widen.model.type import STRING, DataType, MapType, StructType
+from widen.observe.kind import MAP_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
 from widen.planning.lattice import does_take, specificity
 from widen.planning.name import role_of, source_key
+from widen.planning.policy import EpochUnit, Guard, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +22,13 @@ class Slot:
 
     Args:
         name: The name of the column in its struct.
-        word: The word of its type; ``timestamp_ntz`` too.
+        word: The word of its type; ``timestamp_ntz`` and ``map`` too.
         dim: How many arrays the column has.
         type: What the arrays hold in the end.
         record: For records: where their sub-fields go.
+        entries: For maps: where what stands at their keys goes; it has no name.
+        epoch_unit: For timestamps: what whole numbers count, if that was said.
+        guard: Why the column cannot yield, if it cannot.
     """
 
     name: str
@@ -31,23 +36,29 @@ class Slot:
     dim: int
     type: DataType
     record: RecordRoute | None = None
+    entries: Slot | None = None
+    epoch_unit: EpochUnit | None = None
+    guard: Guard | None = None
 
 
 RecordRoute: TypeAlias = dict[str, tuple[Slot, ...]]
 """For each key of a record, the columns in the order records, few dims, narrow types."""
 
 
-def routes(schema: StructType) -> RecordRoute:
+def routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
     """Return where the keys of a record go, at any depth.
 
-    Columns that hold no source field, and those whose type no value of a source has (maps, binary), are left out.
+    Columns that hold no source field, and those whose type no value of a source has (binary, maps by numbers), are
+    left out.
 
     Args:
         schema: The columns of the table, with their metadata.
+        policy: What else is known of single fields.
 
     Source: spec of evolution, U14, D9.
     """
-    return _routes(StructType(tuple(field for field in schema if role_of(field) is None)))
+    held = StructType(tuple(field for field in schema if role_of(field) is None))
+    return _Router(policy or Policy()).record(held, (), ())
 
 
 def does_route(slot: Slot, kind: Kind) -> bool:
@@ -60,22 +71,39 @@ def does_route(slot: Slot, kind: Kind) -> bool:
     return kind.dim <= slot.dim and does_take(slot.type, kind.word)
 
 
-def _routes(struct: StructType) -> RecordRoute:
-    found: dict[str, list[Slot]] = {}
-    for field in struct:
-        slot = _slot(field)
-        if slot is not None:
-            found.setdefault(source_key(field), []).append(slot)
-    return {key: tuple(sorted(slots, key=_order)) for key, slots in found.items()}
+@dataclass(frozen=True, slots=True)
+class _Router:
+    """Makes routes, by what the policy says of single fields and columns."""
+
+    policy: Policy
+
+    def record(self, struct: StructType, at: Path, source: Path) -> RecordRoute:
+        """Return the route of the records in a struct that stands somewhere and holds a source field."""
+        found: dict[str, list[Slot]] = {}
+        for field in struct:
+            key = source_key(field)
+            slot = self._slot(field.name, field.type, (*at, field.name), (*source, key))
+            if slot is not None:
+                found.setdefault(key, []).append(slot)
+        return {key: tuple(sorted(slots, key=_order)) for key, slots in found.items()}
+
+    def _slot(self, name: str, data_type: DataType, at: Path, source: Path) -> Slot | None:
+        leaf, dim = leaf_and_dim(data_type)
+        inside = (*at, *[ELEMENT] * dim)
+        guard = self.policy.guards.get(at)
+        match leaf:
+            case StructType():
+                record = self.record(leaf, inside, source)
+                return Slot(name, word_of(leaf) or "", dim, leaf, record, guard=guard)
+            case MapType(key, value):
+                entries = self._slot("", value, (*inside, VALUE), source) if key == STRING else None
+                return entries and Slot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
+        word = word_of(leaf) or (str(leaf) if does_take(leaf, "date") else None)
+        return None if word is None else Slot(name, word, dim, leaf, None, None, self._unit(word, source), guard)
+
+    def _unit(self, word: str, source: Path) -> EpochUnit | None:
+        return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
 
 
-def _slot(field: Field) -> Slot | None:
-    leaf, dim = leaf_and_dim(field.type)
-    word = word_of(leaf) or (str(leaf) if does_take(leaf, "date") else None)
-    if word is None:
-        return None
-    return Slot(field.name, word, dim, leaf, _routes(leaf) if isinstance(leaf, StructType) else None)
-
-
-def _order(slot: Slot) -> tuple[bool, int, int]:
-    return specificity(slot.type, slot.dim)
+def _order(slot: Slot) -> tuple[Any, ...]:
+    return (*specificity(slot.type, slot.dim), *(_order(slot.entries) if slot.entries else ()))

@@ -1,13 +1,13 @@
 """One record to one row: every value to every column of its field that can hold it.
 
-Source: spec of evolution, U14, U16, U17, D7, D8.
+Source: spec of evolution, U14, U16, U17, D7, D8, D10.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from widen.observe.document import Document, has_leaf
+from widen.observe.document import Document, Entries, has_leaf
 from widen.observe.kind import RECORD_WORD
 from widen.routing.convert import MISSING, convert, word_of_value
 from widen.routing.route import RecordRoute, Slot
@@ -57,9 +57,11 @@ def _held(value: Document, word: str, slot: Slot, dim: int) -> Any:
     if dim:
         inner = _held(value, word, slot, dim - 1)
         return inner if inner is MISSING else [inner]
+    if isinstance(value, Entries):
+        return _held_entries(value, slot.entries) if slot.entries is not None else MISSING
     if isinstance(value, dict):
         return to_row(slot.record, value) if slot.record is not None else MISSING
-    return convert(value, word, slot.word, slot.type)
+    return convert(value, word, slot.word, slot.type, slot.epoch_unit)
 
 
 def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:
@@ -68,3 +70,9 @@ def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:
     if held and all(item is MISSING for item in held) and any(map(has_leaf, items)):
         return MISSING
     return [None if item is MISSING else item for item in held]
+
+
+def _held_entries(entries: Entries, slot: Slot) -> Any:
+    """Return the map, as pairs, with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
+    held = _held_array(list(entries.values()), slot, slot.dim)
+    return MISSING if held is MISSING else list(zip(entries, held, strict=True))

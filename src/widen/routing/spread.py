@@ -6,7 +6,7 @@ Source: spec of evolution, U14; house rule: the fast path must know when it cann
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter
@@ -16,12 +16,14 @@ import msgspec
 
 from widen.observe.document import NotJson, parse
 from widen.observe.kind import RECORD_WORD, Kind
+from widen.observe.moment import taken
 from widen.observe.number import SURE_CHARS
 from widen.observe.observation import FieldSeen, Position, RecordSeen, field_of
+from widen.observe.reading import Take
 from widen.observe.walk import observe_value
 from widen.routing.decoder import has_duplicates
 from widen.routing.row import Row, route_value
-from widen.routing.shape import Direct, Forked, Place, Shape
+from widen.routing.shape import Direct, Forked, Hidden, Place, Plain, Shape
 
 _UNSET = msgspec.UNSET
 _plain = msgspec.json.Decoder().decode
@@ -54,22 +56,28 @@ class Spread:
             records: As they were decoded.
             roots: For each, the record of the lot that it is a part of.
         """
-        attributes = [item.attribute for item in node.plain] + [item.attribute for item in node.forked]
-        values = _transposed(attributes, records)
-        found = {
-            item.name: [None if value is _UNSET else value for value in column]
-            for item, column in zip(node.plain, values, strict=False)
-        }
-        for item, column in zip(node.forked, values[len(node.plain) :], strict=True):
-            found.update(_by_form(item, column) if item.is_decoded else self._by_text(item, column, roots))
+        fields: list[Plain | Hidden | Forked] = [*node.plain, *node.hidden, *node.forked]
+        found: dict[str, list[Any]] = {}
+        for item, column in zip(fields, _transposed([item.attribute for item in fields], records), strict=True):
+            match item:
+                case Plain():
+                    found[item.name] = [None if value is _UNSET else value for value in column]
+                case Hidden():
+                    found |= {name: [_hidden(value, held) for value in column] for name, held in item.row.items()}
+                case _:
+                    found |= _by_form(item, column) if item.is_decoded else self._by_text(item, column, roots)
         return found
 
     def _by_text(self, item: Forked, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
         """Return the columns of a field whose values came as texts."""
         texts = [b"null" if value is _UNSET else bytes(value) for value in column]
         plain = _decoded(texts)
+        if item.is_dated:
+            plain = [taken(value) if type(value) is str else value for value in plain]
+        if item.is_required:
+            self.refused.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
         found = _by_form(item, plain, texts)
-        for at in _unsure(item, plain, texts):
+        for at in _unsure(item, plain, texts, found):
             held = self._held(item, texts[at], roots[at])
             if held is None:
                 self.refused.add(roots[at])
@@ -81,17 +89,23 @@ class Spread:
 
     def _held(self, item: Forked, text: bytes, root: int) -> Held | None:
         """Return what the columns hold of a value that has no sure way; None if that needs the exact path."""
+        is_plain = item.reading.take is Take.AS_IS and not item.reading.maps
         if text[:1] in b"{[" and not _SHAPELESS.fullmatch(text):
             direct = _held_directly(item.direct, text)
-            if direct is not None or b"{" in text:
+            if direct is not None or (is_plain and b"{" in text):
                 return direct
         value = parse(text, sum(1 + dim for _, dim in item.place) + 1)
-        if isinstance(value, NotJson) or item.rescues:
+        if isinstance(value, NotJson) or item.is_strict:
             return None
+        value = item.reading.value(value)
         observe_value(_field_at(self.seen, item.place, item.key), value, self.places[root])
         row: Row = {}
         route_value(row, item.slots, value)
         return row.items()
+
+
+def _hidden(value: Any, held: Any) -> Any:
+    return None if value is None or value is _UNSET else held
 
 
 def _transposed(attributes: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
@@ -123,7 +137,7 @@ def _by_form(item: Forked, plain: Sequence[Any], texts: Sequence[bytes] | None =
     forms = list(map(type, plain))
     there = set(forms)
     found = {}
-    for name, ways in item.ways.items():
+    for name, ways in item.ways.of.items():
         if there.isdisjoint(ways):
             found[name] = [None] * len(plain)
         elif not any(ways[form] for form in there & ways.keys()):
@@ -136,18 +150,26 @@ def _by_form(item: Forked, plain: Sequence[Any], texts: Sequence[bytes] | None =
     return found
 
 
-def _unsure(item: Forked, plain: Sequence[Any], texts: Sequence[bytes]) -> set[int]:
+def _unsure(
+    item: Forked, plain: Sequence[Any], texts: Sequence[bytes], columns: Mapping[str, Sequence[Any]]
+) -> set[int]:
     """Return where the values are that their form does not tell.
 
-    These are those without a way, whole numbers out of bounds, and fractions that a double may not say.
+    These are those without a way, whole numbers out of bounds, fractions that a double may not say, and what the
+    column that decides does not hold.
     """
-    known = item.forms | {type(None)}
+    ways = item.ways
+    known = ways.forms | {type(None)}
     found = {at for at, value in enumerate(plain) if type(value) not in known}
     if int in known:
-        found |= {at for at, value in enumerate(plain) if type(value) is int and not item.low <= value < item.high}
-    if float in known:
+        low, high = -ways.bound, ways.bound
+        found |= {at for at, value in enumerate(plain) if type(value) is int and not low <= value < high}
+    if float in known and not ways.is_exact:
         both = enumerate(zip(plain, texts, strict=True))
         found |= {at for at, (value, text) in both if type(value) is float and not _is_short(text)}
+    for form, name in ways.deciders.items():
+        held = columns[name]
+        found |= {at for at, value in enumerate(plain) if type(value) is form and held[at] is None}
     return found
 
 

@@ -4,7 +4,7 @@ Records that fit the columns as they are take the native path; every other one i
 So the observation holds just what the columns do not already say, and an interval that brings nothing new costs
 little more than decoding it.
 
-Source: spec of evolution, section 3; D11 for what is no record.
+Source: spec of evolution, section 3; D11 for what is no record, D12 for what is kept out.
 """
 
 from __future__ import annotations
@@ -18,20 +18,50 @@ from typing import Any
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
-from widen.observe.observation import FieldSeen, KindSeen, Observation, Position, RecordSeen, merge_records
+from widen.observe.observation import (
+    FieldSeen,
+    KindSeen,
+    Observation,
+    Position,
+    RecordSeen,
+    merge_records,
+    place_text,
+)
 from widen.observe.walk import observe_record
-from widen.planning.name import CORRUPT, RESCUED, role_field
+from widen.planning.name import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
+from widen.planning.policy import Policy
+from widen.planning.treatment import reading_of
 from widen.routing.decoder import Decoder
+from widen.routing.fit import guarded, misfits
+from widen.routing.hide import Hider
 from widen.routing.rescue import rescue
 from widen.routing.route import RecordRoute, Slot, routes
 from widen.routing.row import Row, to_row
-from widen.routing.shape import Habits, Shape, SourcePath, shape_of
+from widen.routing.shape import Habits, Shape, SourcePath
+from widen.routing.shaper import shape_of
 from widen.routing.spread import Spread
 
 ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
 """Finds, in RE2 and in Python, the numbers that decoding may change: long ones, those with an exponent, and -0."""
 
 _NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
+
+
+ORIGIN_FIELDS = ("text", "file", "position", "reason")
+"""What a row says of where it is from: its text, the file, the number in it, and why it is kept out if it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The column that says what rows are made of.
+
+    Args:
+        column: Its name.
+        is_for_all: Every row has it; else only those of what is kept out.
+    """
+
+    column: str
+    is_for_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +95,31 @@ class Transcriber:
 
     Args:
         schema: The schema of the table to write; its columns say where each key goes.
+        policy: How values are taken, and which columns cannot yield.
+        base: The schema before the interval; None where there is no table yet.
+        origin: The column that says what rows are made of, if there is to be one; without it there is no row of what
+            is kept out.
     """
 
-    def __init__(self, schema: StructType) -> None:
-        self.observation = Observation()
-        self._route = routes(schema)
-        self._corrupt, self._rescued = role_field(schema, CORRUPT), role_field(schema, RESCUED)
+    def __init__(
+        self,
+        schema: StructType,
+        policy: Policy | None = None,
+        base: StructType | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        policy = policy or Policy()
+        self.observation, self._origin = Observation(), origin
+        self._route, self._reading = routes(schema, policy), reading_of(schema, policy)
+        self._guarded, self._hider = guarded(self._route), Hider(policy)
+        self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
+        self._base = routes(base or StructType(), policy)
         self._rows: list[Row] = []
-        self._use(Habits(self._rescued is not None))
+        self._use(Habits(RESCUED in self._roles))
 
     def _use(self, habits: Habits) -> None:
-        self._habits, shape = habits, shape_of(self._route, habits)
-        self._decoder, self._lot = Decoder(shape), Lot(shape, [], [], [])
+        shape = shape_of(self._route, habits, self._base, self._reading)
+        self._habits, self._decoder, self._lot = habits, Decoder(shape), Lot(shape, [], [], [])
 
     def take(self, texts: Sequence[bytes], places: Sequence[Position], may_round: Sequence[bool]) -> None:
         """Take texts, each a record, an array of records, or nothing but space.
@@ -126,7 +169,7 @@ class Transcriber:
 
         Nothing that was decoded must be waiting.
         """
-        habits = _habits(self._route, self.observation.root, rescues=self._rescued is not None)
+        habits = _habits(self._route, self.observation.root, rescues=RESCUED in self._roles)
         if habits != self._habits:
             self._use(habits)
 
@@ -136,23 +179,51 @@ class Transcriber:
         document = parse(text)
         match document:
             case dict():
-                yield self._exact_row(document, at)
+                yield from self._exact_row(document, at, text)
             case [*records] if all(isinstance(record, dict) for record in records):
-                yield from (self._exact_row(record, at) for record in records)
+                for record in records:
+                    yield from self._exact_row(record, at)
             case _:
-                yield self._corrupt_row(text)
+                yield self._corrupt_row(text, at)
 
-    def _corrupt_row(self, text: bytes) -> Row:
+    def _corrupt_row(self, text: bytes, at: Position) -> Row:
         self.observation.corrupt += 1
-        return {self._corrupt.name: text.decode(errors="backslashreplace")} if self._corrupt else {}
+        told = {CORRUPT: self._hider.corrupt(text), CORRUPT_AT: place_text(at)}
+        row: Row = {self._roles[role]: value for role, value in told.items() if role in self._roles}
+        return row | self._told(told[CORRUPT], at)
 
-    def _exact_row(self, record: dict[str, Document], at: Position) -> Row:
+    def _exact_row(self, record: dict[str, Document], at: Position, text: bytes | None = None) -> Iterator[Row]:
+        """Yield the row of a record, or what is kept of one that is kept out, if anybody asks for it."""
+        taken = self._reading.record(record)
+        wrong = list(misfits(self._guarded, taken))
+        if wrong:
+            self.observation.quarantined += 1
+            for misfit in wrong:
+                misfit.observe(self.observation.refused, at)
+            if self._origin:
+                yield self._told(self._hider.record(record, text), at, "; ".join(map(str, wrong)))
+            return
         self.observation.records += 1
-        observe_record(self.observation.root, record, at)
-        row = to_row(self._route, record)
-        if self._rescued:
-            row[self._rescued.name] = rescue(self._route, record)
-        return row
+        observe_record(self.observation.root, taken, at)
+        row = to_row(self._route, taken)
+        if RESCUED in self._roles:
+            row[self._roles[RESCUED]] = rescue(self._route, taken)
+        is_told = self._origin is not None and self._origin.is_for_all
+        yield row | self._told(self._hider.record(record, text), at) if is_told else row
+
+    def _told(self, text: str, at: Position, reason: str | None = None) -> Row:
+        """Return the cell that says what a row is made of, where there is to be one."""
+        if self._origin is None or (reason is None and not self._origin.is_for_all):
+            return {}
+        return {self._origin.column: dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))}
+
+    def origins(self, lot: Lot) -> dict[str, list[Any]]:
+        """Return the column that says what the rows of decoded records are made of, if they are to have one."""
+        if self._origin is None or not self._origin.is_for_all:
+            return {}
+        texts = [self._hider.text(text) for text in lot.texts]
+        rows = (self._told(text, at) for text, at in zip(texts, lot.places, strict=True))
+        return {self._origin.column: [row[self._origin.column] for row in rows]}
 
 
 def _rounds(text: bytes) -> bool:

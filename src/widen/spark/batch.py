@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from widen.model.path import relaxed
 from widen.model.type import BINARY, Field, StructType
 from widen.observe.observation import Observation, Position, merge_observations, observation_from_json
 from widen.observe.split import split
@@ -28,8 +29,8 @@ from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 from widen.spark.arrow import to_arrow_schema
 from widen.spark.column import drained
 from widen.spark.part import Part, PartWriter, Sink
+from widen.spark.raw import FILE, PART, TEXT, WHOLE
 from widen.spark.schema import to_spark
-from widen.spark.source import FILE, PART, TEXT, WHOLE
 
 NOTE = "_widen_note"
 """The column that carries what a task has to say; its rows are no data."""
@@ -89,7 +90,7 @@ def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
     """Return the rows of a batch, with the column `NOTE` beside those of the table.
 
     Args:
-        texts: A raw batch, as `widen.spark.source.read_texts` gives it.
+        texts: A raw batch, as `widen.spark.raw` makes it.
         attempt: What the rows are made for.
 
     Returns:
@@ -97,14 +98,14 @@ def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
         nothing else.
     """
     schema = StructType((*attempt.schema.fields, Field(NOTE, BINARY)))
-    return texts.mapInArrow(partial(_run_task, attempt), to_spark(schema))
+    return texts.mapInArrow(partial(_run_task, attempt), to_spark(relaxed(schema)))
 
 
 def take_notes(texts: DataFrame, attempt: Attempt) -> list[Note]:
     """Return what the tasks have to say of a batch; their rows go to the sink of the attempt, if it has one.
 
     Args:
-        texts: A raw batch, as `widen.spark.source.read_texts` gives it.
+        texts: A raw batch, as `widen.spark.raw` makes it.
         attempt: What the rows are made for.
     """
     found = texts.mapInArrow(partial(_run_quiet_task, attempt), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
@@ -176,7 +177,7 @@ class _Task:
 
     def __init__(self, attempt: Attempt, schema: pa.Schema) -> None:
         self._attempt, self._schema = attempt, schema
-        self._maker = Transcriber(attempt.schema)
+        self._maker = Transcriber(attempt.schema, attempt.policy, attempt.base)
         self._taken, self._look = 0, EARLY_LOOKS[0]
         self._seen: object = None
         self._positions = Positions()

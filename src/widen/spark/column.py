@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from widen.routing.shape import Shape
 from widen.routing.spread import Spread
-from widen.routing.transcribe import Transcriber
+from widen.routing.transcribe import Lot, Transcriber
 
 
 def drained(maker: Transcriber, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -26,13 +26,21 @@ def drained(maker: Transcriber, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     lot = maker.decoded()
     while lot.records:
         spread = Spread(lot.places)
-        batch = pa.RecordBatch.from_arrays(_struct(spread, lot.shape, lot.records, schema), schema=schema)
+        batch = pa.RecordBatch.from_arrays(_top(spread, maker, lot, schema), schema=schema)
         if not spread.refused:
             yield batch
         lot = maker.settled(lot, spread)
     rows = maker.rows()
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _top(spread: Spread, maker: Transcriber, lot: Lot, schema: pa.Schema) -> list[pa.Array]:
+    """Return the arrays of the columns, and of the one that says what the rows are made of, if there is such a one."""
+    told = maker.origins(lot)
+    arrays = _struct(spread, lot.shape, lot.records, [field for field in schema if field.name not in told])
+    places = {name: pa.array(cells, schema.field(name).type) for name, cells in told.items()}
+    return [places[field.name] if field.name in told else arrays.pop(0) for field in schema]
 
 
 def _struct(
@@ -53,10 +61,21 @@ def _array(
     if values is None:
         return pa.nulls(len(roots), data_type)
     if node is None:
-        return pa.array(values, data_type)
+        return pa.array([_pairs(value) for value in values] if _has_maps(data_type) else values, data_type)
     if pa.types.is_list(data_type):
         return _lists(spread, node, values, data_type, roots)
     return _records(spread, node, values, data_type, roots)
+
+
+def _has_maps(data_type: pa.DataType) -> bool:
+    return pa.types.is_map(data_type) or (pa.types.is_list(data_type) and _has_maps(data_type.value_type))
+
+
+def _pairs(value: Any) -> Any:
+    """Return a value of maps, and of arrays of them, with every map as its pairs."""
+    if isinstance(value, dict):
+        return list(value.items())
+    return [_pairs(item) for item in value] if isinstance(value, list) else value
 
 
 def _lists(spread: Spread, node: Shape, values: list[Any], data_type: pa.ListType, roots: Sequence[int]) -> pa.Array:

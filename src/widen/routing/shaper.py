@@ -1,0 +1,292 @@
+"""Shapes from routes: what of a record is decoded as it is, and what is routed by hand.
+
+What the decoder lets through must need no look at any value: whoever makes a shape decides that, field by field.
+
+Source: house rule: the fast path must know when it cannot be exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Union
+
+import msgspec
+
+from widen.observe.kind import DATE_WORD, DOUBLE_WORD, INT_WORD, LONG_WORD, STRING_WORD, Kind
+from widen.observe.observation import FieldSeen
+from widen.observe.reading import MASK, PLAIN, Reading, Take
+from widen.routing.route import RecordRoute, Slot, does_route
+from widen.routing.row import Row, route_value
+from widen.routing.shape import Direct, Forked, Habits, Hidden, Place, Plain, Shape
+from widen.routing.way import Way, Ways, native_of, scalar_ways, wrapped
+
+_UNNAMED = re.compile(r'["\\\x00-\x1f]')
+"""In keys that no field of a decoder can have; the records with such a key take the exact path."""
+
+_HELD_WORDS = frozenset({(INT_WORD, LONG_WORD), (INT_WORD, DOUBLE_WORD)})
+"""A column of the first word never holds what one of the second could not."""
+
+_SCALAR = str | int | float | bool
+"""What the decoder lets through for a field whose values nobody is to see; what may hold more takes the exact path."""
+
+_EMPTY_LIST = Annotated[list[None], msgspec.Meta(max_length=0)]
+_EMPTY_RECORD = msgspec.defstruct("EmptyRecord", [], forbid_unknown_fields=True)
+
+
+def shape_of(route: RecordRoute, habits: Habits, base: RecordRoute | None = None, reading: Reading = PLAIN) -> Shape:
+    """Return the shape of the records that a route takes as they are.
+
+    Args:
+        route: Which columns each key goes to.
+        habits: What the batch has shown so far.
+        base: Which of these columns were there before the interval.
+        reading: How the values are taken.
+    """
+    return _Shaper(habits).record(route, base or {}, reading, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field that is shaped.
+
+    Args:
+        key: In the source.
+        attribute: Of the decoded record.
+        place: The records around it.
+        slots: Its columns.
+        base: Those of them that were there before the interval, by name.
+        reading: How its values are taken.
+    """
+
+    key: str
+    attribute: str
+    place: Place
+    slots: tuple[Slot, ...]
+    base: Mapping[str, Slot]
+    reading: Reading
+
+    @property
+    def is_required(self) -> bool:
+        return any(slot.guard is not None and slot.guard.is_required for slot in self.slots)
+
+    def is_text_dated(self, slot: Slot) -> bool:
+        """Tell whether a text for a column of texts may be a date that brings something new."""
+        known = [each.dim for each in self.base.values() if each.word == STRING_WORD]
+        takes_dates = any(does_route(each, Kind(DATE_WORD)) for each in self.slots if each.word != STRING_WORD)
+        return self.reading.is_dated and (takes_dates or slot.dim > max(known, default=-1))
+
+    def is_taken(self, slot: Slot) -> bool:
+        """Tell whether what a decoder makes of values for a column is how they are taken."""
+        reading = self.reading
+        if reading.take is Take.AS_JSON:
+            return False
+        if slot.word == STRING_WORD:
+            return not self.is_text_dated(slot) and (reading.take is Take.AS_IS or slot.dim == 0)
+        if slot.entries is not None:
+            return reading == Reading(maps=1) and slot.entries.record is None and slot.entries.entries is None
+        if slot.record is not None or slot.dim:
+            return reading.take is Take.AS_IS and not reading.maps
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaper:
+    """Makes shapes, by what the batch has shown so far."""
+
+    habits: Habits
+
+    def record(self, route: RecordRoute, base: RecordRoute, reading: Reading, place: Place) -> Shape:
+        hidden: list[Hidden] = []
+        forked: list[Forked] = []
+        fields: list[tuple[str, Any, Any]] = []
+        names: dict[str, str] = {}
+        plain: list[Plain] = []
+        above = tuple(key for key, _ in place)
+        empty = {path[-1]: seen for path, seen in self.habits.empty.items() if path[:-1] == above}
+        keys = dict.fromkeys((*route, *empty, *_hidden_keys(reading)))
+        for number, key in enumerate(key for key in keys if not _UNNAMED.search(key)):
+            known = {slot.name: slot for slot in base.get(key, ())}
+            item = _Field(key, f"f{number}", place, route.get(key, ()), known, reading.at(key))
+            native, found = self._field(item, empty.get(key))
+            match found:
+                case Hidden():
+                    hidden.append(found)
+                case Forked():
+                    forked.append(found)
+                case Plain():
+                    plain.append(found)
+            names[item.attribute] = key
+            fields.append(_decoded(item.attribute, native, is_required=item.is_required))
+        struct = msgspec.defstruct("Record", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
+        return Shape(struct, tuple(plain), tuple(hidden), tuple(forked))
+
+    def _field(self, item: _Field, empty: FieldSeen | None) -> tuple[Any, Plain | Hidden | Forked | None]:
+        """Return what the decoder lets through for a field, and what becomes of it."""
+        take, slots = item.reading.take, item.slots
+        if take is Take.LEFT_OUT:
+            return _SCALAR, Hidden(item.attribute, {})
+        if not slots:
+            return _empty_type(empty), None
+        if take is Take.MASKED:
+            row: Row = {}
+            route_value(row, slots, MASK)
+            return (_SCALAR, Hidden(item.attribute, row)) if row else (None, None)
+        path = (*(key for key, _ in item.place), item.key)
+        if len(slots) == 1 and path not in self.habits.loose and item.is_taken(slots[0]):
+            native, node = self._slot(item, slots[0])
+            if native is not None:
+                return native, Plain(item.attribute, slots[0].name, node)
+        return self._forked(item)
+
+    def _forked(self, item: _Field) -> tuple[Any, Forked]:
+        """Return a field as it is handed out, with what the decoder lets through for it.
+
+        Its values come decoded where no column wants their text, and their JSON form alone tells all their columns.
+        """
+        slots, reading = item.slots, item.reading
+        types = {slot.name: self._slot(item, slot) for slot in slots if item.is_taken(slot)}
+        nodes = {name: node for name, (_, node) in types.items() if node is not None}
+        natives = {slot.name: types.get(slot.name, (None, None))[0] for slot in slots}
+        ways = scalar_ways(slots, item.base)
+        if reading.take is Take.AS_JSON:
+            ways.of = {name: {} for name in ways.of}
+        guards = [slot for slot in slots if slot.guard is not None]
+        for guard in guards:
+            ways.decide(guard.name)
+        found = Forked(
+            key=item.key,
+            attribute=item.attribute,
+            place=item.place,
+            slots=slots,
+            reading=reading,
+            nodes=nodes,
+            ways=ways,
+            is_strict=self.habits.rescues or bool(guards),
+            is_required=item.is_required,
+            is_dated=reading.is_dated and any(map(item.is_text_dated, slots)),
+            direct=() if reading.take is not Take.AS_IS or guards else _direct(slots, natives),
+        )
+        arrays = [slot for slot in slots if slot.dim]
+        records = [slot for slot in slots if slot.record is not None and not slot.dim]
+        is_simple = reading.take is Take.AS_IS and not guards and not found.is_dated
+        has_natives = all(natives[slot.name] is not None for slot in (*arrays, *records))
+        if not (is_simple and has_natives and _is_told(found, arrays, records)):
+            return msgspec.Raw, found
+        forms = [natives[slot.name] for slot in (*arrays, *records)]
+        forms += [_bounded(ways) if form is int else form for form in ways.forms]
+        for slot in arrays:
+            ways.of[slot.name][list] = None
+        for record in records:
+            struct = nodes[record.name].struct
+            ways.of[record.name][struct] = None
+            for slot in arrays:
+                if slot.record is not None:
+                    ways.of[slot.name][struct] = wrapped(_converted(nodes[slot.name].struct), slot.dim)
+        return Union[tuple(forms)], replace(found, is_decoded=True)
+
+    def _slot(self, item: _Field, slot: Slot) -> tuple[Any, Shape | None]:
+        """Return what the decoder lets through for one column, or None if its values are never taken as they are."""
+        node = None
+        if slot.record is not None:
+            known = item.base.get(slot.name)
+            base = (known.record if known else None) or {}
+            node = self.record(slot.record, base, item.reading, (*item.place, (item.key, slot.dim)))
+        return _nested(node.struct if node else _leaf_native(slot), slot.dim), node
+
+
+def _hidden_keys(reading: Reading) -> list[str]:
+    return [key for key, below in reading.below.items() if below.take is Take.LEFT_OUT]
+
+
+def _decoded(attribute: str, native: Any, *, is_required: bool) -> tuple[Any, ...]:
+    """Return a field of a decoder; what may be null or missing is let through, but what stays text may be anything."""
+    if native is msgspec.Raw:
+        return (attribute, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
+    if is_required:
+        return (attribute, native)
+    return (attribute, Union[native, None, msgspec.UnsetType], msgspec.UNSET)
+
+
+def _leaf_native(slot: Slot) -> Any:
+    if slot.entries is None:
+        return native_of(slot)
+    value: Any = _nested(native_of(slot.entries), slot.entries.dim)
+    return None if value is None else dict[str, value | None]
+
+
+def _nested(native: Any, dim: int) -> Any:
+    for _ in range(dim if native is not None else 0):
+        native = list[native | None]
+    return native
+
+
+def _is_told(item: Forked, arrays: list[Slot], records: list[Slot]) -> bool:
+    """Tell whether the JSON form of every value of a field tells which columns take it, and none wants its text."""
+    forms = item.ways.forms
+    if len(arrays) > 1 or len(records) > 1 or item.ways.deciders or not (arrays or records or forms):
+        return False
+    if not all(native_of(slot) for slot in item.slots if slot not in (*arrays, *records)):
+        return False
+    has_numbers = int in forms or float in forms
+    if has_numbers and (any(slot.word == STRING_WORD for slot in item.slots) or int not in forms):
+        return False
+    both = [slot for slot in arrays if slot.record is not None and records]
+    is_forked = bool(both) and any(item.nodes[slot.name].is_forked for slot in (*both, *records))
+    return not is_forked and all(_holds(slot, record) for slot in both for record in records)
+
+
+def _converted(struct: type[msgspec.Struct]) -> Way:
+    """Return the way of a decoded record into a column whose records are of another struct, with all its fields."""
+    decode, encode = msgspec.json.Decoder(struct).decode, msgspec.json.Encoder().encode
+    return lambda record, _: decode(encode(record))
+
+
+def _bounded(ways: Ways) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-ways.bound, le=ways.bound - 1)]
+
+
+def _holds(wide: Slot, narrow: Slot) -> bool:
+    """Tell whether one record column takes, as they are, all values that another one takes as they are."""
+    if wide is narrow:
+        return True
+    above, below = wide.record or {}, narrow.record or {}
+    return all(len(above.get(key, ())) == 1 and _holds_field(above[key][0], slots[0]) for key, slots in below.items())
+
+
+def _holds_field(wide: Slot, narrow: Slot) -> bool:
+    if wide.name != narrow.name or wide.dim != narrow.dim or (wide.record is None) != (narrow.record is None):
+        return False
+    if wide.record is not None:
+        return _holds(wide, narrow)
+    return wide.type == narrow.type or (narrow.word, wide.word) in _HELD_WORDS
+
+
+def _direct(slots: tuple[Slot, ...], natives: Mapping[str, Any]) -> tuple[Direct, ...]:
+    return tuple(
+        Direct(slot.name, msgspec.json.Decoder(natives[slot.name]))
+        for slot in slots
+        if (slot.dim or slot.record is not None)
+        and natives[slot.name] is not None
+        and _is_own(slot, [other for other in slots if other is not slot])
+    )
+
+
+def _is_own(slot: Slot, others: list[Slot]) -> bool:
+    """Tell whether no other column takes any part of what the decoder of a column lets through."""
+    if slot.entries is not None:
+        return not any(other.entries is not None for other in others)
+    words = {INT_WORD: (LONG_WORD,), DOUBLE_WORD: (DOUBLE_WORD, LONG_WORD)}.get(slot.word, (slot.word,))
+    if slot.dim > 1 and any(other.dim for other in others):
+        return False
+    return not any(does_route(other, Kind(word, slot.dim)) for other in others for word in words)
+
+
+def _empty_type(empty: FieldSeen | None) -> Any:
+    allowed: list[Any] = [None]
+    if empty is not None and 1 in empty.empty:
+        allowed.append(_EMPTY_LIST)
+    if empty is not None and 0 in empty.empty_records:
+        allowed.append(_EMPTY_RECORD)
+    return Union[tuple(allowed)]

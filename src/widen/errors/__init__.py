@@ -71,6 +71,10 @@ WidenError
 │   ├── IdentityColumnGiven
 │   ├── IdentityExhausted
 │   ├── IcebergIncompatible
+│   ├── ChangesRefused      changes between versions that cannot be told
+│   │   ├── ChangesNotRecorded
+│   │   ├── ChangesInOtherTypes
+│   │   └── ColumnsChangedBetween
 │   ├── FeatureDropRefused
 │   │   ├── FeatureIsProperty
 │   │   ├── FeatureNotPresent
@@ -210,6 +214,7 @@ from widen.errors.drop import (
     TruncationRequired,
 )
 from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
+from widen.errors.feed import ChangesInOtherTypes, ChangesNotRecorded, ChangesRefused, ColumnsChangedBetween
 from widen.errors.request import (
     AppendOnlyTable,
     EngineMissing,
@@ -266,12 +271,16 @@ __all__ = [
     "BarrierFailed",
     "CastOverflow",
     "ChangeRefused",
+    "ChangesInOtherTypes",
+    "ChangesNotRecorded",
+    "ChangesRefused",
     "CheckViolated",
     "ClusteringColumnDropRefused",
     "ColumnAlreadyExists",
     "ColumnMissingInSource",
     "ColumnNotFound",
     "ColumnRefused",
+    "ColumnsChangedBetween",
     "CommitUnknown",
     "ConcurrentAppend",
     "ConcurrentDelete",

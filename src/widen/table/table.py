@@ -13,6 +13,7 @@ from widen.spark.schema import Schema, SparkSession, to_schema
 from widen.spark.session import find_session
 from widen.table.change import Changes
 from widen.table.columns import Columns
+from widen.table.feed import Feed
 from widen.table.rows import Rows
 from widen.table.upkeep import Upkeep
 
@@ -58,7 +59,7 @@ def create_table(
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
-class Table(Rows, Changes, Columns, Upkeep):
+class Table(Rows, Changes, Feed, Columns, Upkeep):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -1,0 +1,145 @@
+"""The rows that versions inserted, updated and deleted, as one DataFrame.
+
+Source: PROTOCOL.md#change-data-files; Delta Spark's change data feed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from widen.log.feed import VersionChanges
+from widen.log.listing import concat, from_adds
+from widen.log.snapshot import Snapshot
+from widen.model.schema import from_json, to_json
+from widen.model.type import STRING, Field, StructType
+from widen.protocol.action import Add, AddCdc, Remove
+from widen.protocol.mapping import PHYSICAL_NAME
+from widen.spark.deletion import FILE, ROW
+from widen.spark.scan import file_keys, read_located
+from widen.spark.schema import DataFrame, SparkSession
+
+CHANGE_TYPE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
+INSERT, DELETE = "insert", "delete"
+_TIME_MS = "__widen_time_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file with rows that one version changed in one way.
+
+    Args:
+        version: The version.
+        time_ms: When it was committed.
+        file: The file.
+        without: The same file with the rows that were not changed, if only some of them were.
+    """
+
+    version: int
+    time_ms: int
+    file: Add
+    without: Add | None = None
+
+
+def changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence[VersionChanges]) -> DataFrame:
+    """Return the rows that versions changed, each with what happened to it, in which version and when.
+
+    Args:
+        spark: The session, classic or Connect.
+        snapshot: The version in whose columns they are told.
+        changes: Of the versions, in their order; they can be told in these columns.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        CorruptLog: the schema breaks the rules of column mapping.
+        StorageError: the store refused.
+    """
+    told = [_Part(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.told]
+    silent = [each for each in changes if not each.told]
+    frames = list(_frames(spark, _with_type(snapshot), told))
+    frames += [frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted(silent))]
+    frames += [frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted(silent))]
+    whole = reduce(DataFrame.unionByName, frames) if frames else _nothing(spark, snapshot)
+    columns = [F.col(f"`{name}`") for name in snapshot.schema.names]
+    time = F.timestamp_millis(F.col(_TIME_MS)).alias(TIME)
+    return whole.select(*columns, CHANGE_TYPE, VERSION, time)
+
+
+def _inserted(changes: Iterable[VersionChanges]) -> Iterator[_Part]:
+    for each in changes:
+        before = {remove.path: remove for remove in each.removed}
+        for add in each.added:
+            known = before.get(add.path)
+            yield _Part(each.version, each.time_ms, add, _as_file(known) if known else None)
+
+
+def _deleted(changes: Iterable[VersionChanges]) -> Iterator[_Part]:
+    for each in changes:
+        after = {add.path: add for add in each.added}
+        for remove in each.removed:
+            yield _Part(each.version, each.time_ms, _as_file(remove), after.get(remove.path))
+
+
+def _as_file(remove: Remove) -> Add:
+    return Add(
+        path=remove.path,
+        partition_values=remove.partition_values or {},
+        size=remove.size or 0,
+        modification_time=0,
+        data_change=False,
+        deletion_vector=remove.deletion_vector,
+    )
+
+
+def _as_add(cdc: AddCdc) -> Add:
+    values = cdc.partition_values
+    return Add(path=cdc.path, partition_values=values, size=cdc.size, modification_time=0, data_change=False)
+
+
+def _with_type(snapshot: Snapshot) -> Snapshot:
+    """Return the version as files see it that tell changes: what happened stands in one column more."""
+    column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
+    schema = StructType((*from_json(snapshot.metadata.schema_string), column))
+    return snapshot.seen_with(msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema)))
+
+
+def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_Part]) -> Iterator[DataFrame]:
+    """Yield the rows of files with their versions; in one frame no file is there twice."""
+    for layer in _layers(parts):
+        rows = read_located(spark, snapshot.store, snapshot, _listed([part.file for part in layer]))
+        kept = [part.without for part in layer if part.without is not None]
+        if kept:
+            rest = read_located(spark, snapshot.store, snapshot, _listed(kept)).select(FILE, ROW)
+            rows = rows.join(rest, [FILE, ROW], "left_anti")
+        keys = file_keys(snapshot.store, _listed([part.file for part in layer]))
+        columns = {
+            FILE: pa.array(keys, pa.string()),
+            VERSION: pa.array([part.version for part in layer], pa.int64()),
+            _TIME_MS: pa.array([part.time_ms for part in layer], pa.int64()),
+        }
+        yield rows.join(F.broadcast(spark.createDataFrame(pa.table(columns))), FILE).drop(FILE, ROW)
+
+
+def _layers(parts: Iterable[_Part]) -> list[list[_Part]]:
+    layers: list[list[_Part]] = []
+    depth: dict[str, int] = {}
+    for part in parts:
+        at = depth[part.file.path] = depth.get(part.file.path, -1) + 1
+        if at == len(layers):
+            layers.append([])
+        layers[at].append(part)
+    return layers
+
+
+def _listed(files: Sequence[Add]) -> pa.Table:
+    return concat([from_adds(files)])
+
+
+def _nothing(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    empty = read_located(spark, snapshot.store, snapshot, _listed([])).drop(FILE, ROW)
+    return empty.withColumns({CHANGE_TYPE: F.lit(""), VERSION: F.lit(0), _TIME_MS: F.lit(0)})

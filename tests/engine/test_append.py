@@ -25,8 +25,8 @@ from widen.errors import (
     SchemaMismatch,
 )
 from widen.log.commit import commit
-from widen.planning.command import ENABLE_TYPE_WIDENING
 from widen.protocol.action import Metadata
+from widen.protocol.property import ENABLE_TYPE_WIDENING
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true"}

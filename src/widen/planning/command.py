@@ -29,7 +29,6 @@ from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded
 from widen.protocol.interval import DEFAULTS, duration_ms
-from widen.protocol.property import ENABLE_TYPE_WIDENING as ENABLE_TYPE_WIDENING
 from widen.protocol.property import canonical, canonical_keys
 from widen.protocol.type_change import record_all, strip
 

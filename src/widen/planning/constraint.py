@@ -9,7 +9,7 @@ from widen.errors import ConstraintAlreadyExists, ConstraintNotFound, InvalidCon
 from widen.planning.dependency import constraints
 from widen.planning.operation import AddConstraint, DropConstraint
 from widen.planning.state import State
-from widen.protocol.feature import CONSTRAINT_PREFIX
+from widen.protocol.property import CONSTRAINT_PREFIX
 
 RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 

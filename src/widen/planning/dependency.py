@@ -13,7 +13,8 @@ from widen.model.type import StructType
 from widen.planning.reference import references, touches
 from widen.planning.state import State
 from widen.protocol.column import find_generation
-from widen.protocol.feature import CONSTRAINT_PREFIX, is_supported
+from widen.protocol.feature import is_supported
+from widen.protocol.property import CONSTRAINT_PREFIX
 
 
 def ensure_independent(state: State, path: Path) -> None:

@@ -16,8 +16,7 @@ from widen.model.path import fields, leaves
 from widen.model.type import StructType
 from widen.protocol.action import Protocol
 from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START
-from widen.protocol.property import CONSTRAINT_PREFIX as CONSTRAINT_PREFIX
-from widen.protocol.property import ENABLE_TYPE_WIDENING, FEATURE_PREFIX
+from widen.protocol.property import CONSTRAINT_PREFIX, ENABLE_TYPE_WIDENING, FEATURE_PREFIX
 
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"

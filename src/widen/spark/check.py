@@ -17,7 +17,8 @@ from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructTy
 from widen.planning.reference import references
 from widen.protocol.action import Protocol
 from widen.protocol.column import find_generation, find_invariant, text_limits
-from widen.protocol.feature import CONSTRAINT_PREFIX, features
+from widen.protocol.feature import features
+from widen.protocol.property import CONSTRAINT_PREFIX
 from widen.spark.failure import refusal
 from widen.spark.schema import type_to_spark
 

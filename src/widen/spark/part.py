@@ -25,8 +25,9 @@ from widen.model.path import Path, fields
 from widen.model.schema import from_json
 from widen.protocol.action import Add, Metadata, Protocol
 from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
-from widen.protocol.feature import CONSTRAINT_PREFIX, is_supported
+from widen.protocol.feature import is_supported
 from widen.protocol.mapping import NONE, mapping_mode
+from widen.protocol.property import CONSTRAINT_PREFIX
 from widen.protocol.statistics import indexed_leaves
 from widen.spark.conform import is_open
 from widen.spark.footer import footer_of

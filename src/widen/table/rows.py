@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from widen.log.commit import Conflicted, Outcome, commit
+from widen.model.literal import to_identifier
 from widen.model.type import StructType
 from widen.planning.capability import AutomaticWidening, parse_automatic_widening
 from widen.planning.growth import Growth, grow, is_repeatable, leeway_of
 from widen.planning.identity import advanced
 from widen.planning.state import State
+from widen.planning.unify import view_sql
 from widen.protocol.action import Action, Metadata
 from widen.protocol.feature import ensure_writable
 from widen.protocol.mapping import mapping_mode
@@ -20,6 +22,7 @@ from widen.spark.complete import missing_identities
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
 from widen.spark.setting import automatic_widening, merges_schemas
+from widen.spark.unify import unified as with_one_column_a_field
 from widen.spark.write import discard, write
 from widen.table.opened import Opened
 from widen.target import metrics
@@ -40,6 +43,8 @@ class Rows(Opened):
         version: int | None = None,
         timestamp: datetime | str | None = None,
         where: str | Column | None = None,
+        *,
+        unified: bool = False,
     ) -> DataFrame:
         """Return the rows as a DataFrame in the types of that version, columns in the order of the schema.
 
@@ -48,6 +53,8 @@ class Rows(Opened):
             version: Of the table; the one that this object shows if neither it nor a time is given.
             timestamp: The newest version not later than that; a text is ISO, in UTC unless it says otherwise.
             where: Which rows; a text in Spark SQL also skips files by partition values and statistics.
+            unified: Whether to give one column for each source field, which says what all its columns say together:
+                in the common type of all, in text where there is none. ``where`` still means the columns as they are.
 
         Raises:
             VersionNotFound: there is no such version, or none so early.
@@ -56,9 +63,24 @@ class Rows(Opened):
             CorruptLog: the log is damaged.
             StorageError: the store refused.
 
-        Source: PROTOCOL.md#reader-requirements-for-type-widening
+        Source: PROTOCOL.md#reader-requirements-for-type-widening; spec of evolution, section 3, "one logical field"
         """
-        return read(spark, self._store, self._past(version, timestamp), where)
+        snapshot = self._past(version, timestamp)
+        rows = read(spark, self._store, snapshot, where)
+        return with_one_column_a_field(rows, snapshot.schema) if unified else rows
+
+    def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
+        """Return the statement that makes a view with one column for each source field, as ``read(unified=True)``.
+
+        Args:
+            name: What the view is called, as SQL writes it.
+            rows: What it is a view of, likewise; by default ``delta.`<location>```, for which Spark needs Delta Lake.
+            temporary: Whether the view goes with the session.
+
+        Source: spec of evolution, section 3, "one logical field"
+        """
+        rows = rows or f"delta.{to_identifier(self.location)}"
+        return view_sql(self._snapshot.schema, name, rows, is_temporary=temporary)
 
     def append(
         self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False

@@ -42,7 +42,7 @@ def _has_grown(old: DataType, new: DataType, may_be: Callable[[bool, bool], bool
                 and _has_grown(old.key, new.key, may_be)
                 and _has_grown(old.value, new.value, may_be)
             )
-    return old == VOID or old == new
+    return old in (VOID, new)
 
 
 def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool], bool]) -> bool:

@@ -11,9 +11,8 @@ from widen.planning import command
 from widen.spark.creation import ensure_expressions, has_expressions
 from widen.spark.schema import Schema, SparkSession, to_schema
 from widen.spark.session import find_session
-from widen.table.change import Changes
-from widen.table.columns import Columns
 from widen.table.feed import Feed
+from widen.table.repair import Repairs
 from widen.table.rows import Rows
 from widen.table.upkeep import Upkeep
 
@@ -59,7 +58,7 @@ def create_table(
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
-class Table(Rows, Changes, Feed, Columns, Upkeep):
+class Table(Rows, Repairs, Feed, Upkeep):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

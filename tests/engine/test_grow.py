@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,24 @@ def test_wider_narrower_missing_and_new_fields_at_once(spark: SparkSession, tmp_
         Row(id=2**40, s=full, l=[full, None], m={"k": full}),
     ]
     assert_same(table.read(spark).collect(), expected)
+
+
+def test_partition_columns_widen_too(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "a int, p int, d date, m decimal(4,1)", ["p", "d", "m"], ENABLED)
+    day, time = date(2024, 2, 29), datetime(2024, 2, 29, 12, 30)
+    narrow, wide = "a int, p int, d date, m decimal(4,1)", "a int, p bigint, d timestamp_ntz, m decimal(8,3)"
+    table.append(frame(spark, narrow, (1, 7, day, Decimal("1.5")), (2, None, None, None)))
+    later = frame(spark, wide, (3, 2**40, time, Decimal("0.125")), (4, 7, None, Decimal("1.5")))
+    table.append(later, merge_schema=True)
+    assert table.schema.sql == "struct<a: int, p: bigint, d: timestamp_ntz, m: decimal(8,3)>"
+    expected = [
+        Row(a=1, p=7, d=datetime(2024, 2, 29), m=Decimal("1.500")),
+        Row(a=2, p=None, d=None, m=None),
+        Row(a=3, p=2**40, d=time, m=Decimal("0.125")),
+        Row(a=4, p=7, d=None, m=Decimal("1.500")),
+    ]
+    assert_same(table.read(spark).collect(), expected)
+    assert {row.a for row in table.read(spark, where="p = 7 and m = 1.5").collect()} == {1, 4}
 
 
 def test_casts_reach_every_depth_and_name_the_value_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:

@@ -185,6 +185,13 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
         None,
     ),
     (
+        "optimize · type change",
+        [remove("x", data_change=False), add("n", data_change=False)],
+        Reads.EVERYTHING,
+        ALTER,
+        MetadataChanged,
+    ),
+    (
         "optimize · delete of its file",
         [remove("x", data_change=False), add("n", data_change=False)],
         Reads.EVERYTHING,

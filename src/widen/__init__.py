@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
-    from widen.ingestion import Ingested, ingest, plan
+    from widen.ingestion import Ingested, IntervalEvent, Stream, ingest, ingest_stream, plan
     from widen.statement.run import sql
     from widen.table import Table, create_table
 
@@ -15,21 +15,27 @@ __all__ = [
     "ContentionError",
     "Ingested",
     "InternalError",
+    "IntervalEvent",
     "RequestError",
+    "Stream",
     "Table",
     "TableError",
     "WidenError",
     "create_table",
     "ingest",
+    "ingest_stream",
     "plan",
     "sql",
 ]
 
 _HOMES = {
     "Ingested": "widen.ingestion",
+    "IntervalEvent": "widen.ingestion",
+    "Stream": "widen.ingestion",
     "Table": "widen.table",
     "create_table": "widen.table",
     "ingest": "widen.ingestion",
+    "ingest_stream": "widen.ingestion",
     "plan": "widen.ingestion",
     "sql": "widen.statement.run",
 }

@@ -18,7 +18,7 @@ import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.ingestion import Ingested, ingest
 from widen.model.text import parse_type
-from widen.spark.source import find_source, read_texts
+from widen.spark.intake import Intake
 from widen.spark.verify import Verification, verify
 from widen.table import Table
 
@@ -497,8 +497,8 @@ OTHERS = {
 
 def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
-    texts = read_texts(spark, find_source(spark, [source]))
-    return verify(spark, texts, found.store, found.snapshot, found.files()["path"].to_pylist())
+    digests = Intake().of(spark, source).digests(found.snapshot.schema)
+    return verify(digests, found.store, found.snapshot, found.files()["path"].to_pylist())
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from widen.errors import (
     JobFailed,
     NotNullViolated,
     OutsideReplaceWhere,
+    SourceError,
     StorageError,
     TextTooLong,
     WidenError,
@@ -46,6 +47,7 @@ _DENIED = re.compile(
     r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
 )
 _ALONE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_PACKED = re.compile(r"native (\w+) library not available")
 _CAUSE = re.compile(r"(?:^|\n)(?:Caused by: )?([\w.]*(?:Error|Exception)): ([^\n]+)")
 
 
@@ -121,11 +123,17 @@ def _alone(found: re.Match[str]) -> WidenError:
     )
 
 
+def _packed(found: re.Match[str]) -> WidenError:
+    reason = f"this Spark cannot read what {found[1]} has packed"
+    return SourceError(source="The source", reason=reason, fix="Unpack it first, e.g. with: zstd -d FILE")
+
+
 _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
     (_ROW, _row),
     (_FULL, _full),
     (_DENIED, _denied),
     (_READ, _read),
     (_ALONE, _alone),
+    (_PACKED, _packed),
 )
 """What a failure says, and the error that tells it, in the order to look."""

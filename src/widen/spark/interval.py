@@ -1,4 +1,4 @@
-"""One interval on Spark: its texts, observed, and written as files of the table.
+"""One interval on Spark: its records, observed, and written as files of the table.
 
 Source: spec of evolution, section 3.
 """
@@ -7,68 +7,126 @@ from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol as Shape
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 
 from widen.log.store import LogStore
+from widen.model.type import StructType
 from widen.observe.observation import Observation
+from widen.planning.policy import Policy
 from widen.protocol.action import Add, Metadata, Protocol
 from widen.spark.batch import NOTES, Attempt, merge_notes, notes, split_notes, take_notes, transcribe, without_notes
 from widen.spark.failure import translated
 from widen.spark.part import Sink, find_sink
+from widen.spark.verify import text_digests
 from widen.spark.write import discard_folder, write
 
 
-def observe(texts: DataFrame, attempt: Attempt) -> Observation:
-    """Return what a batch holds beyond what the columns of the attempt say; nothing is written.
+class Batch(Shape):
+    """The records of one interval, wherever they are from."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Files that are not read, by their names."""
+
+    def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return what is known of the records before anybody looks at them all.
+
+        Args:
+            base: The schema of the table; None if there is none yet.
+            policy: What may be done to it.
+        """
+
+    def observe(self, attempt: Attempt) -> Observation:
+        """Return what the records hold beyond what the columns of the attempt say; nothing is written.
+
+        Args:
+            attempt: The columns, and what is known already.
+
+        Raises:
+            CorruptFile: a file cannot be read.
+        """
+
+    def write(
+        self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
+    ) -> tuple[list[Add], Observation]:
+        """Write the records as files; return them with what the records hold beyond what the columns say.
+
+        Nothing is committed. If the observation does not fit the attempt, the files are to be discarded.
+
+        Args:
+            attempt: The columns, and what is known already.
+            store: Of the table.
+            protocol: That the table will have when the files are committed.
+            metadata: Likewise.
+
+        Raises:
+            RowRefused: a row is one that the table may not hold, and nobody had foreseen it.
+            CorruptFile: a file cannot be read.
+            StorageError: the store refused.
+        """
+
+    def digests(self, schema: StructType) -> DataFrame:
+        """Return what the proof compares: a row for each record.
+
+        Args:
+            schema: Of the table that holds them.
+            policy: How their values were taken, and which columns cannot yield.
+        """
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Records that come as JSON texts.
 
     Args:
         texts: A raw batch.
-        attempt: The columns, and what is known already.
-
-    Raises:
-        CorruptFile: a file cannot be read.
+        name: What errors call it.
+        left_out: Files that are not read, by their names.
     """
-    with translated():
-        return merge_notes(take_notes(texts, attempt))
 
+    texts: DataFrame
+    name: str
+    left_out: tuple[str, ...] = ()
 
-def write_rows(
-    texts: DataFrame, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
-) -> tuple[list[Add], Observation]:
-    """Write the rows of a batch as files; return them with what the batch holds beyond what the columns say.
+    def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return nothing: texts have to be looked at; see `Batch`."""
+        return Observation()
 
-    Nothing is committed. If the observation does not fit the attempt, the files are to be discarded.
-
-    Args:
-        texts: A raw batch.
-        attempt: The columns, and what is known already.
-        store: Of the table.
-        protocol: That the table will have when the files are committed.
-        metadata: Likewise.
-
-    Raises:
-        NotNullViolated: a row has null where the table forbids it.
-        CorruptFile: a file cannot be read.
-        StorageError: the store refused.
-    """
-    sink = find_sink(texts.sparkSession, store, protocol, metadata)
-    if sink is not None:
-        return _written_by_tasks(texts, replace(attempt, sink=sink), sink)
-    metrics = Metrics(f"widen-{uuid.uuid4().hex}")
-    rows = transcribe(texts, attempt).observe(metrics, notes().alias(NOTES))
-    adds = write(without_notes(rows), store, protocol, metadata)
-    return adds, merge_notes(split_notes(metrics.get[NOTES]))
-
-
-def _written_by_tasks(texts: DataFrame, attempt: Attempt, sink: Sink) -> tuple[list[Add], Observation]:
-    with ExitStack() as undo:
-        undo.callback(discard_folder, sink.store, sink.job)
+    def observe(self, attempt: Attempt) -> Observation:
+        """Return what the texts hold; see `Batch`."""
         with translated():
-            found = take_notes(texts, attempt)
-        undo.pop_all()
-    parts = [part for note in found for part in note.parts]
-    discard_folder(sink.store, sink.job, but=[part.path for part in parts])
-    return [part.to_add() for part in parts], merge_notes(found)
+            return merge_notes(take_notes(self.texts, attempt))
+
+    def write(
+        self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
+    ) -> tuple[list[Add], Observation]:
+        """Write the records; see `Batch`. Where a file is all that a row needs, the tasks write them themselves."""
+        sink = find_sink(self.texts.sparkSession, store, protocol, metadata)
+        if sink is not None:
+            return self._written_by_tasks(replace(attempt, sink=sink), sink)
+        metrics = Metrics(f"widen-{uuid.uuid4().hex}")
+        rows = transcribe(self.texts, attempt).observe(metrics, notes().alias(NOTES))
+        adds = write(without_notes(rows), store, protocol, metadata)
+        return adds, merge_notes(split_notes(metrics.get[NOTES]))
+
+    def digests(self, schema: StructType) -> DataFrame:
+        """Return a digest for each record; see `Batch`."""
+        return text_digests(self.texts, schema)
+
+    def _written_by_tasks(self, attempt: Attempt, sink: Sink) -> tuple[list[Add], Observation]:
+        with ExitStack() as undo:
+            undo.callback(discard_folder, sink.store, sink.job)
+            with translated():
+                found = take_notes(self.texts, attempt)
+            undo.pop_all()
+        parts = [part for note in found for part in note.parts]
+        discard_folder(sink.store, sink.job, but=[part.path for part in parts])
+        return [part.to_add() for part in parts], merge_notes(found)

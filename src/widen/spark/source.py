@@ -1,38 +1,21 @@
-"""Sources: files of JSON as a DataFrame of texts, one JSON value each.
-
-A small file is read whole and taken apart on the executors, whatever form it has. A large one is read line by line
-where it holds a record on each, so that its parts can be read in parallel, and whole otherwise.
+"""Sources: which files an interval has, and of what format they are.
 
 Source: house rule: one raw batch, read on the executors.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import SourceError
+from widen.spark.format import Format, format_of
 
-WHOLE_BYTES = 8 * 2**20
-"""Files up to this size are read whole."""
-
-NAMED_FILES = 1_000
-"""Up to how many files are named one by one, so that no pass over the batch sees one that came later."""
-
-JSON_NAMES = (".json", ".jsonl", ".ndjson")
-PACKED_NAMES = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
-
-TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
-"""The columns of a raw batch: the bytes, the file they are from, where in the file the split of a large file begins
-(in bytes), and whether the bytes are a whole file or one line of it."""
-
-_HEAD_CHUNKS = 200
+PATH, LENGTH = "path", "length"
+"""The columns of a list of files: the URI, and the size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,100 +25,118 @@ class SourceFile:
     path: str
     size_bytes: int
 
-    @property
-    def is_json(self) -> bool:
-        """Whether its name says that it holds JSON."""
-        name = self.path.rsplit("/", 1)[-1].lower()
-        return any(name.endswith(json_name + packed) for json_name in JSON_NAMES for packed in PACKED_NAMES)
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """The files of one interval.
 
     Args:
-        roots: What the caller named: files, directories and patterns.
+        roots: What the caller named: files, directories and patterns; empty if the files are all that is meant.
         files: The files to read, by name.
-        left_out: Files beside them in a directory that are no JSON by their names.
+        left_out: Files beside them that are of no known format by their names.
+        format: What the files hold.
+        options: How to read them, e.g. the separator of CSV.
     """
 
     roots: tuple[str, ...]
     files: tuple[SourceFile, ...]
     left_out: tuple[str, ...] = ()
+    format: Format = Format.JSON
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return ", ".join(self.roots or [file.path for file in self.files[:_NAMED]])
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, as paths in which no character is taken for a pattern."""
+        return [as_literal(file.path) for file in self.files]
 
 
-def find_source(spark: SparkSession, paths: Sequence[str]) -> Source:
+_NAMED = 3
+
+
+def find_source(
+    spark: SparkSession, paths: Sequence[str], format: Format | None = None, options: Mapping[str, str] | None = None
+) -> Source:
     """Return the files that the paths name.
 
     Args:
         spark: The session that lists them.
-        paths: Files, directories (with all below them) and glob patterns. In a directory only files named
-            ``.json``, ``.jsonl`` or ``.ndjson`` count, packed or not, if there is any.
+        paths: Files, directories (with all below them) and glob patterns. In a directory only files count whose names
+            tell a format, if there is any.
+        format: What the files hold; by default their names tell, and JSON where they do not.
+        options: How to read them.
 
     Raises:
-        SourceError: a path does not exist or cannot be listed, or there is no file, or nothing in them.
+        SourceError: a path does not exist or cannot be listed, or there is no file, or nothing in them, or their
+            names tell several formats.
     """
     frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        rows = frame.load(list(paths)).select("path", "length").collect()
+        found = listed(frame.load(list(paths)))
     except PySparkException as error:
-        raise _unusable(paths, _reason(error), "Check the path and that it may be read.") from error
-    found = sorted((SourceFile(row["path"], row["length"]) for row in rows), key=lambda f: f.path)
-    named = [f for f in found if f.is_json]
-    chosen = named or found
-    if not any(f.size_bytes for f in chosen):
-        raise _unusable(paths, "there is nothing in it" if chosen else "there is no file", "Give it JSON records.")
-    return Source(tuple(paths), tuple(chosen), tuple(f.path for f in found if f not in chosen))
+        raise unusable(", ".join(paths), reason_of(error), "Check the path and that it may be read.") from error
+    source = chosen(found, format, options or {}, roots=paths) or Source(tuple(paths), tuple(found))
+    if not any(file.size_bytes for file in source.files):
+        raise unusable(source.name, "there is nothing in it" if found else "there is no file", "Give it records.")
+    return source
 
 
-def read_texts(spark: SparkSession, source: Source) -> DataFrame:
-    """Return the raw batch of a source: the columns `TEXT`, `FILE`, `PART` and `WHOLE`."""
-    small = [f.path for f in source.files if f.size_bytes <= WHOLE_BYTES]
-    large = [f.path for f in source.files if f.size_bytes > WHOLE_BYTES]
-    if large and not _has_lines(spark, large[0]):
-        small, large = small + large, []
-    parts = [(paths, whole) for paths, whole in ((small, True), (large, False)) if paths]
-    if len(source.files) > NAMED_FILES and len(parts) == 1 and not source.left_out:
-        return _frame(spark, list(source.roots), whole=parts[0][1])
-    return reduce(DataFrame.unionAll, (_frame(spark, [*map(_escaped, paths)], whole=whole) for paths, whole in parts))
+def listed(files: DataFrame) -> list[SourceFile]:
+    """Return the files of a list as values, by name.
+
+    Args:
+        files: Columns `PATH` and `LENGTH`.
+    """
+    rows = files.select(PATH, LENGTH).collect()
+    return sorted((SourceFile(row[PATH], row[LENGTH]) for row in rows), key=lambda file: file.path)
 
 
-def _frame(spark: SparkSession, paths: list[str], *, whole: bool) -> DataFrame:
-    texts = spark.read.text(paths, wholetext=whole, recursiveFileLookup=True)
-    return texts.select(
-        F.col("value").cast("binary").alias(TEXT),
-        F.col("_metadata.file_path").alias(FILE),
-        F.col("_metadata.file_block_start").alias(PART),
-        F.lit(whole).alias(WHOLE),
-    )
+def chosen(
+    found: Sequence[SourceFile], format: Format | None, options: Mapping[str, str], roots: Sequence[str] = ()
+) -> Source | None:
+    """Return the files to read: those of the format that is asked for, or of the one that their names tell.
+
+    Args:
+        found: All files.
+        format: What they hold; by default their names tell.
+        options: How to read them.
+        roots: What the caller named.
+
+    Returns:
+        None where no name tells a format.
+
+    Raises:
+        SourceError: their names tell several formats.
+    """
+    formats = {file.path: format_of(file.path) for file in found}
+    there = {told for told in formats.values() if told is not None}
+    if format is None and len(there) > 1:
+        first = {told.value: path for path, told in reversed(formats.items()) if told is not None}
+        said = " and ".join(f"{told} ({path})" for told, path in sorted(first.items()))
+        reason = f"there are files of several formats: {said}"
+        raise unusable(", ".join(roots) or said, reason, "Name one of the formats, or the files.")
+    wanted = format or next(iter(there), None)
+    if wanted is None:
+        return None
+    files = [file for file in found if formats[file.path] is wanted] or list(found)
+    left_out = tuple(file.path for file in found if file not in files)
+    return Source(tuple(roots), tuple(files), left_out, wanted, options)
 
 
-def _escaped(path: str) -> str:
+def as_literal(path: str) -> str:
     """Return a path in which no character is taken for a pattern."""
     return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
 
 
-def _has_lines(spark: SparkSession, path: str) -> bool:
-    """Tell whether a large file holds one JSON value a line, from its first commas, without reading on."""
-    chunks = spark.read.text(_escaped(path), lineSep=",").limit(_HEAD_CHUNKS).collect()
-    head = ",".join(row["value"] for row in chunks).lstrip("\ufeff \t\r\n")
-    if head.startswith("["):
-        return False
-    line, newline, _ = head.partition("\n")
-    return not newline or _is_json(line)
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except json.JSONDecodeError:
-        return False
-    return True
-
-
-def _reason(error: PySparkException) -> str:
+def reason_of(error: PySparkException) -> str:
+    """Return what Spark says of a source, in one line."""
     return str(error).partition("\n")[0][:300]
 
 
-def _unusable(paths: Sequence[str], reason: str, fix: str) -> SourceError:
-    return SourceError(source=", ".join(paths), reason=reason.rstrip("."), fix=fix)
+def unusable(source: str, reason: str, fix: str) -> SourceError:
+    """Return the error that a source cannot be used."""
+    return SourceError(source=source, reason=reason.rstrip("."), fix=fix)

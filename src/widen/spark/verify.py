@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from widen.log.snapshot import Snapshot
@@ -33,7 +33,7 @@ SHOWN = 10
 
 _RECORDS = pa.schema([(DIGEST, pa.binary()), (LEAVES, pa.int64()), (PLACE, pa.string())])
 _SUMS = ("records", "leaves", "exact", "missing", "extra")
-_DDL = f"{DIGEST} binary, {LEAVES} bigint, {PLACE} string"
+DDL = f"{DIGEST} binary, {LEAVES} bigint, {PLACE} string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,14 @@ class Verification:
         return value
 
 
-def verify(
-    spark: SparkSession, texts: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collection[str]
-) -> Verification:
+def verify(source: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collection[str]) -> Verification:
     """Rebuild every leaf of every record from the rows of some files, and compare.
 
     Args:
-        spark: The session.
-        texts: The raw batch that was written.
+        source: What the records say, as `text_digests` gives it.
         store: Of the table.
-        snapshot: The version that holds it.
-        paths: The files that it was written to, by their paths in the log.
+        snapshot: The version that holds them.
+        paths: The files that they were written to, by their paths in the log.
 
     Raises:
         CorruptFile: a file cannot be read.
@@ -86,16 +83,25 @@ def verify(
 
     Source: spec of evolution, section 3.
     """
-    rows = read(spark, store, snapshot, only=paths).select(F.struct("*").alias(ROW))
-    source = texts.mapInArrow(partial(_source_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(1))
-    table = rows.mapInArrow(partial(_row_digests, snapshot.schema), _DDL).withColumn(SIDE, F.lit(-1))
-    found = _compared(source.unionAll(table))
+    rows = read(source.sparkSession, store, snapshot, only=paths).select(F.struct("*").alias(ROW))
+    table = rows.mapInArrow(partial(_row_digests, snapshot.schema), DDL).withColumn(SIDE, F.lit(-1))
+    found = _compared(source.withColumn(SIDE, F.lit(1)).unionAll(table))
     lost = found.where(F.col("missing") > 0)
     with translated():
         sums = found.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _SUMS)).collect()[0]
         records, leaves, exact, missing, extra = sums
         places = [row[PLACE] for row in lost.select(PLACE).limit(SHOWN).collect()] if missing else []
     return Verification(records, leaves, exact, tuple(sorted(places)), extra)
+
+
+def text_digests(texts: DataFrame, schema: StructType) -> DataFrame:
+    """Return a row for each record of a raw batch: a digest of what it says, how many leaves it has, where it stands.
+
+    Args:
+        texts: The raw batch.
+        schema: Of the table that holds the records.
+    """
+    return texts.mapInArrow(partial(_source_digests, schema), DDL)
 
 
 def _compared(sides: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InternalError
-from widen.ingestion import MAX_PASSES, Pass, _settle
+from widen.ingestion.settle import MAX_PASSES, Pass, settle
 from widen.log.store import LogStore
 from widen.observe.document import parse
 from widen.observe.observation import Observation
@@ -19,7 +19,7 @@ from widen.target import Draft, Target
 
 def test_a_pass_that_brings_nothing_new_settles(tmp_path: Path) -> None:
     passes: list[tuple[str, ...]] = []
-    settled = _settle(_target(tmp_path), Observation(), lambda attempt, _: _pass(passes, attempt, b'{"a":1}'))
+    settled = settle(_target(tmp_path), Observation(), lambda attempt, _: _pass(passes, attempt, b'{"a":1}'))
     assert passes == [(), ("a",)]
     assert settled.plan.schema.names == ("a",)
     assert settled.seen.records == 1
@@ -38,7 +38,7 @@ def test_a_pass_that_misses_a_record_is_made_again_and_never_kept(tmp_path: Path
         return Pass(done.seen, (add,), is_complete=False)
 
     with pytest.raises(InternalError):
-        _settle(_target(tmp_path), Observation(), write)
+        settle(_target(tmp_path), Observation(), write)
     assert len(passes) == MAX_PASSES
     assert list(tmp_path.rglob("*.parquet")) == []
 

@@ -1,0 +1,162 @@
+"""One interval from end to end: source, observe, plan, write, commit.
+
+Source: spec of evolution, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from widen.ingestion.event import IntervalEvent
+from widen.ingestion.land import Landed, Landing, Progress, ensure_records, land, silent
+from widen.ingestion.outcome import Ingested
+from widen.ingestion.settle import Pass, settle
+from widen.ingestion.words import Words, understood
+from widen.log.snapshot import open_snapshot
+from widen.log.store import LogStore
+from widen.planning.plan import Plan
+from widen.protocol.action import Txn
+from widen.spark.intake import Given
+from widen.spark.interval import Batch
+from widen.spark.schema import SparkSession
+from widen.spark.session import find_session
+from widen.spark.verify import Verification
+from widen.spark.verify import verify as verify_rows
+from widen.target import open_target
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+OnEvent: TypeAlias = Callable[[IntervalEvent], object]
+"""Is told each thing that an interval has done, once it is committed."""
+
+
+def plan(
+    source: Given,
+    into: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    **words: Unpack[Words],
+) -> Plan:
+    """Return what an ingestion would change; nothing is written.
+
+    Args:
+        source: Files, directories or patterns; or a DataFrame.
+        into: The table; it need not exist.
+        storage_options: Settings and credentials of the store of the table.
+        spark: The session to work in; by default the active one, else a local one.
+        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+
+    Raises:
+        SourceError: the source cannot be used, or no record is in it.
+        InvalidOption: an argument cannot be used.
+        TableError: the table cannot be read or written.
+
+    Source: spec of evolution, section 3, "dry run".
+    """
+    session, (intake, policy) = spark or find_session(), understood(words)
+    target = open_target(LogStore(into, storage_options), policy)
+    batch = intake.of(session, source)
+    foreseen = batch.foreseen(target.schema, target.policy)
+    settled = settle(target, foreseen, lambda attempt, _: Pass(batch.observe(attempt)))
+    ensure_records(batch, settled)
+    return settled.plan
+
+
+def ingest(
+    source: Given,
+    into: str,
+    *,
+    verify: bool = False,
+    plan_hash: str | None = None,
+    txn: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+    on_event: OnEvent | None = None,
+    **words: Unpack[Words],
+) -> Ingested:
+    """Write all records of a source to a table, which grows where it must, in one commit.
+
+    Args:
+        source: Files, directories or patterns; or a DataFrame.
+        into: The table; it is made if it does not exist.
+        verify: Whether to rebuild every leaf of every record from the table afterwards, and compare.
+        plan_hash: The hash of the only plan that is allowed.
+        txn: The name of an application, and how far it has written with this batch: a number that grows. A batch that
+            the table has already is not written again.
+        storage_options: Settings and credentials of the store of the table.
+        spark: The session to work in; by default the active one, else a local one.
+        progress: Is told what is going on.
+        on_event: Is told each thing that the plan has done, once it is committed.
+        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+
+    Raises:
+        SourceError: the source cannot be used, or no record is in it; the table is untouched.
+        EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
+        PlanChanged: the batch leads to another plan than the one of ``plan_hash``; the table is untouched.
+        InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
+        ContentionError: somebody else kept committing first; nothing is visible.
+        TableError: the table cannot be read or written; nothing is visible.
+
+    Source: spec of evolution, section 3.
+    """
+    session, (intake, policy) = spark or find_session(), understood(words)
+    written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
+    landing = Landing(LogStore(into, storage_options), policy, plan_hash, written, progress=progress)
+    open_target(landing.store, policy)
+    progress("looking at the source")
+    batch = intake.of(session, source)
+    landed = land(batch, landing)
+    assert landed is not None
+    return told(batch, landing, landed, Watch(verify, on_event))
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is to be known of an interval once it is committed.
+
+    Args:
+        verifies: Whether it is to be proved that nothing is lost.
+        on_event: Is told each thing that the plan has done.
+    """
+
+    verifies: bool = False
+    on_event: OnEvent | None = None
+
+
+def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingested:
+    """Return what an interval did, proved if that is asked for, and tell its events.
+
+    Args:
+        batch: The records.
+        landing: Where they went.
+        landed: What became of them.
+        watch: What is to be known.
+
+    Raises:
+        TableError: the table cannot be read.
+    """
+    interval = landing.txn.version if landing.txn else None
+    if landed.settled is None:
+        return Ingested(landed.version, landed.plan, interval=interval, is_repeated=True)
+    settled, store = landed.settled, landing.store
+    if watch.on_event:
+        for event in landed.plan.events:
+            watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
+    proof = _proof(batch, landing, landed) if watch.verifies else None
+    size_bytes = sum(add.size for add in settled.adds)
+    counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
+    return Ingested(landed.version, landed.plan, *counts, batch.left_out, proof, interval)
+
+
+def _proof(batch: Batch, landing: Landing, landed: Landed) -> Verification:
+    assert landed.settled is not None
+    landing.progress("proving that nothing is lost")
+    snapshot = open_snapshot(landing.store, landed.version)
+    return verify_rows(
+        batch.digests(snapshot.schema), landing.store, snapshot, [add.path for add in landed.settled.adds]
+    )

@@ -1,0 +1,143 @@
+"""Landing: a batch becomes one version of the table, also if others write to it at the same time.
+
+Source: spec of evolution, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from widen.errors import EvolutionRefused, InternalError, PlanChanged, SourceError
+from widen.ingestion.settle import Pass, Settled, settle
+from widen.log.commit import Conflicted
+from widen.log.store import LogStore
+from widen.observe.observation import Observation
+from widen.planning.explain import explain, explain_operations
+from widen.planning.plan import Plan
+from widen.planning.policy import Policy
+from widen.protocol.action import Txn
+from widen.spark.batch import Attempt
+from widen.spark.interval import Batch
+from widen.spark.write import discard
+from widen.target import Draft, Target, metrics, open_target
+
+MAX_RACES = 10
+"""How often a race is run."""
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told what is going on, in a few words."""
+
+
+def silent(_: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Where a batch goes, and on what conditions.
+
+    Args:
+        store: Of the table.
+        policy: What may be done to the table.
+        plan_hash: The only plan that is allowed, by its hash; None for every plan that the policy allows.
+        txn: Which interval of which stream the batch is; None if it is of none.
+        may_be_empty: Whether a batch without a record, or without a value, is nothing to complain of.
+        progress: Is told what is going on.
+    """
+
+    store: LogStore
+    policy: Policy
+    plan_hash: str | None = None
+    txn: Txn | None = None
+    may_be_empty: bool = False
+    progress: Progress = silent
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A batch that is in the table.
+
+    Args:
+        version: The version that holds it; where nothing was written, the newest.
+        plan: The changes that it brought.
+        settled: What was written; None if the table had the batch already.
+    """
+
+    version: int
+    plan: Plan
+    settled: Settled | None
+
+
+def land(batch: Batch, landing: Landing) -> Landed | None:
+    """Write and commit, again after every lost race.
+
+    Args:
+        batch: The records.
+        landing: Where they go.
+
+    Returns:
+        None if there is nothing to write, and that is allowed.
+
+    Raises:
+        SourceError: no record is in the batch, or no value.
+        EvolutionRefused: the policy forbids the changes that the batch needs.
+        PlanChanged: they are not those that were agreed to.
+        ContentionError: somebody else kept committing first; nothing is visible.
+        TableError: the table cannot be read or written; nothing is visible.
+    """
+    known = Observation()
+    for _ in range(MAX_RACES):
+        target = open_target(landing.store, landing.policy)
+        if landing.txn and target.snapshot and target.has(landing.txn):
+            return Landed(target.snapshot.version, Plan((), target.snapshot.schema), None)
+        known = known.merged(batch.foreseen(target.schema, target.policy), max)
+        settled = settle(target, known, partial(_write, batch, target, landing.progress))
+        with ExitStack() as undo:
+            undo.callback(discard, landing.store, settled.adds)
+            if landing.may_be_empty and not settled.adds:
+                return None
+            ensure_records(batch, settled)
+            _ensure_allowed(settled.plan, landing)
+            landing.progress("committing")
+            outcome = target.commit(settled.plan, settled.adds, landing.txn)
+            if not isinstance(outcome, Conflicted):
+                undo.pop_all()
+                return Landed(outcome.or_raise().version, settled.plan, settled)
+        known = known.merged(settled.seen, max)
+    outcome.or_raise()
+    raise InternalError(reason="an ingestion lost every race, to nobody")
+
+
+def _write(batch: Batch, target: Target, progress: Progress, attempt: Attempt, draft: Draft) -> Pass:
+    if not attempt.schema.fields:
+        progress("observing")
+        return Pass(batch.observe(attempt))
+    progress("writing")
+    adds, seen = batch.write(attempt, target.store, draft.protocol, draft.metadata)
+    return Pass(seen, adds, metrics(adds)["numOutputRows"] == seen.records + seen.corrupt)
+
+
+def ensure_records(batch: Batch, settled: Settled) -> None:
+    """Check that there was something to take in.
+
+    Raises:
+        SourceError: no record is in the batch, or no value.
+    """
+    seen, reason = settled.seen, None
+    if not seen.records:
+        reason = f"none of its {seen.corrupt} texts is a record" if seen.corrupt else "it holds no record"
+    elif not settled.plan.schema.fields:
+        reason = "no field of its records has a value yet"
+    if reason:
+        raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")
+
+
+def _ensure_allowed(plan: Plan, landing: Landing) -> None:
+    if plan.refused:
+        raise EvolutionRefused(policy=landing.policy.mode.value, plan=explain_operations(plan.refused))
+    if landing.plan_hash is not None and plan.hash != landing.plan_hash:
+        raise PlanChanged(wanted=landing.plan_hash, found=plan.hash, plan="\n".join(explain(plan)))

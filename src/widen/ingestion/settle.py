@@ -1,0 +1,78 @@
+"""Settling: passes over a batch until one has written it by the plan that the batch leads to.
+
+The plan is made from what is known, the rows are written by it while they are observed, and the files are kept only
+if the observation confirms the plan; else they are discarded, and the plan is made again. So an interval that brings
+nothing new takes one pass.
+
+Source: spec of evolution, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from widen.errors import InternalError
+from widen.observe.observation import Observation
+from widen.planning.evolve import evolve
+from widen.planning.plan import Plan
+from widen.protocol.action import Add
+from widen.spark.batch import Attempt
+from widen.spark.write import discard
+from widen.target import Draft, Target
+
+PATIENT_FROM, MAX_PASSES = 3, 8
+"""From which pass on every task looks at everything, and how many passes can be needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over the batch.
+
+    Args:
+        seen: What it observed.
+        adds: The files that it wrote.
+        is_complete: Every record that it saw is a row of these files, or nothing was to be written.
+    """
+
+    seen: Observation
+    adds: Sequence[Add] = ()
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A plan that the batch has confirmed.
+
+    Args:
+        plan: The plan.
+        seen: What the last pass observed; its counts of records and corrupt texts are those of the batch.
+        adds: The files of that pass.
+    """
+
+    plan: Plan
+    seen: Observation
+    adds: Sequence[Add]
+
+
+def settle(target: Target, known: Observation, write: Callable[[Attempt, Draft], Pass]) -> Settled:
+    """Pass over the batch until the plan that a pass was made for is the one that it leads to, and nothing is missing.
+
+    Args:
+        target: Where the batch goes.
+        known: What is known of it already.
+        write: Makes a pass.
+
+    Raises:
+        InternalError: that does not happen; nothing is left of the passes.
+    """
+    for number in range(MAX_PASSES):
+        plan = evolve(target.schema, known, target.policy)
+        attempt = Attempt(target.schema, known.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
+        done = write(attempt, target.draft(plan))
+        known = known.merged(done.seen, max)
+        plan = evolve(target.schema, known, target.policy)
+        if plan.schema == attempt.schema and done.is_complete:
+            return Settled(plan, done.seen, done.adds)
+        discard(target.store, done.adds)
+    raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")

@@ -1,0 +1,159 @@
+"""One interval after the other: what comes to a source is in the table once, whatever happens in between.
+
+Every interval is a commit that says which stream it is of and which number it has. After a crash Spark asks for the
+last one again; if the table says that it has it, nothing is written.
+
+Source: spec of evolution, section 3; PROTOCOL.md#transaction-identifiers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from widen.errors import InvalidOption
+from widen.ingestion.interval import OnEvent, Watch, told
+from widen.ingestion.land import Landing, Progress, land, silent
+from widen.ingestion.outcome import Ingested
+from widen.ingestion.words import Words, understood
+from widen.log.store import LogStore
+from widen.protocol.action import Txn
+from widen.spark.intake import Given
+from widen.spark.interval import Batch
+from widen.spark.schema import DataFrame, SparkSession
+from widen.spark.session import find_session
+from widen.spark.stream import Stream, file_stream, query_id, start
+from widen.target import open_target
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+OnInterval: TypeAlias = Callable[[Ingested], object]
+"""Is told of every interval when it is committed."""
+
+
+def ingest_stream(
+    source: Given,
+    into: str,
+    *,
+    checkpoint: str,
+    once: bool = False,
+    every_seconds: float = 0,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    verify: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = silent,
+    on_event: OnEvent | None = None,
+    on_interval: OnInterval | None = None,
+    **words: Unpack[Words],
+) -> Stream:
+    """Start to write what comes to a source, interval by interval, to a table that grows where it must.
+
+    Every record is in the table once, also if the process is killed at any moment and started again with the same
+    checkpoint. A file is read when it is seen first; what is added to it later is not.
+
+    With Spark Connect the intervals are written beside the server, where this package must be, and so do the
+    functions that are told of them run there.
+
+    Args:
+        source: Directories and patterns to which files come; or a streaming DataFrame.
+        into: The table; it is made by the first interval if it does not exist.
+        checkpoint: Where the stream remembers how far it has come; of this stream and this table only.
+        once: Whether it ends when it has taken in all that is there now.
+        every_seconds: How often it looks for something new at most.
+        max_files: How many files an interval has at most.
+        max_bytes: From which size on an interval is full; it has at least one file.
+        verify: Whether to rebuild every leaf of every interval from the table, and compare.
+        storage_options: Settings and credentials of the store of the table.
+        spark: The session to work in; by default the active one, else a local one.
+        progress: Is told what is going on.
+        on_event: Is told each thing that a plan has done, once it is committed.
+        on_interval: Is told what each interval did.
+        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+
+    Returns:
+        The stream that was started. It says of an interval that fails when somebody waits for it.
+
+    Raises:
+        SourceError: the source cannot be used.
+        InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
+        TableError: the table cannot be read or written.
+
+    Source: spec of evolution, section 3.
+    """
+    session, (intake, policy) = spark or find_session(), understood(words)
+    landing = Landing(LogStore(into, storage_options), policy, may_be_empty=True, progress=progress)
+    read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
+    if isinstance(source, DataFrame):
+        _ensure_streaming(source, max_files or max_bytes)
+        rows = source
+    else:
+        paths = [source] if isinstance(source, str) else list(source)
+        _ensure_apart(paths, {"into": into, "checkpoint": checkpoint})
+        rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
+    open_target(landing.store, policy)
+    work = _Work(read, checkpoint, landing, Watch(verify, on_event), on_interval)
+    return start(rows, work, checkpoint, once=once, every_seconds=every_seconds)
+
+
+@dataclass
+class _Work:
+    """Writes the intervals of one stream.
+
+    Args:
+        read: Makes the batch of an interval from the rows of the stream; None if there is nothing to read.
+        checkpoint: Of the stream.
+        landing: Where the intervals go.
+        watch: What is to be known of each.
+        on_interval: Is told what each did.
+        stream_id: That of the stream, once somebody has looked.
+    """
+
+    read: Callable[[SparkSession, DataFrame], Batch | None]
+    checkpoint: str
+    landing: Landing
+    watch: Watch
+    on_interval: OnInterval | None
+    stream_id: str | None = None
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        self.landing.progress("looking at the source")
+        spark = rows.sparkSession
+        self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
+        landing = replace(self.landing, txn=Txn(app_id=self.stream_id, version=number))
+        batch = self.read(spark, rows)
+        landed = None if batch is None else land(batch, landing)
+        if batch is not None and landed is not None:
+            done = told(batch, landing, landed, self.watch)
+            if self.on_interval:
+                self.on_interval(done)
+
+
+def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:
+    if not rows.isStreaming:
+        raise InvalidOption(option="source", value="a DataFrame that does not stream", expected="Give it to ingest.")
+    if limit:
+        expected = "Set such limits where the DataFrame is made; here they are for files."
+        raise InvalidOption(option="max_files or max_bytes", value=limit, expected=expected)
+
+
+def _ensure_apart(paths: Sequence[str], places: Mapping[str, str]) -> None:
+    """Check that the stream does not read what it writes."""
+    for path in paths:
+        for option, place in places.items():
+            root = f"{_plain(path).rstrip('/')}/"
+            below = f"{_plain(place)}/".removeprefix(root)
+            if f"{_plain(place)}/".startswith(root) and not below.startswith((".", "_")):
+                raise InvalidOption(option=option, value=place, expected=f"Name a place that is not below {path}.")
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("file://").removeprefix("file:") if path.startswith("file:") else _absolute(path)
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)

@@ -1,0 +1,62 @@
+"""What a caller can say of an ingestion: how records are read, and what may become of the table.
+
+Source: spec of evolution, D1, D5, D6, D10, D13, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Any, TypedDict
+
+from widen.config import policy_of
+from widen.planning.policy import Policy
+from widen.spark.intake import Intake, to_intake
+
+
+class Words(TypedDict, total=False):
+    """The keyword arguments that all ingestions share.
+
+    Args:
+        format: What files hold: ``json`` (lines, arrays of records, or one document a file), ``csv``, ``text``,
+            ``parquet``, ``avro`` or ``orc``; by default their names tell. With a DataFrame ``json`` says that JSON
+            stands in its column ``value``, or in the only one that it has.
+        options: How to read them, by the names of Spark's options, e.g. ``{"sep": ";"}``.
+        detect_types: Whether texts of CSV and lines are taken for numbers and booleans where they are just what JSON
+            would write for them; else they stay texts.
+        evolve: ``widen`` columns in place where that is exact and else add columns; ``split`` only adds; ``freeze``
+            adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that needs changes.
+        pins: For fields by their path: a mode, ``text``, ``json`` or a type.
+        config: A file of TOML that says the same as ``evolve`` and all that follows here.
+        exclude: Fields to leave out.
+        mask: Fields whose values are replaced by ``***``.
+        detect_dates: Whether texts that are dates or instants are taken as such; or the fields in which they are.
+        epoch_unit: For fields by their path what whole numbers count that go to a timestamp: ``s``, ``ms``, ``us``
+            or ``ns``; of others their size tells.
+        max_columns: How many leaves ingestion may bring the table to; what is past them is kept as JSON text.
+    """
+
+    format: str | None
+    options: Mapping[str, str] | None
+    detect_types: bool
+    evolve: str | None
+    pins: Mapping[str, str] | None
+    config: str | PathLike[str] | None
+    exclude: Iterable[str] | None
+    mask: Iterable[str] | None
+    detect_dates: bool | Iterable[str] | None
+    epoch_unit: Mapping[str, str] | None
+    max_columns: int | None
+
+
+def understood(words: Words) -> tuple[Intake, Policy]:
+    """Return how records are read, and what may become of the table.
+
+    Raises:
+        InvalidOption: something said cannot be used.
+        InvalidConfig: the file cannot be read, or says what nobody asks for.
+    """
+    rest: dict[str, Any] = dict(words)
+    reading = (rest.pop("format", None), rest.pop("options", None))
+    intake = to_intake(*reading, detects=rest.pop("detect_types", False))
+    return intake, policy_of(rest.pop("evolve", None), **rest)

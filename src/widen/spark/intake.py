@@ -1,0 +1,97 @@
+"""What a caller gives, as the batch of an interval: files by their paths, or a DataFrame.
+
+Source: spec of evolution, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+
+from widen.errors import InvalidOption
+from widen.spark.delimited import read_csv, read_lines, to_dialect
+from widen.spark.format import Format, parse_format
+from widen.spark.interval import Batch, TextBatch
+from widen.spark.raw import read_column, read_json
+from widen.spark.source import Source, chosen, find_source, listed
+
+Given: TypeAlias = "str | Sequence[str] | DataFrame"
+"""Files, directories and patterns, or rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How records are taken in.
+
+    Args:
+        format: What files hold; by default their names tell. Of a DataFrame: ``json``, if it has JSON in one column.
+        options: How to read them, by the names that Spark gives the options of its readers.
+        detects: Whether texts of CSV and lines that look as numbers and booleans are taken for that.
+    """
+
+    format: Format | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    detects: bool = False
+
+    def of(self, spark: SparkSession, given: Given) -> Batch:
+        """Return the batch of what a caller gives.
+
+        Args:
+            spark: The session.
+            given: Paths or rows.
+
+        Raises:
+            SourceError: the source cannot be used.
+            InvalidOption: an option is none.
+        """
+        if not isinstance(given, DataFrame):
+            paths = [given] if isinstance(given, str) else list(given)
+            return self._of_files(spark, find_source(spark, paths, self.format, self.options))
+        return self._of_rows(given)
+
+    def of_listed(self, spark: SparkSession, files: DataFrame) -> Batch | None:
+        """Return the batch of some files, or None if there is nothing to read among them.
+
+        Args:
+            spark: The session.
+            files: Columns ``path`` and ``length``.
+
+        Raises:
+            SourceError: their names tell several formats.
+        """
+        source = chosen(listed(files), self.format, self.options)
+        return None if source is None else self._of_files(spark, source)
+
+    def _of_files(self, spark: SparkSession, source: Source) -> Batch:
+        if source.format is Format.CSV:
+            is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
+            texts = read_csv(spark, source, to_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
+        elif self.options:
+            raise InvalidOption(option="options", value=dict(self.options), expected=f"{source.format.value} has none.")
+        elif source.format is Format.TEXT:
+            texts = read_lines(spark, source, detects=self.detects)
+        else:
+            texts = read_json(spark, source)
+        return TextBatch(texts, source.name, source.left_out)
+
+    def _of_rows(self, rows: DataFrame) -> Batch:
+        if rows.isStreaming:
+            raise InvalidOption(option="source", value="a streaming DataFrame", expected="Give it to ingest_stream.")
+        return TextBatch(read_column(rows), "the DataFrame")
+
+
+def to_intake(format: str | None, options: Mapping[str, str] | None, *, detects: bool) -> Intake:
+    """Return how records are taken in, as callers say it.
+
+    Args:
+        format: By its name.
+        options: As in `Intake`.
+        detects: Likewise.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    return Intake(parse_format(format), dict(options or {}), detects)

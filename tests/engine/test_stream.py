@@ -1,0 +1,204 @@
+"""Streams: every record once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from widen.errors import EvolutionRefused, InvalidOption
+from widen.table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+CLOCK = count(1_700_000_000)
+
+
+def put(place: Path, name: str, *records: Any) -> None:
+    """Let a file appear all at once, later than all others."""
+    place.mkdir(parents=True, exist_ok=True)
+    hidden = place / f".{name}"
+    hidden.write_text("".join(f"{record if isinstance(record, str) else json.dumps(record)}\n" for record in records))
+    now = next(CLOCK)
+    os.utime(hidden, (now, now))
+    hidden.rename(place / name)
+
+
+def stream(spark: SparkSession, place: Path, **words: Any) -> list[widen.Ingested]:
+    """Take in all that is there; return what each interval did."""
+    done: list[widen.Ingested] = []
+    source = words.pop("source", str(place / "in"))
+    table, checkpoint = str(place / "table"), str(place / "checkpoint")
+    words = {"once": True, "verify": True, **words}
+    running = widen.ingest_stream(source, table, checkpoint=checkpoint, spark=spark, on_interval=done.append, **words)
+    assert running.wait()
+    assert all(each.verification is None or each.verification.is_clean for each in done)
+    return done
+
+
+def numbers(spark: SparkSession, place: Path) -> Counter[Any]:
+    return Counter(row["n"] for row in Table(str(place / "table")).read(spark).select("n").collect())
+
+
+def test_a_table_grows_in_the_middle_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1, "a": 1})
+    put(tmp_path / "in", "2.json", {"n": 2, "a": "x"}, "no record")
+    events: list[widen.IntervalEvent] = []
+    done = stream(spark, tmp_path, max_files=1, on_event=events.append)
+    assert [(each.version, each.interval, each.records, each.corrupt) for each in done] == [(0, 0, 1, 0), (1, 1, 1, 1)]
+    assert {(e.interval, e.version, e.event.column, e.grade.value) for e in events if e.interval == 1} == {
+        (1, 1, ("a_string",), "conflict"),
+        (1, 1, ("_corrupt_record",), "additive"),
+    }
+    put(tmp_path / "in", "3.json", {"n": 3, "b": True})
+    put(tmp_path / "in", "4.json", "  ")
+    put(tmp_path / "in", "notes.md", "nothing")
+    assert [each.records for each in stream(spark, tmp_path)] == [1]
+    assert stream(spark, tmp_path) == []
+    assert numbers(spark, tmp_path) == {None: 1, 1: 1, 2: 1, 3: 1}
+    said = [info["operationParameters"]["epochId"] for _, _, info in Table(str(tmp_path / "table")).history()]
+    assert said == ["2", "1", "0"]
+
+
+def test_an_interval_that_the_table_has_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1})
+    stream(spark, tmp_path)
+    last = max((tmp_path / "checkpoint" / "commits").iterdir())
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    again = stream(spark, tmp_path)
+    assert [(each.is_repeated, each.version, each.records) for each in again] == [(True, 0, 0)]
+    assert numbers(spark, tmp_path) == {1: 1}
+
+
+def test_a_stream_that_fails_says_why_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1})
+    stream(spark, tmp_path)
+    put(tmp_path / "in", "2.json", {"n": 2, "new": 1})
+    with pytest.raises(EvolutionRefused, match="new"):
+        stream(spark, tmp_path, evolve="fail")
+    stream(spark, tmp_path)
+    assert numbers(spark, tmp_path) == {1: 1, 2: 1}
+
+
+def test_a_stream_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1})
+    done: list[widen.Ingested] = []
+    running = widen.ingest_stream(
+        str(tmp_path / "in"),
+        str(tmp_path / "table"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        spark=spark,
+        on_interval=done.append,
+    )
+    try:
+        for number in (2, 3):
+            while len(done) < number - 1:
+                assert not running.wait(1)
+            put(tmp_path / "in", f"{number}.json", {"n": number})
+    finally:
+        running.stop()
+    assert not running.is_active
+    assert running.wait()
+    stream(spark, tmp_path)
+    assert numbers(spark, tmp_path) == {1: 1, 2: 1, 3: 1}
+
+
+def test_a_stream_of_json_in_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.txt", {"n": 1}, {"n": 2, "a": 2.5})
+    rows = spark.readStream.text(str(tmp_path / "in"))
+    assert [each.records for each in stream(spark, tmp_path, source=rows, format="json")] == [2]
+    assert numbers(spark, tmp_path) == {1: 1, 2: 1}
+
+
+def test_two_streams_into_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Their intervals bring the same new fields and drifts at the same time."""
+    for name in ("one", "two"):
+        for number in range(3):
+            value = [number, f"text {number}", {"b": number}][number]
+            put(tmp_path / name, f"{number}.json", {"n": f"{name} {number}", "a": value, f"f{number}": 1})
+    table = str(tmp_path / "table")
+
+    def run(name: str) -> None:
+        words = {"checkpoint": str(tmp_path / f"checkpoint-{name}"), "once": True, "max_files": 1}
+        widen.ingest_stream(str(tmp_path / name), table, spark=spark, **words).wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, ("one", "two")))
+    assert numbers(spark, tmp_path) == {f"{name} {number}": 1 for name in ("one", "two") for number in range(3)}
+    assert sorted(Table(table).schema.names) == ["a", "a_record", "a_string", "f0", "f1", "f2", "n"]
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "the checkpoint is in the source": {"checkpoint": "in/checkpoint"},
+    "the table is in the source": {"table": "in/table"},
+    "two limits": {"max_files": 1, "max_bytes": 1},
+}
+
+
+@pytest.mark.parametrize("words", BAD.values(), ids=BAD)
+def test_what_no_stream_can_be(spark: SparkSession, tmp_path: Path, words: dict[str, Any]) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1})
+    places = {key: str(tmp_path / words.get(key, key)) for key in ("table", "checkpoint")}
+    limits = {key: value for key, value in words.items() if key.startswith("max_")}
+    with pytest.raises(InvalidOption):
+        widen.ingest_stream(
+            str(tmp_path / "in"), places["table"], checkpoint=places["checkpoint"], spark=spark, **limits
+        )
+
+
+# ---- kill -9 ---------------------------------------------------------------------------------------
+
+CHILD = """
+import os, signal, sys
+from pyspark.sql import SparkSession
+import widen
+from widen.ingestion import land
+from widen.target import Target
+
+place, where = sys.argv[1:]
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+commit = Target.commit
+if where == "before the files":
+    land._write = die
+elif where == "before the commit":
+    Target.commit = die
+elif where == "after the commit":
+    Target.commit = lambda *words: (commit(*words), die())
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+widen.ingest_stream(
+    f"{place}/in", f"{place}/table", checkpoint=f"{place}/checkpoint", once=True, max_files=1, spark=spark
+).wait()
+"""
+
+
+def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
+    for where in ("before the files", "before the commit", "after the commit", "nowhere"):
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, str(tmp_path), where],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == (0 if where == "nowhere" else -signal.SIGKILL), done.stderr
+    assert numbers(spark, tmp_path) == {0: 1, 1: 1}
+    assert Table(str(tmp_path / "table")).version == 1

@@ -67,7 +67,9 @@ WidenError
 │   │   ├── ConditionRefused
 │   │   ├── MergeWithoutClause
 │   │   ├── UnreachableClause
-│   │   └── AmbiguousMerge
+│   │   ├── AmbiguousMerge
+│   │   ├── FoldRefused         a column that evolved cannot go back into another one
+│   │   └── FoldLoses           likewise not without loss
 │   ├── IdentityColumnGiven
 │   ├── IdentityExhausted
 │   ├── IcebergIncompatible
@@ -135,6 +137,8 @@ from widen.errors.change import (
     ChangeRefused,
     ColumnMissingInSource,
     ConditionRefused,
+    FoldLoses,
+    FoldRefused,
     ItemAssignmentRefused,
     MergeWithoutClause,
     NewSchemaInPartitions,
@@ -313,6 +317,8 @@ __all__ = [
     "FeatureRequired",
     "FeatureStillNeeded",
     "FileMissing",
+    "FoldLoses",
+    "FoldRefused",
     "GeneratedColumnDependsOnColumn",
     "GeneratedColumnTypeFixed",
     "GeneratedColumnTypeMismatch",

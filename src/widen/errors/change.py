@@ -101,3 +101,19 @@ class OutsideReplaceWhere(RowRefused):
     code = "DELTA_REPLACE_WHERE_MISMATCH"
     template = "The overwrite is limited to rows with {where}, and a row of the data is not one of them."
     hint = "Leave such rows out, e.g. frame.where({where!r}), or widen the condition. Nothing was written."
+
+
+class FoldRefused(ChangeRefused):
+    """A column that evolved cannot go back into another one at all."""
+
+    code = "WIDEN_FOLD_REFUSED"
+    template = "{column} cannot be folded into {into}: {reason}."
+    hint = "Name a column that evolved, and one of the same field that holds single values or arrays of them."
+
+
+class FoldLoses(ChangeRefused):
+    """Values of a column that evolved would be lost if it went back into another one."""
+
+    code = "WIDEN_FOLD_LOSES"
+    template = "{lost} of {values} values of {column} do not convert exactly to {type}, or stand beside another value."
+    hint = "Repair them, or say rest='keep' to bring back only the others, or rest='lose' to give them up."

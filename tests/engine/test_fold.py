@@ -1,0 +1,77 @@
+"""A column that evolved is brought back after the source is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from widen.errors import FoldLoses, InvalidOption
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.planning.name import source_field
+from widen.table import Table, create_table
+
+
+def pair(source: str) -> tuple[Field, Field]:
+    """A column of whole numbers, and the one of texts that evolved from it."""
+    plain = source_field(source, parse_type("int"), (source,), is_evolved=False)
+    return plain, source_field(f"{source}_string", parse_type("string"), (source,), is_evolved=True)
+
+
+SCHEMA = StructType((Field("n", parse_type("int")), *pair("a"), Field("s", StructType(pair("b")))))
+DAYS = [
+    "VALUES (1, 1, NULL, struct(1 AS b, NULL AS b_string))",
+    "VALUES (2, NULL, '2', struct(NULL AS b, '20' AS b_string)), (3, 3, '3', NULL), (4, NULL, '007', NULL)",
+    "VALUES (5, NULL, NULL, NULL)",
+]
+
+
+@pytest.fixture
+def drifted(spark: SparkSession, tmp_path: Path) -> Table:
+    table = create_table(str(tmp_path / "table"), SCHEMA)
+    for day in DAYS:
+        rows = spark.sql(f"SELECT * FROM ({day}) AS t(n, a, a_string, s)")
+        table.append(rows.coalesce(1), cast=True)
+    return table
+
+
+def rows(spark: SparkSession, table: Table, *columns: str) -> Sequence[Any]:
+    return [tuple(row) for row in table.read(spark).orderBy("n").selectExpr(*columns).collect()]
+
+
+def paths(table: Table) -> set[str]:
+    return set(table.files()["path"].to_pylist())
+
+
+def test_what_would_be_lost_is_told_and_refused_and_kept_or_lost(spark: SparkSession, drifted: Table) -> None:
+    found = drifted.plan_fold(spark, "a_string")
+    assert (found.values, found.fits, found.held, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
+    assert not found.is_dropped
+    with pytest.raises(FoldLoses, match="1 of 3 values of a_string do not convert exactly to int"):
+        drifted.fold(spark, "a_string")
+    with pytest.raises(InvalidOption):
+        drifted.fold(spark, "a_string", rest="some")
+    assert drifted.refresh().version == 3
+
+    before = paths(drifted)
+    drifted.fold(spark, "a_string", into="a", rest="keep")
+    assert rows(spark, drifted, "a", "a_string") == [(1, None), (2, None), (3, None), (None, "007"), (None, None)]
+    assert len(paths(drifted) & before) == 2, "only the file with texts was written anew"
+    assert [info["operation"] for _, _, info in drifted.history(1)] == ["FOLD COLUMN"]
+
+    drifted.fold(spark, "a_string", rest="lose")
+    assert rows(spark, drifted, "a", "a_string")[3] == (None, None)
+    assert drifted.fold(spark, "a_string").version == 5, "nothing is left to bring back"
+
+
+def test_a_column_in_a_record_is_dropped_where_columns_are_mapped(spark: SparkSession, drifted: Table) -> None:
+    drifted.set_properties({"delta.columnMapping.mode": "name"})
+    found = drifted.plan_fold(spark, "s.b_string")
+    assert (found.values, found.fits, found.is_dropped) == (1, 1, True)
+    drifted.fold(spark, "s.b_string")
+    assert rows(spark, drifted, "s.b") == [(1,), (20,), (None,), (None,), (None,)]
+    assert [field.name for field in drifted.schema.find("s").type] == ["b"]  # type: ignore[union-attr]

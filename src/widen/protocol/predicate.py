@@ -138,8 +138,13 @@ def comparable(value: Scalar, data_type: DataType) -> Scalar | Unknown:
 
 
 def _exact(value: Scalar, data_type: DataType) -> Scalar | Unknown:
-    """Return a number that is compared digit by digit; a double would round the column first."""
+    """Return a number that is compared digit by digit; a double would round the column first.
+
+    A whole number that no column holds is left to Spark, which finds it greater or less than null too.
+    """
     if not isinstance(value, (int, Decimal)):
+        return UNKNOWN
+    if not isinstance(data_type, DecimalType) and not _LONGS[0] <= value <= _LONGS[1]:
         return UNKNOWN
     number = Decimal(value)
     scale = max(-int(number.as_tuple().exponent), 0) if number.is_finite() else 99
@@ -149,6 +154,7 @@ def _exact(value: Scalar, data_type: DataType) -> Scalar | Unknown:
 
 
 _MAX_PRECISION = 38
+_LONGS = (-(2**63), 2**63 - 1)
 
 
 def _is_number(value: float | Decimal) -> bool:

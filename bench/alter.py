@@ -44,16 +44,16 @@ GROWS, AGAINST = 1.5, 0.5
 
 def main(runs: int, sizes: list[int]) -> int:
     """Measure in turns, print medians and ratios; 1 if a target is missed."""
-    spark = _session()
+    spark = delta_session()
     tables = {files: write_table(DATA / f"alter-{files}", files) for files in sizes}
     engines: dict[str, Callable[[str], None]] = {"Widen": _by_widen, "Delta Lake": lambda at: _by_delta(spark, at)}
     for alter in engines.values():
-        _timed(alter, tables[sizes[0]])
+        timed(alter, tables[sizes[0]])
     found: dict[tuple[str, int], list[float]] = {}
     for _ in range(runs):
         for files, table in tables.items():
             for engine, alter in engines.items():
-                found.setdefault((engine, files), []).append(_timed(alter, table))
+                found.setdefault((engine, files), []).append(timed(alter, table))
     spark.stop()
     seconds = {key: median(each) for key, each in found.items()}
     for (engine, files), each in seconds.items():
@@ -106,7 +106,7 @@ def _actions(version: int, numbers: range) -> Iterator[dict[str, object]]:
         yield {"add": {**add, "modificationTime": 1_700_000_000_000, "dataChange": True, "stats": stats}}
 
 
-def _timed(alter: Callable[[str], None], table: Path) -> float:
+def timed(alter: Callable[[str], None], table: Path) -> float:
     """Return the seconds that a change takes on a copy of the table that nobody has seen."""
     copy = table.with_name(f"altered-{time.time_ns()}")
     shutil.copytree(table, copy, copy_function=os.link)
@@ -125,7 +125,8 @@ def _by_delta(spark: SparkSession, at: str) -> None:
     spark.sql(f"ALTER TABLE delta.`{at}` ALTER COLUMN quantity TYPE BIGINT")
 
 
-def _session() -> SparkSession:
+def delta_session() -> SparkSession:
+    """Return a session that has Delta Lake."""
     jars = ",".join(map(str, sorted((ROOT / ".work" / "jars").glob("*.jar"))))
     settings = {
         "spark.jars": jars,

@@ -11,13 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import msgspec
+
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
 from widen.log.commit import Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
+from widen.model.schema import from_json, to_json
 from widen.model.type import StructType
 from widen.planning import command
 from widen.planning.growth import ensure_free
+from widen.planning.guard import guards_of
+from widen.planning.name import with_sources
 from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
 from widen.planning.retype import format_of
@@ -85,11 +90,12 @@ class Target:
             assert isinstance(protocol, Protocol)
             return Draft(protocol, metadata, actions)
         state = _state(self.snapshot)
-        if not plan.operations:
-            return Draft(state.protocol, state.metadata, ())
-        ensure_free(state, plan.operations)
-        metadata = command.with_operations(state, plan.operations)
-        return Draft(state.protocol, metadata, (metadata,))
+        metadata = state.metadata
+        if plan.operations:
+            ensure_free(state, plan.operations)
+            metadata = command.with_operations(state, plan.operations)
+        metadata = _with_sources(metadata)
+        return Draft(state.protocol, metadata, () if metadata == state.metadata else (metadata,))
 
     def has(self, txn: Txn) -> bool:
         """Tell whether an application has written so far already.
@@ -137,13 +143,20 @@ def open_target(store: LogStore, policy: Policy) -> Target:
     state = _state(snapshot)
     ensure_writable(state.protocol, store.location)
     _ensure_plain(state, store.location)
-    return Target(store, snapshot, replace(policy, table_format=format_of(state)))
+    return Target(store, snapshot, replace(policy, table_format=format_of(state), guards=guards_of(state)))
 
 
 def metrics(adds: Sequence[Add]) -> dict[str, int]:
     """Return the numbers that the history shows of a write."""
     rows = sum(FileStatistics(add.stats).rows or 0 for add in adds)
     return {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": sum(add.size for add in adds)}
+
+
+def _with_sources(metadata: Metadata) -> Metadata:
+    """Return the metadata with the source path of every column written down; see `widen.planning.name`."""
+    schema = from_json(metadata.schema_string)
+    known = with_sources(schema)
+    return metadata if known == schema else msgspec.structs.replace(metadata, schema_string=to_json(known))
 
 
 def _state(snapshot: Snapshot) -> command.State:

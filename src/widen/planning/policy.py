@@ -102,6 +102,11 @@ class Policy:
     masked: frozenset[Path] = frozenset()
     guards: Mapping[Path, Guard] = field(default_factory=dict)
 
+    @property
+    def refuses_nulls(self) -> bool:
+        """Whether a row in which all source fields are null may be one that the table refuses."""
+        return any(guard.is_required or not guard.can_widen for guard in self.guards.values())
+
     def mode_of(self, source: Path) -> Mode:
         """Return the mode for a field: its own pin, else that of the nearest pinned field above it.
 

@@ -33,7 +33,7 @@ Form: TypeAlias = Any
 column None for what is rescued; None for what is not there."""
 
 KEPT_OUT = "kept out"
-"""Begins the form of a record that is kept out of the table."""
+"""Begins the form of what does not fit a column that cannot yield."""
 
 _LOST: Final = object()
 _WHOLE: Mapping[str, int] = {"byte": 7, "short": 15, "integer": 31, "long": 63}
@@ -52,22 +52,23 @@ class Proof:
         route = routes(schema, policy)
         self._route, self._guarded, self._reading = _telling(route), guarded(route), reading_of(schema, policy)
         self._corrupt, self._rescued = (role_field(schema, role) for role in (CORRUPT, RESCUED))
-        self._hider = Hider(policy)
+        self._hider, self._refuses_nulls = Hider(policy), policy.refuses_nulls
 
     def of_record(self, record: dict[str, Document]) -> Form:
-        """Return the form of a record of the source."""
+        """Return the form of a record, of the source or in the quarantine."""
         taken = self._reading.record(record)
         if any(True for _ in misfits(self._guarded, taken)):
-            return self.of_kept_out(self._hider.record(record, None))
+            return [KEPT_OUT, _text(parse(self._hider.record(record, None).encode()))]
         return _of_record(self._route, taken)
 
     def of_corrupt(self, text: bytes) -> Form:
         """Return the form of a text that is no record."""
-        return [CORRUPT, self._hider.corrupt(text)]
+        return [KEPT_OUT if self._refuses_nulls else CORRUPT, self._hider.corrupt(text)]
 
     def of_kept_out(self, text: str) -> Form:
-        """Return the form of a record that is kept out, from its text in the quarantine."""
-        return [KEPT_OUT, _text(parse(text.encode()))]
+        """Return the form of what the quarantine holds, from its text."""
+        document = parse(text.encode())
+        return self.of_record(document) if isinstance(document, dict) else [KEPT_OUT, text]
 
     def count_leaves(self, record: dict[str, Document]) -> int:
         """Return how many values of a record are to be found again."""

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from widen.model.type import StructType
-from widen.observe.document import Document, parse
+from widen.observe.document import Document, NotJson, parse
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import (
     FieldSeen,
@@ -111,7 +111,8 @@ class Transcriber:
         policy = policy or Policy()
         self.observation, self._origin = Observation(), origin
         self._route, self._reading = routes(schema, policy), reading_of(schema, policy)
-        self._guarded, self._hider = guarded(self._route), Hider(policy)
+        self._guarded, self._refuses_nulls = guarded(self._route), policy.refuses_nulls
+        self._hider = Hider(policy)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
         self._base = routes(base or StructType(), policy)
         self._rows: list[Row] = []
@@ -184,24 +185,32 @@ class Transcriber:
                 for record in records:
                     yield from self._exact_row(record, at)
             case _:
-                yield self._corrupt_row(text, at)
+                yield from self._corrupt_row(text, at, document)
 
-    def _corrupt_row(self, text: bytes, at: Position) -> Row:
+    def _corrupt_row(self, text: bytes, at: Position, document: Document | NotJson) -> Iterator[Row]:
+        kept = self._hider.corrupt(text)
+        if self._refuses_nulls:
+            reason = document.reason if isinstance(document, NotJson) else "it is JSON of another kind"
+            yield from self._kept_out(kept, at, f"no record: {reason}")
+            return
         self.observation.corrupt += 1
-        told = {CORRUPT: self._hider.corrupt(text), CORRUPT_AT: place_text(at)}
-        row: Row = {self._roles[role]: value for role, value in told.items() if role in self._roles}
-        return row | self._told(told[CORRUPT], at)
+        told = {CORRUPT: kept, CORRUPT_AT: place_text(at)}
+        yield {self._roles[role]: value for role, value in told.items() if role in self._roles} | self._told(kept, at)
+
+    def _kept_out(self, text: str, at: Position, reason: str) -> Iterator[Row]:
+        """Count something that is kept out of the table; yield the row that says so, if anybody asks for it."""
+        self.observation.quarantined += 1
+        if self._origin:
+            yield self._told(text, at, reason)
 
     def _exact_row(self, record: dict[str, Document], at: Position, text: bytes | None = None) -> Iterator[Row]:
         """Yield the row of a record, or what is kept of one that is kept out, if anybody asks for it."""
         taken = self._reading.record(record)
         wrong = list(misfits(self._guarded, taken))
         if wrong:
-            self.observation.quarantined += 1
             for misfit in wrong:
                 misfit.observe(self.observation.refused, at)
-            if self._origin:
-                yield self._told(self._hider.record(record, text), at, "; ".join(map(str, wrong)))
+            yield from self._kept_out(self._hider.record(record, text), at, "; ".join(map(str, wrong)))
             return
         self.observation.records += 1
         observe_record(self.observation.root, taken, at)

@@ -12,19 +12,22 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.path import ELEMENT, KEY, VALUE, Path, children, fields, format_path, resolve
+from widen.model.path import ELEMENT, KEY, VALUE, Path, children, fields, find_field, format_path, resolve
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, quoted
 from widen.planning.reference import references
 from widen.protocol.action import Protocol
 from widen.protocol.column import find_generation, find_invariant, text_limits
 from widen.protocol.feature import features
 from widen.protocol.property import CONSTRAINT_PREFIX
-from widen.spark.failure import refusal
+from widen.spark.failure import objection, refusal
 from widen.spark.schema import type_to_spark
 
 Check: TypeAlias = Callable[[Column], Column]
-Breach: TypeAlias = tuple[Column, Column]
-"""When a rule is broken, and what then fails the job."""
+Refusal: TypeAlias = tuple[str, Mapping[str, str], Column | None]
+"""What `widen.spark.failure.refusal` takes."""
+
+Breach: TypeAlias = tuple[Column, Refusal]
+"""When a rule is broken, and what is then to be said."""
 
 _SHOWN_CHARACTERS = 500
 """How much of a row an error shows."""
@@ -61,8 +64,30 @@ def _guarded(field: Field, breaches: Sequence[Breach]) -> Column:
     """Return a column that fails the job where the first of some rules is broken that is broken at all."""
     column, spark_type = F.col(quoted(field.name)), type_to_spark(field.type)
     for is_broken, refused in reversed(breaches):
-        column = F.when(is_broken, refused.cast(spark_type)).otherwise(column)
+        column = F.when(is_broken, refusal(*refused).cast(spark_type)).otherwise(column)
     return column
+
+
+def broken_rule(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Column | None:
+    """Return what tells the first rule that a row breaks, null if it breaks none; None if there are no such rules.
+
+    Columns that must not be null, and fields of records that must not, are no such rules: whoever makes the rows sees
+    to them.
+
+    Args:
+        schema: Of the table, in logical names, with all metadata.
+        protocol: Of the table: a rule counts only where its feature is supported.
+        properties: The configuration of the table.
+
+    Raises:
+        CorruptLog: an invariant cannot be read.
+    """
+    breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]
+    breaches += _row_breaches(schema, protocol, properties)
+    told = F.lit(None).cast("string")
+    for is_broken, refused in reversed(breaches):
+        told = F.when(is_broken, objection(*refused)).otherwise(told)
+    return told if breaches else None
 
 
 # ---- rules of a row --------------------------------------------------------------------------------
@@ -71,7 +96,7 @@ def _guarded(field: Field, breaches: Sequence[Breach]) -> Column:
 def _row_breaches(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[Breach]:
     """Yield the breaches of rules that look at a whole row; the last column is guarded by them, after all others."""
     for name, text, holds in _conditions(schema, protocol, properties):
-        refused = refusal("CHECK", {"name": name, "expression": text}, _shown(text, schema))
+        refused = ("CHECK", {"name": name, "expression": text}, _shown(text, schema))
         yield ~F.coalesce(holds, F.lit(False)), refused
 
 
@@ -114,19 +139,32 @@ def _column_breaches(field: Field) -> Iterator[Breach]:
         yield column.isNull(), _null((field.name,))
     for path, is_null in _nulls(field.type):
         yield _somewhere(field.type, path[:-1], is_null)(column), _null((field.name, *path))
+    yield from _length_breaches(field)
+
+
+def _item_breaches(field: Field) -> Iterator[Breach]:
+    """Yield the breaches of elements and values that are null against the schema."""
+    for path, is_null in _nulls(field.type):
+        if find_field(StructType((field,)), (field.name, *path)) is None:
+            is_broken = _somewhere(field.type, path[:-1], is_null)(F.col(quoted(field.name)))
+            yield is_broken, _null((field.name, *path))
+
+
+def _length_breaches(field: Field) -> Iterator[Breach]:
+    column = F.col(quoted(field.name))
     for path, limit in text_limits(field).items():
         is_long = _somewhere(field.type, path, partial(_is_longer, limit))
         yield is_long(column), _long((field.name, *path), limit, column)
 
 
-def _null(path: Path) -> Column:
-    return refusal("NULL", {"column": format_path(path)})
+def _null(path: Path) -> Refusal:
+    return "NULL", {"column": format_path(path)}, None
 
 
-def _long(path: Path, limit: int, column: Column) -> Column:
+def _long(path: Path, limit: int, column: Column) -> Refusal:
     told = {"column": format_path(path), "limit": f"of {limit} characters at most"}
     value = column if len(path) == 1 else F.to_json(F.struct(column))
-    return refusal("TEXT", told, F.left(value, F.lit(_SHOWN_CHARACTERS)))
+    return "TEXT", told, F.left(value, F.lit(_SHOWN_CHARACTERS))
 
 
 def _is_longer(limit: int, column: Column) -> Column:

@@ -86,6 +86,16 @@ def refusal(kind: str, told: Mapping[str, str], value: Column | None = None) -> 
     return F.raise_error(F.concat(F.lit(f"{_REFUSED} {kind} {json.dumps(told)} VALUE "), shown, F.lit(" END")))
 
 
+def objection(kind: str, told: Mapping[str, str], value: Column | None = None) -> Column:
+    """Return the text of what `refusal` would fail the job with, for the same arguments."""
+    before, here, after = _REFUSALS[kind](told, _HERE).message.partition(_HERE)
+    shown = F.lit("") if value is None else F.coalesce(value, F.lit("null"))
+    return F.concat(F.lit(before), shown, F.lit(after)) if here else F.lit(before)
+
+
+_HERE = "\x00"
+"""Stands in a message for what is known only where the row is looked at."""
+
 _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
     "NULL": lambda told, _: NotNullViolated(column=told["column"]),
     "CHECK": lambda told, row: CheckViolated(name=told["name"], expression=told["expression"], values=row),

@@ -1,0 +1,56 @@
+"""Which columns of a table cannot yield to what comes: those that files are split by, that must not be null, and that
+its rules look at.
+
+Source: spec of evolution, D12; PROTOCOL.md#column-invariants, #check-constraints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from widen.model.path import Path, fields, find_field, format_path
+from widen.planning.dependency import constraints
+from widen.planning.policy import Guard
+from widen.planning.reference import references
+from widen.planning.state import State
+from widen.protocol.column import find_invariant
+from widen.protocol.feature import features
+from widen.protocol.property import CONSTRAINT_PREFIX
+
+
+def guards_of(state: State) -> Mapping[Path, Guard]:
+    """Return the columns that cannot yield, by their paths with steps into arrays and maps, and why they cannot.
+
+    A column that a rule looks at keeps its type too, for the rule is about values of that type.
+
+    Raises:
+        CorruptLog: an invariant cannot be read.
+    """
+    found: dict[Path, Guard] = {}
+    for path, reason, can_widen, is_required in _reasons(state):
+        known = found.get(path, Guard(path[-1], ""))
+        reason = f"{known.reason} and {reason}" if known.reason else reason
+        found[path] = Guard(path[-1], reason, known.can_widen and can_widen, known.is_required or is_required)
+    return found
+
+
+def _reasons(state: State) -> Iterator[tuple[Path, str, bool, bool]]:
+    for name in state.metadata.partition_columns:
+        yield (name,), "a partition column", True, False
+    for path, field in fields(state.schema):
+        if not field.nullable:
+            yield path, "NOT NULL", True, True
+    for name, text in _rules(state):
+        for path in sorted(references(text, state.schema)):
+            if find_field(state.schema, path) is not None:
+                yield path, f"looked at by {name}", False, False
+
+
+def _rules(state: State) -> Iterator[tuple[str, str]]:
+    supported = features(state.protocol)
+    for path, field in fields(state.schema) if "invariants" in supported else ():
+        text = find_invariant(field)
+        if text is not None:
+            yield f"the invariant of column {format_path(path)}", text
+    for key, text in constraints(state.properties).items() if "checkConstraints" in supported else ():
+        yield f"the constraint {key[len(CONSTRAINT_PREFIX) :]}", text

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from widen.log.snapshot import Snapshot
 from widen.model.path import Path, fields, leaves
 from widen.model.type import Field, StructType
-from widen.planning.name import COMMENT, CORRUPT, EVOLVED_FROM, role_of
+from widen.planning.name import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
 from widen.protocol.action import Add
 from widen.protocol.type_change import all_type_changes
-from widen.report.model import Column, Interval, Moment, Report
+from widen.report.family import birth_of, families
+from widen.report.model import ADDED, Birth, Column, Interval, Moment, Report
 from widen.report.record import Record, records
 from widen.report.tally import Count, FileFacts, Leaf, leaves_of
 
@@ -35,7 +37,9 @@ def build(snapshot: Snapshot) -> Report:
     last = past.intervals[-1].moment if past.intervals else Moment(snapshot.version, snapshot.timestamp_ms)
     rows = None if count.rows is None else count.rows - deleted
     told = tuple(_columns(snapshot.schema, count, past))
-    return Report(snapshot.location, last, rows, files, size_bytes, deleted, told, tuple(past.intervals))
+    drifted = tuple(families(snapshot.schema, told, dict(past.births())))
+    intervals = tuple(past.intervals)
+    return Report(snapshot.location, last, rows, files, size_bytes, deleted, told, intervals, families=drifted)
 
 
 @dataclass(slots=True)
@@ -93,7 +97,15 @@ class _Past:
             record.changes,
             parameters if isinstance(parameters, dict) else {},
             is_first=record.is_first,
+            quarantined=record.quarantined,
         )
+
+    def births(self) -> Iterator[tuple[Path, Birth]]:
+        """Yield what made each column that an ingestion made, oldest first."""
+        for interval in self.intervals:
+            for change in interval.changes if not interval.is_first else ():
+                for reason in change.reasons if change.what == ADDED else ():
+                    yield change.column, Birth(interval.moment, reason)
 
 
 def _facts(add: Add, lacks: frozenset[Path]) -> FileFacts:
@@ -121,6 +133,7 @@ def _columns(schema: StructType, count: Count, past: _Past) -> Iterator[Column]:
     types: dict[Path, list[str]] = {}
     for path, change in all_type_changes(schema):
         types.setdefault(path, []).append(change.old.sql)
+    births = dict(past.births())
     for leaf in count.columns:
         path, tally = leaf.path, count.tallies[leaf.path]
         low, high = tally.bounds
@@ -137,13 +150,19 @@ def _columns(schema: StructType, count: Count, past: _Past) -> Iterator[Column]:
             high,
             past.first.get(path) if is_sure else None,
             past.last.get(path) if is_sure else None,
+            source=tuple(_nearest(above, path, SOURCE) or ()),
+            birth=birth_of(births, path),
         )
 
 
 def _metadata(above: Mapping[Path, Field], path: Path, key: str) -> str:
     """Return what the nearest field that encloses a leaf says under a key; empty if none does."""
+    return str(_nearest(above, path, key) or "")
+
+
+def _nearest(above: Mapping[Path, Field], path: Path, key: str) -> Any:
     nearest = (above[path[:end]].metadata.get(key) for end in range(len(path), 0, -1) if path[:end] in above)
-    return str(next((text for text in nearest if text), ""))
+    return next((value for value in nearest if value), None)
 
 
 def _corrupt_column(schema: StructType) -> Path | None:

@@ -6,7 +6,7 @@ Source: spec of evolution, section 3, "Report"; the seed's Written Data Statisti
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -121,6 +121,7 @@ class Interval:
         changes: Of columns, in the order of the schema.
         parameters: What the history says of the operation.
         is_first: Whether it made the table.
+        quarantined: How many records were kept out of the table; None if the log does not say.
     """
 
     moment: Moment
@@ -132,6 +133,12 @@ class Interval:
     changes: tuple[Change, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     is_first: bool = False
+    quarantined: int | None = None
+
+    @property
+    def events(self) -> int:
+        """How many things its ingestion recorded that its records made necessary."""
+        return sum(len(change.reasons) for change in self.changes)
 
     def to_value(self) -> dict[str, Any]:
         """Return the interval as a JSON object."""
@@ -140,10 +147,29 @@ class Interval:
             "operation": self.operation,
             "records": self.records,
             "corrupt": self.corrupt,
+            "quarantined": self.quarantined,
+            "events": self.events,
             "files": self.files,
             "bytes": self.size_bytes,
             "changes": [change.to_value() for change in self.changes],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What made a column.
+
+    Args:
+        moment: When.
+        reason: What in the records asked for it.
+    """
+
+    moment: Moment
+    reason: Reason
+
+    def to_value(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {**self.moment.to_value(), **self.reason.to_value()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +188,10 @@ class Column:
         high: The largest value, likewise.
         first: The interval that first wrote a value to it; None if not known, or if none did.
         last: The interval that last did.
+        source: The source field whose values it holds; empty if it holds none.
+        distinct: How many different values it has, about; None unless somebody has looked.
+        samples: Some of its values, as texts.
+        birth: What made it; None if that was by hand, or if the log does not say any more.
     """
 
     path: Path
@@ -175,6 +205,10 @@ class Column:
     high: Scalar | None = None
     first: Moment | None = None
     last: Moment | None = None
+    source: Path = ()
+    distinct: int | None = None
+    samples: tuple[str, ...] = ()
+    birth: Birth | None = None
 
     @property
     def share(self) -> float | None:
@@ -198,7 +232,24 @@ class Column:
             "max": json_scalar(self.high),
             "first": self.first and self.first.to_value(),
             "last": self.last and self.last.to_value(),
+            "source": format_path(self.source) if self.source else None,
+            "distinct": self.distinct,
+            "samples": list(self.samples),
+            "birth": self.birth and self.birth.to_value(),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A source field that has several columns, for its values are of several kinds.
+
+    Args:
+        source: Its path.
+        columns: The columns, in the order of the schema; of one that holds records, how many rows have one at least.
+    """
+
+    source: Path
+    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +265,8 @@ class Report:
         deleted: How many rows of the files are marked as deleted; the columns count them as if they were not.
         columns: The leaf columns, in the order of the schema.
         intervals: The commits that the log still has, oldest first.
+        is_scanned: Whether the rows themselves were looked at; else all is from the log.
+        families: The source fields with several columns, in the order of the schema.
     """
 
     location: str
@@ -224,6 +277,8 @@ class Report:
     deleted: int
     columns: tuple[Column, ...]
     intervals: tuple[Interval, ...]
+    is_scanned: bool = False
+    families: tuple[Family, ...] = ()
 
     @property
     def name(self) -> str:
@@ -234,6 +289,16 @@ class Report:
     def evolved(self) -> tuple[Column, ...]:
         """The columns that stand beside another one, or whose type was another one."""
         return tuple(column for column in self.columns if column.evolved_from or column.types_before)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log still has every commit; else what it tells of the past is only the end of it."""
+        return bool(self.intervals) and self.intervals[0].is_first
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known of the numbers: which are exact, and which only bounds."""
+        return tuple(_notes(self))
 
     @property
     def corrupt(self) -> int:
@@ -249,9 +314,31 @@ class Report:
             "files": self.files,
             "bytes": self.size_bytes,
             "deletedRows": self.deleted,
+            "scanned": self.is_scanned,
+            "notes": list(self.notes),
             "columns": [column.to_value() for column in self.columns],
+            "families": [
+                {"source": format_path(family.source), "columns": [format_path(each.path) for each in family.columns]}
+                for family in self.families
+            ],
             "intervals": [interval.to_value() for interval in self.intervals],
         }
+
+
+def _notes(report: Report) -> Iterator[str]:
+    if report.is_scanned:
+        yield "Rows, nulls, min and max are exact: every row was looked at. How many values differ is an estimate."
+    else:
+        yield "All is from the log: rows and nulls are exact; texts of 32 characters or more are cut in min and max."
+        if any(column.written is None for column in report.columns):
+            yield "A dash: the log does not say, as for values inside arrays and maps. A scan of the rows does."
+        if report.deleted:
+            yield f"At most: {report.deleted:,} rows of the files are marked as deleted, and still counted by column."
+    if any(column.first for column in report.columns):
+        early = "" if report.is_whole else " Earlier intervals are no longer in the log: the first is the first known."
+        yield f"First and last are the intervals that wrote a value, whether or not it is still there.{early}"
+    if any(column.birth for column in report.columns):
+        yield "The values that made a column are those of its first interval: at least so many are of their kind."
 
 
 def time_text(time_ms: int) -> str:

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from widen.log.snapshot import Snapshot
 from widen.model.path import Path, fields, format_path
 from widen.model.schema import type_to_value
-from widen.model.type import ArrayType, DataType, MapType, StructType
+from widen.model.type import StructType
 from widen.planning.name import COMMENT, EVOLVED_FROM
 from widen.protocol.feature import features
 from widen.protocol.type_change import strip, type_changes
+from widen.report.family import brief
 from widen.report.model import Moment
 from widen.spark.old_file import OldType
 
@@ -168,17 +169,6 @@ def _lines(schema: StructType) -> Iterator[Line]:
         steps = tuple(Step(change.path, change.old.sql, change.new.sql) for change in type_changes(field))
         evolved, comment = (str(field.metadata.get(key) or "") for key in (EVOLVED_FROM, COMMENT))
         own = path[len(above[-1]) :] if above else path
-        types = (field.type.sql, _brief(field.type))
+        types = (field.type.sql, brief(field.type))
         yield Line(path, own, len(above), *types, field.nullable, evolved, comment, steps)
         above.append(path)
-
-
-def _brief(data_type: DataType) -> str:
-    match data_type:
-        case StructType():
-            return "struct"
-        case ArrayType(element):
-            return f"array<{_brief(element)}>"
-        case MapType(key, value):
-            return f"map<{_brief(key)}, {_brief(value)}>"
-    return data_type.sql

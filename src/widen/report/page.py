@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from widen.report import words
 from widen.report.model import GRADES, ROUTED, Change, Column, Interval, Report
 
-MAX_CHART_WIDTH, PLACE_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1080, 72, 96, 96
+MAX_CHART_WIDTH, PLACE_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
 GAP = 0.25
 """How much of its place a bar leaves free."""
 
@@ -58,7 +58,13 @@ def page(report: Report) -> str:
     width = min(MAX_CHART_WIDTH, PLACE_WIDTH * max(len(report.intervals), 1))
     shown = [interval for interval in report.intervals if told(interval) or _plain(interval)]
     bars = list(_bars(report.intervals, width))
-    return template.render(report=report, bars=bars, width=width, shown=shown, strips=_strips(report))
+    is_there = {
+        "has_distinct": any(column.distinct is not None for column in report.columns),
+        "has_samples": any(column.samples for column in report.columns),
+        "has_quarantined": any(interval.quarantined for interval in report.intervals),
+    }
+    facts = {"strips": _strips(report), "most": _most(report.intervals), **is_there}
+    return template.render(report=report, bars=bars, width=width, shown=shown, **facts)
 
 
 def told(interval: Interval) -> list[Change]:
@@ -84,8 +90,12 @@ def _plain(interval: Interval) -> int:
     return sum(change.what != ROUTED for change in interval.changes) - len(told(interval)) if interval.is_first else 0
 
 
+def _most(intervals: tuple[Interval, ...]) -> int:
+    return max((interval.records or 0 for interval in intervals), default=0)
+
+
 def _bars(intervals: tuple[Interval, ...], width: int) -> Iterator[Bar]:
-    most = max((interval.records or 0 for interval in intervals), default=0) or 1
+    most = _most(intervals) or 1
     place = width / max(len(intervals), 1)
     for at, interval in enumerate(intervals):
         records = interval.records or 0

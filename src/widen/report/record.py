@@ -18,6 +18,9 @@ from widen.protocol.action import Add, CommitInfo, Metadata
 from widen.report.change import changes, reasons_of
 from widen.report.model import Change, Interval, Moment
 
+QUARANTINED = "numQuarantinedRecords"
+"""The operation metric in which an ingestion tells how many records it kept out of the table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -41,6 +44,12 @@ class Record:
     def operation(self) -> str:
         """What the history calls it."""
         return str(self.info.get("operation") or "")
+
+    @property
+    def quarantined(self) -> int | None:
+        """How many records its ingestion kept out of the table; None if it does not say."""
+        metrics = self.info.get("operationMetrics")
+        return _number(metrics.get(QUARANTINED)) if isinstance(metrics, dict) else None
 
     @property
     def is_first(self) -> bool:
@@ -104,6 +113,7 @@ def _told(record: Record) -> Interval:
         record.changes,
         parameters if isinstance(parameters, dict) else {},
         is_first=record.is_first,
+        quarantined=record.quarantined,
     )
 
 

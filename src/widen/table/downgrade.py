@@ -22,6 +22,7 @@ from widen.planning.drop import Removable
 from widen.protocol.interval import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
 from widen.protocol.protection import PROTECTION, protected_before
 from widen.spark.renewal import Renewal
+from widen.table.opened import state_of
 
 CLEARING = "CLEAR TYPE HISTORY"
 """How the history of a table shows that its history of types went, without the feature."""
@@ -80,7 +81,7 @@ class Downgrade:
         return self._finish(row, protects=False, ensure=lambda snapshot: self._ensure_aged(row, snapshot))
 
     def _row(self, snapshot: Snapshot) -> Removable:
-        return drop.find_removable(_state(snapshot), self.name, truncates=self.truncates)
+        return drop.find_removable(state_of(snapshot), self.name, truncates=self.truncates)
 
     def _remove_traces(self, row: Removable) -> bool:
         """Unset the properties, renew the files and remove the history of types; tell whether files or columns had any.
@@ -120,7 +121,7 @@ class Downgrade:
         def newest() -> Snapshot:
             snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
             self._row(snapshot)
-            if not row.is_clean(_state(snapshot)):
+            if not row.is_clean(state_of(snapshot)):
                 raise DropConflict(version=snapshot.version, location=self.store.location, feature=self.name)
             ensure(snapshot)
             return snapshot
@@ -176,7 +177,7 @@ def _committed(
     """
     for attempt in range(1, ATTEMPTS + 1):
         snapshot = newest()
-        change = plan(_state(snapshot))
+        change = plan(state_of(snapshot))
         if change is None:
             return None
         outcome = commit(
@@ -185,7 +186,3 @@ def _committed(
         if not isinstance(outcome, Conflicted) or attempt == ATTEMPTS:
             return outcome.or_raise()
     return None
-
-
-def _state(snapshot: Snapshot) -> State:
-    return State(snapshot.version, snapshot.protocol, snapshot.metadata)

@@ -140,9 +140,7 @@ class Opened:
 
     @property
     def _state(self) -> State:
-        is_clustered = is_supported(self.protocol, "clustering")
-        clustered_by = clustering_columns(self._snapshot.domains) if is_clustered else ()
-        return State(self.version, self.protocol, self.metadata, clustered_by)
+        return state_of(self._snapshot)
 
     def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
         """Return the version that is meant: this one if neither a number nor a time is given."""
@@ -158,6 +156,17 @@ class Opened:
     def _at(self, outcome: Outcome) -> Self:
         self._snapshot = outcome.or_raise().snapshot
         return self
+
+
+def state_of(snapshot: Snapshot) -> State:
+    """Return what changes of a version are judged by.
+
+    Raises:
+        CorruptLog: its metadata cannot be read.
+    """
+    is_clustered = is_supported(snapshot.protocol, "clustering")
+    clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
+    return State(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)
 
 
 def _to_ms(timestamp: datetime | str) -> int:

@@ -14,9 +14,9 @@ from widen.errors import FileMissing
 from widen.log.difference import missing, only_in
 from widen.log.listing import to_remove
 from widen.log.snapshot import Snapshot
-from widen.planning.command import State
 from widen.planning.restore import ensure_removable, restored
 from widen.protocol.action import Action
+from widen.table.opened import state_of
 
 _NAMED = 3
 """How many missing files an error names."""
@@ -54,7 +54,7 @@ def restoration(now: Snapshot, then: Snapshot) -> Restoration | None:
         return None
     added, removed = only_in(then, now), only_in(now, then)
     if removed:
-        ensure_removable(_state(now), now.location)
+        ensure_removable(state_of(now), now.location)
     if gone := missing(now.store, added):
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         reason = f"version {then.version} needs {', '.join(gone[:_NAMED])}{more}, which are gone"
@@ -69,10 +69,6 @@ def restoration(now: Snapshot, then: Snapshot) -> Restoration | None:
         "removedFilesSize": sum(add.size for add in removed),
         "restoredFilesSize": sum(add.size for add in added),
     }
-    head = restored(_state(now), _state(then), now.domains, then.domains)
+    head = restored(state_of(now), state_of(then), now.domains, then.domains)
     removes = [to_remove(add, now_ms, data_change=True) for add in removed]
     return Restoration((*head, *removes, *added), metrics)
-
-
-def _state(snapshot: Snapshot) -> State:
-    return State(snapshot.version, snapshot.protocol, snapshot.metadata)

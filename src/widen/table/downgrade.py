@@ -57,6 +57,7 @@ class Downgrade:
 
         Raises:
             FeatureDropRefused: the table does not have the feature, or it cannot be dropped, or not so.
+            UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
             DropWaits: its traces are gone from the newest version, and its history must age first.
             HistoryUsesFeature: its history has not aged.
             ProtectionWaits: versions whose checkpoints are protected have not expired.
@@ -180,9 +181,7 @@ def _committed(
         change = plan(state_of(snapshot))
         if change is None:
             return None
-        outcome = commit(
-            store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1
-        )
+        outcome = commit(store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1)
         if not isinstance(outcome, Conflicted) or attempt == ATTEMPTS:
             return outcome.or_raise()
     return None

@@ -86,6 +86,7 @@ class Upkeep(Opened):
 
         Raises:
             FeatureDropRefused: one of its kinds: the table does not have the feature, or it cannot be dropped so.
+            UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
             DropWaits: the traces are gone from the newest version; call again when its history has expired.
             HistoryUsesFeature: versions that have not expired use the feature.
             ProtectionWaits: versions whose checkpoints are protected have not expired.

@@ -18,6 +18,7 @@ import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.ingestion import Ingested, ingest
 from widen.model.text import parse_type
+from widen.planning.policy import Policy
 from widen.spark.intake import Intake
 from widen.spark.verify import Verification, verify
 from widen.table import Table
@@ -497,7 +498,7 @@ OTHERS = {
 
 def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
-    digests = Intake().of(spark, source).digests(found.snapshot.schema)
+    digests = Intake().of(spark, source).digests(found.snapshot.schema, Policy())
     return verify(digests, found.store, found.snapshot, found.files()["path"].to_pylist())
 
 

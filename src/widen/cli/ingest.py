@@ -5,14 +5,15 @@ Source: spec of evolution, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
 from widen.cli import door, engine, option
 from widen.cli.output import note, progress, show, show_json
+from widen.cli.policy import takes_policy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,10 +24,11 @@ CHANGES = 2
 """The exit code of a plan that is not empty."""
 
 
+@takes_policy
 def ingest(
     source: option.Sources,
     into: option.Into,
-    evolve: option.Mode = option.Evolve.WIDEN,
+    said: Mapping[str, Any],
     verify: bool = typer.Option(False, "--verify", help="Rebuild every value of every record from the table, compare."),
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
@@ -35,13 +37,13 @@ def ingest(
     settings = option.storage(storage_option)
     with progress("starting Spark") as told:
         spark = engine.session()
-        done = door.ingest(
-            source, into, evolve=evolve.value, verify=verify, storage_options=settings, spark=spark, progress=told
-        )
+        done = door.ingest(source, into, verify=verify, storage_options=settings, spark=spark, progress=told, **said)
     if json:
         show_json(done.to_value())
     else:
         show(_ingested(done, into))
+    if done.quarantined:
+        note(f"{done.quarantined} kept out, since they do not fit columns that cannot yield: see {done.quarantine}")
     for name in done.left_out:
         note(f"left out, since it is no JSON by its name: {name}")
     if done.verification is not None and not done.verification.is_clean:
@@ -49,10 +51,11 @@ def ingest(
         raise typer.Exit(1)
 
 
+@takes_policy
 def plan(
     source: option.Sources,
     into: option.Into,
-    evolve: option.Mode = option.Evolve.WIDEN,
+    said: Mapping[str, Any],
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
@@ -60,10 +63,10 @@ def plan(
     settings = option.storage(storage_option)
     with progress("starting Spark"):
         spark = engine.session()
-        planned = door.plan(source, into, evolve=evolve.value, storage_options=settings, spark=spark)
+        planned = door.plan(source, into, storage_options=settings, spark=spark, **said)
     if json:
         show_json(planned.to_value())
-    elif planned.is_empty and not planned.rescued and not planned.pending:
+    elif planned.is_empty and not (planned.rescued or planned.quarantined or planned.pending):
         show([Text("Nothing to change.")])
     else:
         show([*([Text("Nothing to change.")] if planned.is_empty else []), *door.terminal.plan_parts(planned)])

@@ -6,34 +6,15 @@ Source: house rule: one word, one meaning.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Annotated, TypeAlias
 
 import typer
-
-
-class Evolve(str, Enum):
-    """What happens when a batch does not fit the table."""
-
-    WIDEN = "widen"
-    SPLIT = "split"
-    FREEZE = "freeze"
-    FAIL = "fail"
-
 
 Table: TypeAlias = Annotated[str, typer.Argument(help="A local path or a URL of an object store.", show_default=False)]
 Sources: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or patterns of JSON.", show_default=False)
 ]
 Into: TypeAlias = Annotated[str, typer.Option("--into", metavar="TABLE", help="The table.", show_default=False)]
-Mode: TypeAlias = Annotated[
-    Evolve,
-    typer.Option(
-        "--evolve",
-        help="widen columns in place where that is exact, else add some; split: only add; freeze: neither, keep what "
-        "does not fit as JSON; fail: refuse a batch that needs changes.",
-    ),
-]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[
     int | None, typer.Option("--version", min=0, help="The version; the newest by default.", show_default=False)

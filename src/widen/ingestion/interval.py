@@ -20,6 +20,7 @@ from widen.planning.plan import Plan
 from widen.protocol.action import Txn
 from widen.spark.intake import Given
 from widen.spark.interval import Batch
+from widen.spark.raw import TEXT
 from widen.spark.schema import SparkSession
 from widen.spark.session import find_session
 from widen.spark.verify import Verification
@@ -106,7 +107,8 @@ def ingest(
     """
     session, (intake, policy) = spark or find_session(), understood(words)
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
-    landing = Landing(LogStore(into, storage_options), policy, plan_hash, written, progress=progress)
+    store = LogStore(into, storage_options)
+    landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=words.get("quarantine"))
     open_target(landing.store, policy)
     progress("looking at the source")
     batch = intake.of(session, source)
@@ -150,13 +152,16 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     proof = _proof(batch, landing, landed) if watch.verifies else None
     size_bytes = sum(add.size for add in settled.adds)
     counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
-    return Ingested(landed.version, landed.plan, *counts, batch.left_out, proof, interval)
+    place = landed.kept.store.location if landed.kept else None
+    kept = (settled.seen.quarantined, place)
+    return Ingested(landed.version, landed.plan, *counts, batch.left_out, proof, interval, False, *kept)
 
 
 def _proof(batch: Batch, landing: Landing, landed: Landed) -> Verification:
     assert landed.settled is not None
     landing.progress("proving that nothing is lost")
     snapshot = open_snapshot(landing.store, landed.version)
-    return verify_rows(
-        batch.digests(snapshot.schema), landing.store, snapshot, [add.path for add in landed.settled.adds]
-    )
+    source = batch.digests(snapshot.schema, landed.policy)
+    kept_out = landed.kept.rows(source.sparkSession).select(TEXT) if landed.kept else None
+    paths = [add.path for add in landed.settled.adds]
+    return verify_rows(source, landing.store, snapshot, paths, landed.policy, kept_out)

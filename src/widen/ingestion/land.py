@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from widen.errors import EvolutionRefused, InternalError, PlanChanged, SourceError
+from widen.ingestion.quarantine import Kept, beside, keep
 from widen.ingestion.settle import Pass, Settled, settle
 from widen.log.commit import Conflicted
 from widen.log.store import LogStore
@@ -47,6 +48,7 @@ class Landing:
         txn: Which interval of which stream the batch is; None if it is of none.
         may_be_empty: Whether a batch without a record, or without a value, is nothing to complain of.
         progress: Is told what is going on.
+        quarantine: Where what is kept out of the table goes; by default beside it.
     """
 
     store: LogStore
@@ -55,6 +57,7 @@ class Landing:
     txn: Txn | None = None
     may_be_empty: bool = False
     progress: Progress = silent
+    quarantine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,15 @@ class Landed:
         version: The version that holds it; where nothing was written, the newest.
         plan: The changes that it brought.
         settled: What was written; None if the table had the batch already.
+        policy: What was allowed, restricted to what the table can do.
+        kept: What went to the quarantine, if anything did.
     """
 
     version: int
     plan: Plan
     settled: Settled | None
+    policy: Policy
+    kept: Kept | None = None
 
 
 def land(batch: Batch, landing: Landing) -> Landed | None:
@@ -93,23 +100,33 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
     for _ in range(MAX_RACES):
         target = open_target(landing.store, landing.policy)
         if landing.txn and target.snapshot and target.has(landing.txn):
-            return Landed(target.snapshot.version, Plan((), target.snapshot.schema), None)
+            return Landed(target.snapshot.version, Plan((), target.snapshot.schema), None, target.policy)
         known = known.merged(batch.foreseen(target.schema, target.policy), max)
         settled = settle(target, known, partial(_write, batch, target, landing.progress))
         with ExitStack() as undo:
             undo.callback(discard, landing.store, settled.adds)
-            if landing.may_be_empty and not settled.adds:
+            if landing.may_be_empty and not settled.adds and settled.kept_out is None:
                 return None
             ensure_records(batch, settled)
             _ensure_allowed(settled.plan, landing)
             landing.progress("committing")
+            kept = _keep(target, settled, landing)
+            if kept is not None and landing.txn is None:
+                undo.callback(kept.give_back)
             outcome = target.commit(settled.plan, settled.adds, landing.txn)
             if not isinstance(outcome, Conflicted):
                 undo.pop_all()
-                return Landed(outcome.or_raise().version, settled.plan, settled)
+                return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
         known = known.merged(settled.seen, max)
     outcome.or_raise()
     raise InternalError(reason="an ingestion lost every race, to nobody")
+
+
+def _keep(target: Target, settled: Settled, landing: Landing) -> Kept | None:
+    if settled.kept_out is None:
+        return None
+    version = -1 if target.snapshot is None else target.snapshot.version
+    return keep(beside(landing.store, landing.quarantine), settled.kept_out, version, landing.txn)
 
 
 def _write(batch: Batch, target: Target, progress: Progress, attempt: Attempt, draft: Draft) -> Pass:
@@ -117,8 +134,9 @@ def _write(batch: Batch, target: Target, progress: Progress, attempt: Attempt, d
         progress("observing")
         return Pass(batch.observe(attempt))
     progress("writing")
-    adds, seen = batch.write(attempt, target.store, draft.protocol, draft.metadata)
-    return Pass(seen, adds, metrics(adds)["numOutputRows"] == seen.records + seen.corrupt)
+    done = batch.write(attempt, target.store, draft.protocol, draft.metadata)
+    is_complete = metrics(done.adds)["numOutputRows"] == done.seen.records + done.seen.corrupt
+    return Pass(done.seen, done.adds, is_complete, done.kept_out)
 
 
 def ensure_records(batch: Batch, settled: Settled) -> None:
@@ -128,7 +146,7 @@ def ensure_records(batch: Batch, settled: Settled) -> None:
         SourceError: no record is in the batch, or no value.
     """
     seen, reason = settled.seen, None
-    if not seen.records:
+    if not seen.records and not seen.quarantined:
         reason = f"none of its {seen.corrupt} texts is a record" if seen.corrupt else "it holds no record"
     elif not settled.plan.schema.fields:
         reason = "no field of its records has a value yet"

@@ -27,6 +27,8 @@ class Ingested:
         verification: What the proof says, if it was asked for.
         interval: Its number in its stream; None if it is of none.
         is_repeated: The table had the interval already, and nothing was written.
+        quarantined: The records that are kept out of the table.
+        quarantine: The table that holds them; None if there are none.
     """
 
     version: int
@@ -39,11 +41,14 @@ class Ingested:
     verification: Verification | None = None
     interval: int | None = None
     is_repeated: bool = False
+    quarantined: int = 0
+    quarantine: str | None = None
 
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
         proof = {} if self.verification is None else {"verification": self.verification.to_value()}
         number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
+        numbers |= {"quarantined": self.quarantined}
         plan = self.plan.to_value()
         return {"version": self.version, **number, **numbers, "leftOut": list(self.left_out), "plan": plan, **proof}

@@ -18,6 +18,7 @@ from widen.planning.evolve import evolve
 from widen.planning.plan import Plan
 from widen.protocol.action import Add
 from widen.spark.batch import Attempt
+from widen.spark.schema import DataFrame
 from widen.spark.write import discard
 from widen.target import Draft, Target
 
@@ -33,11 +34,13 @@ class Pass:
         seen: What it observed.
         adds: The files that it wrote.
         is_complete: Every record that it saw is a row of these files, or nothing was to be written.
+        kept_out: What is kept out of the table, if anything is.
     """
 
     seen: Observation
     adds: Sequence[Add] = ()
     is_complete: bool = True
+    kept_out: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,13 @@ class Settled:
         plan: The plan.
         seen: What the last pass observed; its counts of records and corrupt texts are those of the batch.
         adds: The files of that pass.
+        kept_out: What it keeps out of the table, if anything.
     """
 
     plan: Plan
     seen: Observation
     adds: Sequence[Add]
+    kept_out: DataFrame | None = None
 
 
 def settle(target: Target, known: Observation, write: Callable[[Attempt, Draft], Pass]) -> Settled:
@@ -73,6 +78,6 @@ def settle(target: Target, known: Observation, write: Callable[[Attempt, Draft],
         known = known.merged(done.seen, max)
         plan = evolve(target.schema, known, target.policy)
         if plan.schema == attempt.schema and done.is_complete:
-            return Settled(plan, done.seen, done.adds)
+            return Settled(plan, done.seen, done.adds, done.kept_out)
         discard(target.store, done.adds)
     raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")

@@ -86,7 +86,8 @@ def ingest_stream(
     Source: spec of evolution, section 3.
     """
     session, (intake, policy) = spark or find_session(), understood(words)
-    landing = Landing(LogStore(into, storage_options), policy, may_be_empty=True, progress=progress)
+    store, quarantine = LogStore(into, storage_options), words.get("quarantine")
+    landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
     read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)

@@ -34,6 +34,8 @@ class Words(TypedDict, total=False):
         epoch_unit: For fields by their path what whole numbers count that go to a timestamp: ``s``, ``ms``, ``us``
             or ``ns``; of others their size tells.
         max_columns: How many leaves ingestion may bring the table to; what is past them is kept as JSON text.
+        quarantine: The table for records that do not fit columns that cannot yield; by default the one beside the
+            table, with ``_quarantine`` behind its name.
     """
 
     format: str | None
@@ -47,6 +49,7 @@ class Words(TypedDict, total=False):
     detect_dates: bool | Iterable[str] | None
     epoch_unit: Mapping[str, str] | None
     max_columns: int | None
+    quarantine: str | None
 
 
 def understood(words: Words) -> tuple[Intake, Policy]:
@@ -56,7 +59,7 @@ def understood(words: Words) -> tuple[Intake, Policy]:
         InvalidOption: something said cannot be used.
         InvalidConfig: the file cannot be read, or says what nobody asks for.
     """
-    rest: dict[str, Any] = dict(words)
+    rest: dict[str, Any] = {key: value for key, value in words.items() if key != "quarantine"}
     reading = (rest.pop("format", None), rest.pop("options", None))
     intake = to_intake(*reading, detects=rest.pop("detect_types", False))
     return intake, policy_of(rest.pop("evolve", None), **rest)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from widen.model.path import format_path
 from widen.observe.observation import Position
 from widen.planning.operation import Operation
-from widen.planning.plan import Event, Pending, Plan, Rescued
+from widen.planning.plan import Event, Pending, Plan, Quarantined, Rescued
 
 NOTHING = "Nothing to change."
 
@@ -18,7 +18,7 @@ NOTHING = "Nothing to change."
 def explain(plan: Plan) -> tuple[str, ...]:
     """Return the lines that say what a plan does, and why.
 
-    The operations come first, then what made them necessary, then what waits, what is rescued and what is refused.
+    The operations come first, then what made them necessary, then what is rescued, kept out and waits.
     """
     return tuple(_lines(plan)) or (NOTHING,)
 
@@ -34,6 +34,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Refused by the policy:", plan.refused),
         ("Because:", tuple(map(_event, plan.events))),
         ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
+        ("To the quarantine:", tuple(map(_quarantined, plan.quarantined))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
     ):
         if items:
@@ -53,6 +54,11 @@ def _noun(kinds: tuple[str, ...]) -> str:
 def _rescued(rescued: Rescued) -> str:
     what = f"{rescued.count} {_noun(rescued.kinds)}"
     return f"{format_path(rescued.source)}: {what} ({rescued.reason}){_sight(rescued.first, rescued.sample)}"
+
+
+def _quarantined(kept_out: Quarantined) -> str:
+    what = f"{kept_out.count} {_noun(kept_out.kinds)}, for the column is {kept_out.column}"
+    return f"{format_path(kept_out.source)}: {what}{_sight(kept_out.first, kept_out.sample)}"
 
 
 def _pending(pending: Pending) -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from widen.model.path import Path
-from widen.planning.plan import Plan, Rescued
+from widen.planning.plan import Plan, Quarantined, Rescued
 from widen.report.change import plan_changes
 from widen.report.model import ROUTED, Change, Column, Interval, Moment, Report
 from widen.report.outline import Line, Outline, Step
@@ -161,7 +161,7 @@ def version_line(version: int, location: str) -> Text:
 
 
 def plan_parts(plan: Plan) -> Iterator[RenderableType]:
-    """Yield what a plan does and why; what waits, what is rescued and what is refused come after it."""
+    """Yield what a plan does and why; what is refused, rescued, kept out and waits comes after it."""
     planned = plan_changes(plan.operations, plan.events)
     if planned:
         yield heading("Changes")
@@ -172,6 +172,9 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     if plan.rescued:
         yield heading("To the rescue column")
         yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
+    if plan.quarantined:
+        yield heading("To the quarantine")
+        yield pairs_table((path_text(q.source), _kept_out(q)) for q in plan.quarantined)
     if plan.pending:
         yield heading("Waiting for a first value")
         yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
@@ -179,6 +182,10 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
 
 def _rescued(rescued: Rescued) -> str:
     return f"{count_text(rescued.count)} {' and '.join(rescued.kinds)}: {rescued.reason}"
+
+
+def _kept_out(found: Quarantined) -> str:
+    return f"{count_text(found.count)} {' and '.join(found.kinds)}: the column is {found.column}"
 
 
 def _waiting(*counts: int) -> str:

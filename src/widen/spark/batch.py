@@ -19,13 +19,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.model.path import relaxed
-from widen.model.type import BINARY, Field, StructType
+from widen.model.type import BINARY, LONG, STRING, Field, StructType
 from widen.observe.observation import Observation, Position, merge_observations, observation_from_json
 from widen.observe.split import split
 from widen.observe.walk import signature
 from widen.planning.evolve import evolve
 from widen.planning.policy import Policy
-from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
+from widen.routing.transcribe import ORIGIN_FIELDS, ROUNDING_PATTERN, Origin, Transcriber
 from widen.spark.arrow import to_arrow_schema
 from widen.spark.column import drained
 from widen.spark.part import Part, PartWriter, Sink
@@ -59,6 +59,7 @@ class Attempt:
         policy: How the plan was made, to make it again.
         is_patient: Whether to look at everything even if the plan is known to change.
         sink: Where the tasks write the rows; None if they do not.
+        origin: The column that says what rows are made of, if there is to be one.
     """
 
     base: StructType | None
@@ -67,11 +68,21 @@ class Attempt:
     policy: Policy
     is_patient: bool = False
     sink: Sink | None = None
+    origin: Origin | None = None
+
+    @property
+    def row(self) -> StructType:
+        """The columns of the rows that tasks make."""
+        told = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
+        return StructType((*self.schema.fields, *told))
 
     def is_covered(self, seen: Observation) -> bool:
         """Tell whether the plan for all that is known and seen leads to the schema of this attempt."""
         together = observation_from_json(self.known).merged(seen)
         return evolve(self.base, together, self.policy).schema == self.schema
+
+
+_ORIGIN = StructType(tuple(map(Field, ORIGIN_FIELDS, (STRING, STRING, LONG, STRING))))
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -94,10 +105,10 @@ def transcribe(texts: DataFrame, attempt: Attempt) -> DataFrame:
         attempt: What the rows are made for.
 
     Returns:
-        The columns of ``attempt.schema`` and `NOTE`, in no order. Each task gives one row that has a note and
+        The columns of ``attempt.row`` and `NOTE`, in no order. Each task gives one row that has a note and
         nothing else.
     """
-    schema = StructType((*attempt.schema.fields, Field(NOTE, BINARY)))
+    schema = StructType((*attempt.row.fields, Field(NOTE, BINARY)))
     return texts.mapInArrow(partial(_run_task, attempt), to_spark(relaxed(schema)))
 
 
@@ -130,14 +141,9 @@ def merge_notes(found: Iterable[Note]) -> Observation:
     return merge_observations(observation_from_json(bytes(note.seen)) for note in found)
 
 
-def without_notes(rows: DataFrame) -> DataFrame:
-    """Return the rows of the table alone."""
-    return rows.where(F.col(NOTE).isNull()).drop(NOTE)
-
-
 def _run_task(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     note = pa.field(NOTE, pa.binary())
-    schema = to_arrow_schema(attempt.schema).append(note)
+    schema = to_arrow_schema(attempt.row).append(note)
     with _uncollected():
         task = _Task(attempt, schema)
         yield from task.run(batches)
@@ -177,7 +183,7 @@ class _Task:
 
     def __init__(self, attempt: Attempt, schema: pa.Schema) -> None:
         self._attempt, self._schema = attempt, schema
-        self._maker = Transcriber(attempt.schema, attempt.policy, attempt.base)
+        self._maker = Transcriber(attempt.schema, attempt.policy, attempt.base, attempt.origin)
         self._taken, self._look = 0, EARLY_LOOKS[0]
         self._seen: object = None
         self._positions = Positions()

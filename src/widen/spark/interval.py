@@ -5,24 +5,23 @@ Source: spec of evolution, section 3.
 
 from __future__ import annotations
 
-import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol as Shape
 
 from pyspark.sql import DataFrame
-from pyspark.sql import Observation as Metrics
 
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.observation import Observation
 from widen.planning.policy import Policy
-from widen.protocol.action import Add, Metadata, Protocol
-from widen.spark.batch import NOTES, Attempt, merge_notes, notes, split_notes, take_notes, transcribe, without_notes
+from widen.protocol.action import Metadata, Protocol
+from widen.spark.batch import Attempt, merge_notes, take_notes
 from widen.spark.failure import translated
 from widen.spark.part import Sink, find_sink
+from widen.spark.quarantine import Written, write_fitting
 from widen.spark.verify import text_digests
-from widen.spark.write import discard_folder, write
+from widen.spark.write import discard_folder
 
 
 class Batch(Shape):
@@ -56,7 +55,7 @@ class Batch(Shape):
 
     def write(
         self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
-    ) -> tuple[list[Add], Observation]:
+    ) -> Written:
         """Write the records as files; return them with what the records hold beyond what the columns say.
 
         Nothing is committed. If the observation does not fit the attempt, the files are to be discarded.
@@ -73,7 +72,7 @@ class Batch(Shape):
             StorageError: the store refused.
         """
 
-    def digests(self, schema: StructType) -> DataFrame:
+    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
         """Return what the proof compares: a row for each record.
 
         Args:
@@ -107,21 +106,18 @@ class TextBatch:
 
     def write(
         self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
-    ) -> tuple[list[Add], Observation]:
+    ) -> Written:
         """Write the records; see `Batch`. Where a file is all that a row needs, the tasks write them themselves."""
         sink = find_sink(self.texts.sparkSession, store, protocol, metadata)
         if sink is not None:
             return self._written_by_tasks(replace(attempt, sink=sink), sink)
-        metrics = Metrics(f"widen-{uuid.uuid4().hex}")
-        rows = transcribe(self.texts, attempt).observe(metrics, notes().alias(NOTES))
-        adds = write(without_notes(rows), store, protocol, metadata)
-        return adds, merge_notes(split_notes(metrics.get[NOTES]))
+        return write_fitting(self.texts, attempt, store, protocol, metadata)
 
-    def digests(self, schema: StructType) -> DataFrame:
+    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
         """Return a digest for each record; see `Batch`."""
-        return text_digests(self.texts, schema)
+        return text_digests(self.texts, schema, policy)
 
-    def _written_by_tasks(self, attempt: Attempt, sink: Sink) -> tuple[list[Add], Observation]:
+    def _written_by_tasks(self, attempt: Attempt, sink: Sink) -> Written:
         with ExitStack() as undo:
             undo.callback(discard_folder, sink.store, sink.job)
             with translated():
@@ -129,4 +125,4 @@ class TextBatch:
             undo.pop_all()
         parts = [part for note in found for part in note.parts]
         discard_folder(sink.store, sink.job, but=[part.path for part in parts])
-        return [part.to_add() for part in parts], merge_notes(found)
+        return Written([part.to_add() for part in parts], merge_notes(found))

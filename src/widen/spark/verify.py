@@ -19,9 +19,11 @@ from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
-from widen.routing.proof import Proof, count_leaves, digest
+from widen.planning.policy import Policy
+from widen.routing.proof import Proof, digest
 from widen.spark.batch import Positions
 from widen.spark.failure import translated
+from widen.spark.raw import TEXT
 from widen.spark.scan import read
 
 DIGEST, LEAVES, PLACE, SIDE = "digest", "leaves", "place", "side"
@@ -68,7 +70,14 @@ class Verification:
         return value
 
 
-def verify(source: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collection[str]) -> Verification:
+def verify(
+    source: DataFrame,
+    store: LogStore,
+    snapshot: Snapshot,
+    paths: Collection[str],
+    policy: Policy | None = None,
+    kept_out: DataFrame | None = None,
+) -> Verification:
     """Rebuild every leaf of every record from the rows of some files, and compare.
 
     Args:
@@ -76,6 +85,8 @@ def verify(source: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collec
         store: Of the table.
         snapshot: The version that holds them.
         paths: The files that they were written to, by their paths in the log.
+        policy: How their values were taken, and which columns cannot yield.
+        kept_out: The texts of what is kept out of the table, in a column `TEXT`.
 
     Raises:
         CorruptFile: a file cannot be read.
@@ -84,8 +95,11 @@ def verify(source: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collec
     Source: spec of evolution, section 3.
     """
     rows = read(source.sparkSession, store, snapshot, only=paths).select(F.struct("*").alias(ROW))
-    table = rows.mapInArrow(partial(_row_digests, snapshot.schema), DDL).withColumn(SIDE, F.lit(-1))
-    found = _compared(source.withColumn(SIDE, F.lit(1)).unionAll(table))
+    policy = policy or Policy()
+    there = rows.mapInArrow(partial(_row_digests, snapshot.schema, policy), DDL)
+    if kept_out is not None:
+        there = there.unionAll(kept_out.mapInArrow(partial(_kept_out_digests, snapshot.schema, policy), DDL))
+    found = _compared(source.withColumn(SIDE, F.lit(1)).unionAll(there.withColumn(SIDE, F.lit(-1))))
     lost = found.where(F.col("missing") > 0)
     with translated():
         sums = found.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _SUMS)).collect()[0]
@@ -94,14 +108,15 @@ def verify(source: DataFrame, store: LogStore, snapshot: Snapshot, paths: Collec
     return Verification(records, leaves, exact, tuple(sorted(places)), extra)
 
 
-def text_digests(texts: DataFrame, schema: StructType) -> DataFrame:
+def text_digests(texts: DataFrame, schema: StructType, policy: Policy | None = None) -> DataFrame:
     """Return a row for each record of a raw batch: a digest of what it says, how many leaves it has, where it stands.
 
     Args:
         texts: The raw batch.
         schema: Of the table that holds the records.
+        policy: How their values were taken, and which columns cannot yield.
     """
-    return texts.mapInArrow(partial(_source_digests, schema), DDL)
+    return texts.mapInArrow(partial(_source_digests, schema, policy or Policy()), DDL)
 
 
 def _compared(sides: DataFrame) -> DataFrame:
@@ -123,8 +138,10 @@ def _compared(sides: DataFrame) -> DataFrame:
     )
 
 
-def _source_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    proof, positions = Proof(schema), Positions()
+def _source_digests(
+    schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    proof, positions = Proof(schema, policy), Positions()
     for batch in batches:
         yield _batch(
             item
@@ -146,13 +163,21 @@ def _of_text(proof: Proof, text: bytes, place: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_record(proof: Proof, record: dict[str, Document], place: str) -> dict[str, Any]:
-    return {DIGEST: digest(proof.of_record(record)), LEAVES: count_leaves(record), PLACE: place}
+    return {DIGEST: digest(proof.of_record(record)), LEAVES: proof.count_leaves(record), PLACE: place}
 
 
-def _row_digests(schema: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    proof = Proof(schema)
+def _row_digests(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    proof = Proof(schema, policy)
     for batch in batches:
         yield _batch({DIGEST: digest(proof.of_row(row))} for row in batch.column(0).to_pylist())
+
+
+def _kept_out_digests(
+    schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    proof = Proof(schema, policy)
+    for batch in batches:
+        yield _batch({DIGEST: digest(proof.of_kept_out(text))} for text in batch.column(TEXT).to_pylist())
 
 
 def _batch(items: Iterable[dict[str, Any]]) -> pa.RecordBatch:

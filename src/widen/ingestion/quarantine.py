@@ -1,0 +1,146 @@
+"""The quarantine: a table beside the table, which holds what was kept out of it, whole and with the reason.
+
+It is committed before the table is: what is kept out is never nowhere. If the table then is not, the rows go again; a
+stream leaves them, for its next attempt finds them by its number.
+
+Source: spec of evolution, D12.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import InvalidOption, TableNotFound
+from widen.log.commit import commit
+from widen.log.listing import to_remove
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.store import LogStore
+from widen.model.type import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.planning import command
+from widen.planning.name import COMMENT
+from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
+from widen.spark.scan import read
+from widen.spark.write import write
+from widen.target import metrics
+
+SUFFIX = "_quarantine"
+"""What is put behind the place of a table for that of its quarantine, unless another one is named."""
+
+COLUMNS = StructType(
+    tuple(
+        Field(name, data_type, metadata={COMMENT: about})
+        for name, data_type, about in (
+            ("text", STRING, "What was kept out, as it stood in the source."),
+            ("file", STRING, "The file that it stood in."),
+            ("position", LONG, "Its number there."),
+            ("reason", STRING, "Why the table could not hold it."),
+            ("kept_at", TIMESTAMP, "When the interval was written that it was kept out of."),
+            ("table_version", LONG, "The version of the table that it was kept out of."),
+        )
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What one interval has put into the quarantine.
+
+    Args:
+        store: Of the quarantine.
+        adds: The files that hold it.
+        version: The version that they came with.
+    """
+
+    store: LogStore
+    adds: Sequence[Add]
+    version: int
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return what it holds, with the columns of `COLUMNS`.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+        return read(spark, self.store, open_snapshot(self.store, self.version), only=[add.path for add in self.adds])
+
+    def give_back(self) -> None:
+        """Take the rows out of the quarantine again: the interval has not been written."""
+        now_ms = time.time_ns() // 1_000_000
+        removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
+        commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"})
+
+
+def beside(store: LogStore, location: str | None) -> LogStore:
+    """Return the place of the quarantine of a table.
+
+    Args:
+        store: Of the table.
+        location: Where it is to be; by default the place of the table with `SUFFIX`.
+
+    Raises:
+        InvalidOption: it is the place of the table, or of a kind that is not known.
+    """
+    found = LogStore(location or store.location.rstrip("/") + SUFFIX, store.storage_options)
+    if found.location.rstrip("/") == store.location.rstrip("/"):
+        raise InvalidOption(option="quarantine", value=location, expected="It is another table than the one ingested.")
+    return found
+
+
+def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | None) -> Kept | None:
+    """Write what an interval keeps out to the quarantine, which is made if there is none, and commit it.
+
+    Args:
+        store: Of the quarantine.
+        kept_out: What is kept out; see `widen.spark.quarantine.Written`.
+        table_version: The version of the table that cannot hold it.
+        txn: Which interval of which stream it is of, if it is of one.
+
+    Returns:
+        None if the quarantine has this interval of the stream already.
+
+    Raises:
+        InvalidOption: at that place is a table of another kind.
+        ContentionError: somebody else changed the quarantine meanwhile.
+        TableError: the quarantine cannot be written.
+    """
+    snapshot = _snapshot(store)
+    known = snapshot.transactions.get(txn.app_id) if snapshot is not None and txn is not None else None
+    if known is not None and txn is not None and known.version >= txn.version:
+        return None
+    actions, protocol, metadata = _made(snapshot)
+    rows = kept_out.select(
+        *("text", "file", "position", "reason"),
+        F.lit(datetime.now(timezone.utc)).alias("kept_at"),
+        F.lit(table_version).cast("bigint").alias("table_version"),
+    )
+    adds = write(rows, store, protocol, metadata)
+    told = {"mode": "Append", "partitionBy": []}
+    outcome = commit(store, snapshot, [*actions, *([txn] if txn else []), *adds], "WRITE", told, metrics=metrics(adds))
+    return Kept(store, adds, outcome.or_raise().version)
+
+
+def _snapshot(store: LogStore) -> Snapshot | None:
+    try:
+        found = open_snapshot(store)
+    except TableNotFound:
+        return None
+    missing = [field.name for field in COLUMNS if found.schema.find(field.name) is None]
+    if missing:
+        expected = f"The table there is no quarantine: it has no column {missing[0]}. Name another place."
+        raise InvalidOption(option="quarantine", value=store.location, expected=expected)
+    return found
+
+
+def _made(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
+    if snapshot is not None:
+        return (), snapshot.protocol, snapshot.metadata
+    metadata, protocol = command.create(COLUMNS, (), {}, time.time_ns() // 1_000_000).actions
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    return (metadata, protocol), protocol, metadata

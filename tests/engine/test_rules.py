@@ -14,7 +14,6 @@ import widen
 from support.exact import assert_same
 from widen.errors import (
     CheckViolated,
-    ConstraintTypeMismatch,
     IdentityColumnGiven,
     IdentityExhausted,
     NotNullViolated,
@@ -255,31 +254,6 @@ def test_every_refused_row_is_of_one_family() -> None:
 
 
 # ---- ingestion -------------------------------------------------------------------------------------
-
-
-def test_an_ingestion_keeps_the_rules_of_rows(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(
-        tmp_path / "table",
-        field("a", "bigint", False),
-        field("b", "int"),
-        field("v", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(3)"),
-        delta__constraints__positive="a > 0",
-        delta__enableTypeWidening="true",
-    )
-    source = tmp_path / "source.json"
-    for record, error in [
-        ('{"a": -1}', CheckViolated),
-        ('{"b": 1}', NotNullViolated),
-        ('{"a": 1, "v": "long"}', TextTooLong),
-        ('{"a": 1.5}', ConstraintTypeMismatch),
-    ]:
-        source.write_text(f'{{"a": 1}}\n{record}\n')
-        with pytest.raises(error):
-            widen.ingest(str(source), table.location, spark=spark)
-    source.write_text('{"a": 1, "b": 2147483648, "v": "äöü"}\n')
-    widen.ingest(str(source), table.location, spark=spark)
-    assert_same(table.refresh().read(spark).collect(), [Row(a=1, b=2147483648, v="äöü")])
-    assert len(parquet_files(Path(table.location))) == 1
 
 
 def test_an_ingestion_refuses_tables_that_make_values(spark: SparkSession, tmp_path: Path) -> None:

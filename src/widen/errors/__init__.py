@@ -56,6 +56,7 @@ WidenError
 │   │   ├── CheckViolated
 │   │   ├── TextTooLong
 │   │   ├── CastOverflow
+│   │   │   └── AssignedOverflow
 │   │   └── OutsideReplaceWhere
 │   ├── ChangeRefused       what is asked of the rows is not clear, or cannot be done
 │   │   ├── AssignmentConflict
@@ -133,6 +134,7 @@ from __future__ import annotations
 
 from widen.errors.change import (
     AmbiguousMerge,
+    AssignedOverflow,
     AssignmentConflict,
     ChangeRefused,
     ColumnMissingInSource,
@@ -270,6 +272,7 @@ __all__ = [
     "AmbiguousReplacement",
     "AppendOnlyTable",
     "ArrayStepNotFound",
+    "AssignedOverflow",
     "AssignmentConflict",
     "AttemptsExhausted",
     "BarrierFailed",

@@ -6,7 +6,7 @@ Source: Delta Lake: its error classes for UPDATE, DELETE, MERGE and partial over
 from __future__ import annotations
 
 from widen.errors.family import RequestError
-from widen.errors.row import RowRefused, SchemaMismatch
+from widen.errors.row import CastOverflow, RowRefused, SchemaMismatch
 
 
 class ChangeRefused(RequestError):
@@ -93,6 +93,13 @@ class ColumnMissingInSource(SchemaMismatch):
     """The source of a merge lacks a column that ``*`` would take from it."""
 
     code = "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+
+
+class AssignedOverflow(CastOverflow):
+    """A value that is assigned is beyond the range of its column."""
+
+    code = "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
+    hint = "Let the column widen first, or use try_cast to make null of such values. Nothing was written."
 
 
 class OutsideReplaceWhere(RowRefused):

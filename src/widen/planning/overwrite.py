@@ -26,6 +26,7 @@ from widen.protocol.action import Metadata
 from widen.protocol.predicate import And, Anything, Compare, IsNull, Or, Predicate, comparable
 from widen.protocol.value import Unknown, from_text
 
+
 def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool) -> None:
     """Check that the options of an overwrite can go together.
 

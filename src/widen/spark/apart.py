@@ -38,14 +38,12 @@ def change_apart(ground: Ground, decide: Decide, kinds: Sequence[Kind], check: C
         check: Called before anything is written.
 
     Raises:
-        UnsupportedFeatureForWrite: rows would be written again, and the table keeps track of each row.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         NotNullViolated: a row has null where the table forbids it.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
         StorageError: the store refused.
     """
-    if Kind.UPDATE in kinds:
-        ground.ensure_untracked()
     kept = [FILE, ROW, CLAUSE]
     kept += [quoted(name) for name in ground.schema.names] if {*kinds} != {Kind.DELETE} else []
     kept += [BEFORE] if _may_record(ground, kinds) else []
@@ -119,7 +117,6 @@ class _Apart:
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
         """Write what is left of the files."""
-        self._ground.ensure_untracked()
         gone = self._rows(Kind.UPDATE, Kind.DELETE).select(FILE, ROW)
         gone = F.broadcast(gone) if sum(self._lost.values()) <= BROADCAST_ROWS else gone
         left = self._ground.located(partial).join(gone, [FILE, ROW], "left_anti")

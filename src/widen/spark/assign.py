@@ -5,13 +5,15 @@ Source: Delta Lake's UPDATE and MERGE; Spark's ANSI store assignment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from widen.errors import AssignedOverflow, CastOverflow
 from widen.model.path import Path
 from widen.model.type import DataType, StructType, quoted
 from widen.protocol.action import Protocol
@@ -58,6 +60,24 @@ def to_values(rows: DataFrame, expressions: Mapping[Path, Expression]) -> dict[P
         raise
     types = (field.type for field in from_spark(schema))
     return {path: Value(column, data_type) for (path, column), data_type in zip(columns.items(), types, strict=True)}
+
+
+@contextmanager
+def assigning() -> Iterator[None]:
+    """Tell a value that is out of range as one that was assigned.
+
+    Raises:
+        AssignedOverflow: in place of the error of a write.
+
+    Source: Delta Lake: UPDATE and MERGE have an error of their own.
+    """
+    try:
+        yield
+    except CastOverflow as error:
+        told = error.fields
+        raise AssignedOverflow(
+            column=told["column"], old=told["old"], new=told["new"], value=told["value"]
+        ) from error
 
 
 def assigned(schema: StructType, values: Mapping[Path, Value], old: Callable[[str], Column]) -> dict[str, Column]:

@@ -34,16 +34,16 @@ def change_in_place(ground: Ground, where: Column, new: Mapping[str, Column], ki
         kind: What is done to them.
 
     Raises:
-        UnsupportedFeatureForWrite: rows would be written again, and the table keeps track of each row.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         NotNullViolated: a row has null where the table forbids it.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
         StorageError: the store refused.
     """
+    if kind is Kind.UPDATE and ground.tracking:
+        new = {**new, ground.tracking.version: F.lit(None).cast("bigint")}
     if ground.has("deletionVectors") or ground.has("changeDataFeed"):
         return change_apart(ground, lambda rows: _judged(ground, rows.where(where), where, new), (kind,))
-    if kind is Kind.UPDATE:
-        ground.ensure_untracked()
     found = tally(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
     counts = {key: clauses.total() for key, clauses in found.items() if key is not None}
     if not counts:
@@ -72,7 +72,6 @@ def _in_one_pass(
     partial = {key for key, count in counts.items() if kind is Kind.UPDATE or count < live[key]}
     added: list[Add] = []
     if partial:
-        ground.ensure_untracked()
         judged = _judged(ground, ground.located(partial), where, new)
         stays = judged if kind is Kind.UPDATE else judged.where(F.col(CLAUSE).isNull())
         added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))

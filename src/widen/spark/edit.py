@@ -17,7 +17,7 @@ from widen.planning.destination import assigned_paths, overlaid
 from widen.planning.merge import Leeway, merge
 from widen.protocol.action import Metadata
 from widen.protocol.predicate import Anything
-from widen.spark.assign import assigned, to_values
+from widen.spark.assign import assigned, assigning, to_values
 from widen.spark.change import change_in_place
 from widen.spark.condition import Expression, ensure_usable, to_column
 from widen.spark.decision import Kind
@@ -44,7 +44,7 @@ def delete(
     Raises:
         NotDeterministic: the condition may say something else the next time.
         ConditionRefused: the condition cannot be used.
-        UnsupportedFeatureForWrite: rows would be written again, and the table keeps track of each row.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
@@ -79,7 +79,7 @@ def update(
         NotDeterministic: the condition may say something else the next time.
         ConditionRefused: the condition or a value cannot be used.
         RowRefused: a row would be one that the table may not hold.
-        UnsupportedFeatureForWrite: the table keeps track of each row.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
@@ -90,7 +90,8 @@ def update(
     merge(snapshot.schema, incoming, Leeway(casts=True))
     ground = _ground(spark, snapshot, where, snapshot.metadata)
     new = assigned(snapshot.schema, values, lambda name: F.col(quoted(name)))
-    return change_in_place(ground, F.lit(True) if where is None else to_column(where), new, Kind.UPDATE)
+    with assigning():
+        return change_in_place(ground, F.lit(True) if where is None else to_column(where), new, Kind.UPDATE)
 
 
 def _ground(spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata) -> Ground:

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from widen.errors import JobFailed, UnsupportedFeatureForWrite
+from widen.errors import JobFailed
 from widen.log.conflict import Reads
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
@@ -26,10 +26,12 @@ from widen.model.type import STRING, Field, StructType
 from widen.protocol.action import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.feature import is_enabled
 from widen.protocol.mapping import PHYSICAL_NAME
+from widen.protocol.row_tracking import TrackingColumns, tracking_columns
 from widen.protocol.selection import Selection
 from widen.protocol.statistics import FileStatistics
 from widen.spark.footer import read_footers
 from widen.spark.scan import file_keys, read_located, selected
+from widen.spark.tracked import tracked
 from widen.spark.write import discard_folder, write
 
 
@@ -60,9 +62,26 @@ class Ground:
         return self.snapshot.protocol
 
     @cached_property
+    def tracking(self) -> TrackingColumns | None:
+        """Where files keep the ids of rows, if the table keeps track of each.
+
+        Raises:
+            UnsupportedFeatureForWrite: the table does not say where.
+        """
+        return tracking_columns(self.protocol, self.metadata.configuration, self.snapshot.location)
+
+    @cached_property
+    def before(self) -> StructType:
+        """The columns of the rows as they are read: those of the table, and of what is kept beside them."""
+        return self._with_tracking(self.snapshot.schema)
+
+    @cached_property
     def schema(self) -> StructType:
-        """The schema after the change."""
-        return from_json(self.metadata.schema_string)
+        """The columns of the rows as they are written, likewise."""
+        return self._with_tracking(from_json(self.metadata.schema_string))
+
+    def _with_tracking(self, schema: StructType) -> StructType:
+        return self.tracking.added_to(schema) if self.tracking else schema
 
     @cached_property
     def candidates(self) -> pa.Table:
@@ -83,23 +102,15 @@ class Ground:
         """Tell whether a feature is enabled."""
         return is_enabled(self.protocol, self.metadata.configuration, feature)
 
-    def ensure_untracked(self) -> None:
-        """Check that rows may be written again: their ids would be others.
-
-        Raises:
-            UnsupportedFeatureForWrite: the table keeps track of each row.
-
-        Source: PROTOCOL.md#writer-requirements-for-row-tracking
-        """
-        if self.has("rowTracking"):
-            raise UnsupportedFeatureForWrite(location=self.store.location, features="rowTracking", verb="write")
-
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
         """Return the rows of the candidates, or of some of them, with the places where they stand."""
         files = self.candidates
         if keys is not None:
             files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
-        return read_located(self.spark, self.store, self.snapshot, files)
+        if self.tracking is None:
+            return read_located(self.spark, self.store, self.snapshot, files)
+        view = self.snapshot.seen_with(_with_schema(self.snapshot.metadata, self.before))
+        return tracked(read_located(self.spark, self.store, view, files), self.store, files, self.tracking)
 
     def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
         """Return how many rows files have, deleted ones included; footers tell where the log does not.
@@ -222,7 +233,8 @@ class Files:
     def rows(self, frame: DataFrame) -> list[Add]:
         """Write rows as `widen.spark.write.write` does."""
         ground = self.ground
-        return write(frame, ground.store, ground.protocol, ground.metadata, self.new_folder())
+        metadata = _with_schema(ground.metadata, ground.schema)
+        return write(frame, ground.store, ground.protocol, metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
         """Write rows with what happened to each in the column `CHANGE_TYPE`, for those who follow the changes.
@@ -231,13 +243,17 @@ class Files:
         """
         ground = self.ground
         column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
-        schema = StructType((*ground.schema.fields, column))
-        metadata = msgspec.structs.replace(ground.metadata, schema_string=to_json(schema))
+        schema = StructType((*from_json(ground.metadata.schema_string), column))
+        metadata = _with_schema(ground.metadata, schema)
         adds = write(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_DATA}/"))
         return [
             AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
             for add in adds
         ]
+
+
+def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
+    return msgspec.structs.replace(metadata, schema_string=to_json(schema))
 
 
 def written_rows(adds: Iterable[Add]) -> int:

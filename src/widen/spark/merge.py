@@ -23,7 +23,7 @@ from widen.protocol.column import find_identity
 from widen.protocol.feature import features, is_supported
 from widen.protocol.predicate import Anything, Predicate
 from widen.spark.apart import change_apart
-from widen.spark.assign import Value, assigned, remade
+from widen.spark.assign import Value, assigned, assigning, remade
 from widen.spark.clause import Clause, Side
 from widen.spark.complete import default_value, fitted
 from widen.spark.condition import Expression, to_column
@@ -99,7 +99,8 @@ def merge_rows(snapshot: Snapshot, growth: Growth, merge: Merge) -> Outcome:
     Raises:
         AmbiguousMerge: several rows of the source match one row that is changed.
         RowRefused: a row would be one that the table may not hold.
-        UnsupportedFeatureForWrite: the table makes the values of a column that a new row lacks, or keeps track of rows.
+        UnsupportedFeatureForWrite: the table makes the values of a column that a new row lacks, or keeps track of
+            each row and does not say where.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
@@ -110,7 +111,8 @@ def merge_rows(snapshot: Snapshot, growth: Growth, merge: Merge) -> Outcome:
     ground = Ground(merge.source.sparkSession, snapshot, growth.metadata, select(snapshot, predicate))
     _ensure_no_identities(ground, merge)
     check = None if merge.takes_any else _ensure_one_match
-    return change_apart(ground, _Judgement(ground, merge).decide, merge.kinds, check)
+    with assigning():
+        return change_apart(ground, _Judgement(ground, merge).decide, merge.kinds, check)
 
 
 def _ensure_no_identities(ground: Ground, merge: Merge) -> None:
@@ -133,7 +135,7 @@ class _Judgement:
 
     def __init__(self, ground: Ground, merge: Merge) -> None:
         self._ground, self._merge = ground, merge
-        self._before = {field.name: field.type for field in ground.snapshot.schema}
+        self._before = {field.name: field.type for field in ground.before}
 
     def decide(self, rows: DataFrame) -> DataFrame:
         """Judge rows of the table together with the source."""
@@ -186,12 +188,14 @@ class _Judgement:
         schema = self._ground.schema
         old = {field.name: self._old(field, has_target=has_target) for field in schema}
         missing = {field.name: default_value(field, features(self._ground.protocol)) for field in schema}
+        tracking = self._ground.tracking
+        changed = {tracking.version: F.lit(None).cast("bigint")} if tracking else {}
         after = dict(old)
         for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):
             if clause.kind is Kind.DELETE:
                 continue
             new = assigned(schema, values, old.__getitem__)
-            new = {**missing, **new} if clause.kind is Kind.INSERT else new
+            new = {**(missing if clause.kind is Kind.INSERT else changed), **new}
             for name, column in new.items():
                 after[name] = F.when(F.col(CLAUSE) == number, column).otherwise(after[name])
         return after

@@ -90,7 +90,7 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         RowRefused: a row is one that the table may not hold.
         NotDeterministic: the condition may say something else the next time.
         ConditionRefused: the condition cannot be used.
-        UnsupportedFeatureForWrite: rows would be written again, and the table keeps track of each row.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a file cannot be read.
         JobFailed: Spark could not finish a job.
         StorageError: the store refused.

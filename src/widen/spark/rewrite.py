@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from widen.errors import InternalError
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
 from widen.model.path import map_fields
 from widen.model.schema import to_json
-from widen.model.type import STRING, Field, StructType, quoted
+from widen.model.type import STRING, Field, StructType
 from widen.protocol import iceberg
 from widen.protocol.action import Action, Add, Metadata, Remove
 from widen.protocol.property import CONSTRAINT_PREFIX
@@ -28,8 +27,9 @@ from widen.protocol.row_tracking import TrackingColumns, tracking_columns
 from widen.protocol.statistics import INDEXED_COLUMNS, FileStatistics, indexed_leaves
 from widen.protocol.type_change import TYPE_CHANGES, ensure_readable
 from widen.spark.deletion import FILE, ROW
-from widen.spark.scan import file_keys, read, read_located
+from widen.spark.scan import read, read_located
 from widen.spark.schema import DataFrame, SparkSession, relaxed
+from widen.spark.tracked import tracked
 from widen.spark.write import discard, write
 
 REWRITE = "REORG"
@@ -40,7 +40,6 @@ Source: Delta Spark's REORG
 """
 
 _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
-_BASE, _VERSION = "__widen_base_row_id", "__widen_row_version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +149,4 @@ def _as_text(field: Field) -> Field:
 
 
 def _tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
-    """Return the rows with their ids and versions: those that the file keeps, else those of their place in it.
-
-    Source: PROTOCOL.md#reader-requirements-for-row-tracking
-    """
-    given = {FILE: pa.array(file_keys(view.store, files), pa.string())}
-    given |= {_BASE: files["base_row_id"], _VERSION: files["default_row_commit_version"]}
-    located = read_located(spark, view.store, view, files)
-    known = located.join(F.broadcast(spark.createDataFrame(pa.table(given))), FILE)
-    row_id = F.coalesce(F.col(quoted(columns.row_id)), F.col(_BASE) + F.col(ROW))
-    version = F.coalesce(F.col(quoted(columns.version)), F.col(_VERSION))
-    return known.withColumns({columns.row_id: row_id, columns.version: version}).drop(FILE, ROW, _BASE, _VERSION)
+    return tracked(read_located(spark, view.store, view, files), view.store, files, columns).drop(FILE, ROW)

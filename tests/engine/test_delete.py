@@ -1,0 +1,161 @@
+"""DELETE: whole partitions, deletion vectors, files written anew; nothing is lost that was not meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import widen
+from support.change import (
+    FEED,
+    LAYOUTS,
+    SCHEMA,
+    VECTORS,
+    actions,
+    changes,
+    ids,
+    layout_name,
+    leftovers,
+    told,
+    two_files,
+)
+from widen.errors import (
+    AppendOnlyTable,
+    ConcurrentAppend,
+    ConcurrentDelete,
+    ConditionRefused,
+    JobFailed,
+    NotDeterministic,
+)
+from widen.spark import edit
+from widen.table import Table
+
+
+@pytest.mark.parametrize(("properties", "partition_by"), LAYOUTS, ids=layout_name)
+def test_rows_go_by_a_condition_and_only_they(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str], partition_by: tuple[str, ...]
+) -> None:
+    table = two_files(spark, tmp_path, properties, partition_by)
+    table.delete(spark, "id % 5 = 0 OR s.x = 7")
+    assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 13, 14, 16, 17, 18, 19]
+    table.delete(spark, F.col("id") == 13)
+    assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 14, 16, 17, 18, 19]
+    assert told(table)[2]["numDeletedRows"] == 1
+    assert table.read(spark, version=3).count() == 20
+    has_vectors = VECTORS.items() <= properties.items()
+    assert any(file["deletion_vector"] for file in table.files().to_pylist()) is has_vectors
+    if FEED.items() <= properties.items():
+        assert changes(table) == ([] if has_vectors else [("delete", 13)])
+    assert leftovers(table) == []
+
+
+def test_whole_partitions_go_without_a_look_into_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = two_files(spark, tmp_path, VECTORS, ("p",))
+    table.delete(spark, "p = 'p1' OR upper(p) = 'P2'")
+    operation, parameters, numbers = told(table)
+    assert (operation, parameters["predicate"]) == ("DELETE", """["p = 'p1' OR upper(p) = 'P2'"]""")
+    assert numbers == {"numRemovedFiles": 4, "numDeletedRows": 13}
+    assert actions(table, "add") == []
+    assert ids(spark, table) == [0, 3, 6, 9, 12, 15, 18]
+    table.delete(spark)
+    assert table.files().num_rows == 0
+
+
+def test_a_vector_tells_its_file_and_grows(spark: SparkSession, tmp_path: Path) -> None:
+    table = two_files(spark, tmp_path, VECTORS, ())
+    table.delete(spark, "id = 3")
+    (add,), (remove,) = actions(table, "add"), actions(table, "remove")
+    assert add["path"] == remove["path"]
+    assert "deletionVector" not in remove
+    assert add["deletionVector"]["cardinality"] == 1
+    assert '"numRecords":10' in add["stats"]
+    assert '"tightBounds":false' in add["stats"]
+    table.delete(spark, "id IN (1, 2, 3, 4)")
+    (grown,) = actions(table, "add")
+    assert grown["deletionVector"]["cardinality"] == 4
+    assert told(table)[2] == {
+        "numDeletedRows": 3,
+        "numDeletionVectorsAdded": 1,
+        "numDeletionVectorsUpdated": 1,
+        "numDeletionVectorsRemoved": 1,
+    }
+    table.delete(spark, "id < 10")
+    assert actions(table, "add") == []
+    assert ids(spark, table) == list(range(10, 20))
+
+
+def test_vectors_of_others_and_files_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    properties = {**VECTORS, "delta.dataSkippingNumIndexedCols": "0"}
+    table = two_files(spark, tmp_path, properties, ()).delete(spark, "id > 15")
+    table.set_properties({"delta.enableDeletionVectors": "false"})
+    table.delete(spark, "id = 10")
+    assert ids(spark, table) == [*range(10), *range(11, 16)]
+    assert table.files()["deletion_vector"].null_count == 2
+
+
+def test_null_is_not_true(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "id int, v int")
+    table.append(spark.createDataFrame([(1, None), (2, 5), (3, 7)], "id int, v int").coalesce(1))
+    table.delete(spark, "v = 5")
+    assert ids(spark, table) == [1, 3]
+    version = table.delete(spark, "v = 6").version
+    assert table.delete(spark, "v IS NULL AND v = 1").version == version
+
+
+def test_what_is_no_condition_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+    table = two_files(spark, tmp_path, {}, ())
+    for condition in ("nothing = 1", "id +", "id", "count(*) > 1", F.lit("x")):
+        with pytest.raises(ConditionRefused):
+            table.delete(spark, condition)
+    for condition in ("rand() > 0.5", F.uuid() == "x"):
+        with pytest.raises(NotDeterministic):
+            table.delete(spark, condition)
+    table.set_properties({"delta.appendOnly": "true"})
+    with pytest.raises(AppendOnlyTable):
+        table.delete(spark, "id = 1")
+    assert table.refresh().version == 4
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=layout_name)
+def test_races(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    """Rows elsewhere do not matter; rows that might match, and files that are gone, do."""
+    table = two_files(spark, tmp_path, properties, ("p",))
+    other, honest = Table(table.location), edit.delete
+
+    def meanwhile(action: Callable[[], object]) -> None:
+        def deleted(*args: Any) -> Any:
+            monkeypatch.setattr(edit, "delete", honest)
+            outcome = honest(*args)
+            action()
+            return outcome
+
+        monkeypatch.setattr(edit, "delete", deleted)
+
+    row = spark.createDataFrame([(30, "p2", (1, "new"))], SCHEMA)
+    meanwhile(lambda: other.append(row))
+    table.delete(spark, "p = 'p1' AND id > 5")
+    assert ids(spark, table) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 30]
+    meanwhile(lambda: other.append(row))
+    with pytest.raises(ConcurrentAppend):
+        table.delete(spark, "p = 'p2' AND id > 29")
+    meanwhile(lambda: other.delete(spark, "p = 'p0'"))
+    with pytest.raises(ConcurrentDelete):
+        table.delete(spark, "id = 0")
+    assert ids(spark, table.refresh()) == [1, 2, 4, 5, 8, 11, 14, 17, 30, 30]
+    assert leftovers(table) == []
+
+
+@pytest.mark.parametrize("properties", [{}, VECTORS], ids=layout_name)
+def test_a_failed_delete_leaves_nothing(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
+    table = two_files(spark, tmp_path, properties, ())
+    with pytest.raises(JobFailed):
+        table.delete(spark, "if(id = 15, raise_error('stop'), id = 3)")
+    assert table.refresh().version == 3
+    assert leftovers(table) == []

@@ -61,6 +61,7 @@ def test_a_table_grows_in_the_middle_of_a_stream(spark: SparkSession, tmp_path: 
     assert {(e.interval, e.version, e.event.column, e.grade.value) for e in events if e.interval == 1} == {
         (1, 1, ("a_string",), "conflict"),
         (1, 1, ("_corrupt_record",), "additive"),
+        (1, 1, ("_corrupt_at",), "additive"),
     }
     put(tmp_path / "in", "3.json", {"n": 3, "b": True})
     put(tmp_path / "in", "4.json", "  ")
@@ -175,7 +176,7 @@ def die(*_, **__):
 
 commit = Target.commit
 if where == "before the files":
-    land._write = die
+    land.open_target = die
 elif where == "before the commit":
     Target.commit = die
 elif where == "after the commit":

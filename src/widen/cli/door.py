@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 from widen.errors import EngineMissing
 
 if TYPE_CHECKING:
-    from widen.ingestion import ingest, plan
+    from widen.ingestion import ingest, ingest_stream, plan, replay
     from widen.log.snapshot import open_snapshot
     from widen.log.store import LogStore
+    from widen.model.literal import to_identifier
     from widen.planning.request import additions, alterations, removals, renaming
     from widen.protocol.type_change import has_type_changes
     from widen.report import terminal, words
     from widen.report.build import build
+    from widen.report.mask import shown, shown_as
     from widen.report.outline import outline
     from widen.report.page import page
     from widen.report.record import history
+    from widen.report.scan import scanned
     from widen.spark.failure import FAILURES, translated
     from widen.spark.old_file import look_here, summarise
     from widen.spark.rewrite import REWRITE
@@ -46,6 +49,7 @@ __all__ = [
     "has_type_changes",
     "history",
     "ingest",
+    "ingest_stream",
     "look_here",
     "open_snapshot",
     "outline",
@@ -54,26 +58,34 @@ __all__ = [
     "plan",
     "removals",
     "renaming",
+    "replay",
     "run",
+    "scanned",
+    "shown",
+    "shown_as",
     "summarise",
     "terminal",
+    "to_identifier",
     "translated",
     "words",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "widen.ingestion": ("ingest", "plan"),
+    "widen.ingestion": ("ingest", "ingest_stream", "plan", "replay"),
     "widen.log.snapshot": ("open_snapshot",),
     "widen.log.store": ("LogStore",),
+    "widen.model.literal": ("to_identifier",),
     "widen.planning.request": ("additions", "alterations", "removals", "renaming"),
     "widen.protocol.type_change": ("has_type_changes",),
     "widen.report.build": ("build",),
+    "widen.report.mask": ("shown", "shown_as"),
     "widen.report.outline": ("outline",),
     "widen.report.page": ("page",),
     "widen.report.record": ("history",),
     "widen.report": ("terminal", "words"),
     "widen.spark.failure": ("FAILURES", "translated"),
     "widen.spark.old_file": ("look_here", "summarise"),
+    "widen.report.scan": ("scanned",),
     "widen.spark.rewrite": ("REWRITE",),
     "widen.spark.search": ("find_old_files",),
     "widen.spark.session": ("find_session",),

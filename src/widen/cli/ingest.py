@@ -6,12 +6,14 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
-from widen.cli import door, engine, option
+from widen.cli import door, engine, follow, option
+from widen.cli.follow import EventFile, ensure_meant, follow_source
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.policy import takes_policy
 
@@ -30,25 +32,49 @@ def ingest(
     into: option.Into,
     said: Mapping[str, Any],
     verify: bool = typer.Option(False, "--verify", help="Rebuild every value of every record from the table, compare."),
+    verify_share: option.VerifyShare = None,
+    plan_hash: option.PlanHash = None,
+    events: option.Events = None,
+    follow: follow.Follow = False,
+    once: follow.Once = False,
+    checkpoint: follow.Checkpoint = None,
+    every: follow.Every = 5,
+    max_files: follow.MaxFiles = None,
+    max_bytes: follow.MaxBytes = None,
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
-    """Write all records of a source to a table, which grows where it must, in one commit."""
-    settings = option.storage(storage_option)
+    """Write all records of a source to a table, which grows where it must, in one commit; or go on as more come."""
+    words = {**said, "verify": verify_share or verify, "storage_options": option.storage(storage_option)}
+    words["on_event"] = None if events is None else EventFile(events)
+    tell = partial(_tell, into, json)
+    limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
+    ensure_meant({"--plan-hash": plan_hash}, limits, follows=follow or once)
+    if follow or once:
+        words |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
+        follow_source(source, into, checkpoint, tell, words)
+        return
     with progress("starting Spark") as told:
         spark = engine.session()
-        done = door.ingest(source, into, verify=verify, storage_options=settings, spark=spark, progress=told, **said)
-    if json:
+        done = door.ingest(source, into, plan_hash=plan_hash, spark=spark, progress=told, **words)
+    if not tell(done):
+        raise typer.Exit(1)
+
+
+def _tell(into: str, as_json: bool, done: Ingested) -> bool:
+    """Say what an interval did, and whether all of it could be rebuilt, as far as that was looked at."""
+    if as_json:
         show_json(done.to_value())
     else:
         show(_ingested(done, into))
     if done.quarantined:
         note(f"{done.quarantined} kept out, since they do not fit columns that cannot yield: see {done.quarantine}")
     for name in done.left_out:
-        note(f"left out, since it is no JSON by its name: {name}")
-    if done.verification is not None and not done.verification.is_clean:
-        note("not every value could be rebuilt from the table: keep the source, and look at what is lost.", "bold red")
-        raise typer.Exit(1)
+        note(f"left out, since by its name it is something else: {name}")
+    if done.verification is None or done.verification.is_clean:
+        return True
+    note("not every value could be rebuilt from the table: keep the source, and look at what is lost.", "bold red")
+    return False
 
 
 @takes_policy
@@ -65,11 +91,12 @@ def plan(
         spark = engine.session()
         planned = door.plan(source, into, storage_options=settings, spark=spark, **said)
     if json:
-        show_json(planned.to_value())
+        show_json({"hash": planned.hash, **planned.to_value()})
     elif planned.is_empty and not (planned.rescued or planned.quarantined or planned.pending):
         show([Text("Nothing to change.")])
     else:
         show([*([Text("Nothing to change.")] if planned.is_empty else []), *door.terminal.plan_parts(planned)])
+        show([Text(f"hash {planned.hash}", "dim")])
     if not planned.is_empty:
         raise typer.Exit(CHANGES)
 

@@ -6,13 +6,24 @@ Source: house rule: one word, one meaning.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+
+class Shown(str, Enum):
+    """How values are shown."""
+
+    NONE = "none"
+    MASKED = "masked"
+    FULL = "full"
+
+
 Table: TypeAlias = Annotated[str, typer.Argument(help="A local path or a URL of an object store.", show_default=False)]
 Sources: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or patterns of JSON.", show_default=False)
+    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or patterns.", show_default=False)
 ]
 Into: TypeAlias = Annotated[str, typer.Option("--into", metavar="TABLE", help="The table.", show_default=False)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
@@ -21,6 +32,29 @@ Version: TypeAlias = Annotated[
 ]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option("--limit", min=1, help="How many at most; all by default.", show_default=False)
+]
+PlanHash: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--plan-hash", metavar="HASH", help="Refuse every plan but this; see plan.", show_default=False),
+]
+Events: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--events", metavar="FILE", help="Add a line of JSON for all that changed.", show_default=False),
+]
+VerifyShare: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--verify-share",
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="Verify only that share of the records, e.g. 0.1.",
+        show_default=False,
+    ),
+]
+Samples: TypeAlias = Annotated[
+    Shown,
+    typer.Option("--samples", help="How values of the data are shown; masked: letters as x, digits as 9."),
 ]
 StorageOptions: TypeAlias = Annotated[
     list[str] | None,

@@ -1,6 +1,6 @@
-"""Options that say what an ingestion may do, and how it takes the values of single fields.
+"""Options that say how records are read, what an ingestion may do, and how it takes the values of single fields.
 
-Source: spec of evolution, D1, D5, D6, D10, D12, D13.
+Source: spec of evolution, D1, D5, D6, D10, D12, D13, D16.
 """
 
 from __future__ import annotations
@@ -27,8 +27,36 @@ class Evolve(str, Enum):
     FAIL = "fail"
 
 
+class Format(str, Enum):
+    """What files hold."""
+
+    JSON = "json"
+    CSV = "csv"
+    TEXT = "text"
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ORC = "orc"
+
+
 _FIELDS = "may be said again."
 
+Formats: TypeAlias = Annotated[
+    Format | None,
+    typer.Option("--format", help="What the files hold; by default their names tell.", show_default=False),
+]
+ReadOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help=f"How to read the files, as Spark calls it, e.g. sep=';' or header=false; {_FIELDS}",
+        show_default=False,
+    ),
+]
+DetectTypes: TypeAlias = Annotated[
+    bool,
+    typer.Option("--detect-types", help="Take texts of CSV for numbers and booleans where that loses nothing."),
+]
 Mode: TypeAlias = Annotated[
     Evolve | None,
     typer.Option(
@@ -98,6 +126,9 @@ Quarantine: TypeAlias = Annotated[
 
 OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
+        "format": Formats,
+        "options": ReadOptions,
+        "detect_types": DetectTypes,
         "evolve": Mode,
         "config": Config,
         "pins": Pins,
@@ -120,7 +151,7 @@ def takes_policy(command: Callable[..., None]) -> Callable[..., None]:
     """
     known = inspect.signature(command, eval_str=True).parameters
     extra = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option)
         for name, option in OPTIONS.items()
     ]
     own = [parameter for name, parameter in known.items() if name != "said"]
@@ -136,7 +167,11 @@ def takes_policy(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+_DEFAULTS: Mapping[str, object] = MappingProxyType({"detect_types": False})
+_PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
+
+
 def _word(name: str, value: Any) -> Any:
-    if name in ("pins", "epoch_unit"):
-        return pairs(value, "--pin" if name == "pins" else "--epoch-unit") or None
-    return value.value if isinstance(value, Evolve) else value or None if isinstance(value, list) else value
+    if name in _PAIRS:
+        return pairs(value, _PAIRS[name]) or None
+    return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value

@@ -34,6 +34,9 @@ from widen.protocol.statistics import FileStatistics
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 """What a job that was killed leaves behind, and what no reader looks at."""
 
+QUARANTINED = "numQuarantinedRecords"
+"""The metric that tells how many records an interval kept out of the table."""
+
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
 )
@@ -105,13 +108,22 @@ class Target:
         known = None if self.snapshot is None else self.snapshot.transactions.get(txn.app_id)
         return known is not None and known.version >= txn.version
 
-    def commit(self, plan: Plan, adds: Sequence[Add], txn: Txn | None = None) -> Outcome:
+    def commit(
+        self,
+        plan: Plan,
+        adds: Sequence[Add],
+        txn: Txn | None = None,
+        quarantined: int = 0,
+        more: Mapping[str, object] = MappingProxyType({}),
+    ) -> Outcome:
         """Commit the files of an interval together with the changes of its plan.
 
         Args:
             plan: The changes.
             adds: The files.
             txn: How far the application has written that the interval is of, if it is of one.
+            quarantined: How many records are kept out of the table.
+            more: What else the history is to say of it.
 
         Raises:
             StorageError: the store refused; nothing is visible.
@@ -124,7 +136,8 @@ class Target:
         else:
             actions, operation = [*draft.actions, txn, *adds], "STREAMING UPDATE"
             parameters |= {"queryId": txn.app_id, "epochId": str(txn.version)}
-        return commit(self.store, self.snapshot, actions, operation, parameters, metrics=metrics(adds))
+        numbers = metrics(adds) | ({QUARANTINED: quarantined} if quarantined else {})
+        return commit(self.store, self.snapshot, actions, operation, {**parameters, **more}, metrics=numbers)
 
 
 def open_target(store: LogStore, policy: Policy) -> Target:

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from widen.cli import alter, column, engine, ingest, look, upkeep
+from widen.cli import alter, column, engine, ingest, look, repair, upkeep
 from widen.cli.output import show_error
 from widen.errors import WidenError
 
@@ -73,6 +73,9 @@ app.command("rewrite")(upkeep.rewrite)
 app.command("restore")(upkeep.restore)
 app.command("drop-feature")(upkeep.drop_feature)
 app.command("sql")(alter.sql)
+app.command("view")(repair.view)
+app.command("fold")(repair.fold)
+app.command("replay")(repair.replay)
 
 
 def main() -> None:

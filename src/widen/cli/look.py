@@ -65,10 +65,19 @@ def report(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML.", show_default=False)
     ] = None,
+    samples: option.Samples = option.Shown.MASKED,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="Look at every row too: inside arrays, distinct values, samples.")
+    ] = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
     """Tell what every column holds and where it came from, what changed and when."""
-    found = door.build(_opened(table, storage_option))
+    snapshot = _opened(table, storage_option)
+    found = door.build(snapshot)
+    if scan:
+        with progress("looking at the rows"):
+            found = door.scanned(engine.session(), snapshot, found)
+    found = door.shown(found, samples.value)
     if html is not None:
         _write(html, door.page(found))
         note(f"wrote {html}")
@@ -89,6 +98,7 @@ def read(
         list[str] | None,
         typer.Option(metavar="SQL", help="A column to show, or what to make of some; may be said again."),
     ] = None,
+    unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="How many rows; 20 by default, with --json all.", show_default=False)
     ] = None,
@@ -98,7 +108,7 @@ def read(
     """Show rows in the current types of the columns, wherever they were written; with --json one object a line."""
     with progress("reading"):
         opened = door.Table(table, option.storage(storage_option))
-        frame = _frame(opened, (version, timestamp, where), select or ())
+        frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)
     wanted = limit if json or limit else SHOWN_ROWS
     if json:
         for line in _lines(frame, wanted):
@@ -127,10 +137,12 @@ def looked(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
         return None, error.message
 
 
-def _frame(table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str]) -> DataFrame:
+def _frame(
+    table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str], *, unified: bool
+) -> DataFrame:
     spark, failures = engine.session(), door.FAILURES
     try:
-        frame = table.read(spark, *wanted)
+        frame = table.read(spark, *wanted, unified=unified)
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         reason = str(error).partition("\n")[0]

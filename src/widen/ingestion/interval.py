@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from widen.errors import InvalidOption
 from widen.ingestion.event import IntervalEvent
 from widen.ingestion.land import Landed, Landing, Progress, ensure_records, land, silent
 from widen.ingestion.outcome import Ingested
@@ -71,7 +72,7 @@ def ingest(
     source: Given,
     into: str,
     *,
-    verify: bool = False,
+    verify: bool | float = False,
     plan_hash: str | None = None,
     txn: tuple[str, int] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -85,7 +86,8 @@ def ingest(
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it is made if it does not exist.
-        verify: Whether to rebuild every leaf of every record from the table afterwards, and compare.
+        verify: Whether to rebuild every leaf of every record from the table afterwards, and compare; or for what share
+            of the records, between 0 and 1.
         plan_hash: The hash of the only plan that is allowed.
         txn: The name of an application, and how far it has written with this batch: a number that grows. A batch that
             the table has already is not written again.
@@ -114,7 +116,7 @@ def ingest(
     batch = intake.of(session, source)
     landed = land(batch, landing)
     assert landed is not None
-    return told(batch, landing, landed, Watch(verify, on_event))
+    return told(batch, landing, landed, Watch(to_share(verify), on_event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,11 @@ class Watch:
     """What is to be known of an interval once it is committed.
 
     Args:
-        verifies: Whether it is to be proved that nothing is lost.
+        verified: For what share of the records it is to be proved that nothing is lost.
         on_event: Is told each thing that the plan has done.
     """
 
-    verifies: bool = False
+    verified: float = 0.0
     on_event: OnEvent | None = None
 
 
@@ -149,7 +151,7 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     if watch.on_event:
         for event in landed.plan.events:
             watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
-    proof = _proof(batch, landing, landed) if watch.verifies else None
+    proof = _proof(batch, landing, landed, watch.verified) if watch.verified else None
     size_bytes = sum(add.size for add in settled.adds)
     counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
     place = landed.kept.store.location if landed.kept else None
@@ -157,11 +159,22 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     return Ingested(landed.version, landed.plan, *counts, batch.left_out, proof, interval, False, *kept)
 
 
-def _proof(batch: Batch, landing: Landing, landed: Landed) -> Verification:
+def to_share(verify: bool | float) -> float:
+    """Return for what share of the records something is to be proved.
+
+    Raises:
+        InvalidOption: it is no share.
+    """
+    if not 0 <= verify <= 1:
+        raise InvalidOption(option="verify", value=verify, expected="It is true, or a share between 0 and 1.")
+    return float(verify)
+
+
+def _proof(batch: Batch, landing: Landing, landed: Landed, share: float) -> Verification:
     assert landed.settled is not None
     landing.progress("proving that nothing is lost")
     snapshot = open_snapshot(landing.store, landed.version)
     source = batch.digests(snapshot.schema, landed.policy)
     kept_out = landed.kept.rows(source.sparkSession).select(TEXT) if landed.kept else None
     paths = [add.path for add in landed.settled.adds]
-    return verify_rows(source, landing.store, snapshot, paths, landed.policy, kept_out)
+    return verify_rows(source, landing.store, snapshot, paths, landed.policy, kept_out, share)

@@ -95,6 +95,7 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
         PlanChanged: they are not those that were agreed to.
         ContentionError: somebody else kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
+        InternalError: passes over the batch do not come to an end, which does not happen.
     """
     known = Observation()
     for _ in range(MAX_RACES):
@@ -102,18 +103,18 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
         if landing.txn and target.snapshot and target.has(landing.txn):
             return Landed(target.snapshot.version, Plan((), target.snapshot.schema), None, target.policy)
         known = known.merged(batch.foreseen(target.schema, target.policy), max)
-        settled = settle(target, known, partial(_write, batch, target, landing.progress))
+        settled = settle(target, known, partial(write_pass, batch, target, landing.progress))
         with ExitStack() as undo:
             undo.callback(discard, landing.store, settled.adds)
             if landing.may_be_empty and not settled.adds and settled.kept_out is None:
                 return None
             ensure_records(batch, settled)
-            _ensure_allowed(settled.plan, landing)
+            ensure_allowed(settled.plan, landing)
             landing.progress("committing")
             kept = _keep(target, settled, landing)
             if kept is not None and landing.txn is None:
                 undo.callback(kept.give_back)
-            outcome = target.commit(settled.plan, settled.adds, landing.txn)
+            outcome = target.commit(settled.plan, settled.adds, landing.txn, settled.seen.quarantined)
             if not isinstance(outcome, Conflicted):
                 undo.pop_all()
                 return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
@@ -129,7 +130,19 @@ def _keep(target: Target, settled: Settled, landing: Landing) -> Kept | None:
     return keep(beside(landing.store, landing.quarantine), settled.kept_out, version, landing.txn)
 
 
-def _write(batch: Batch, target: Target, progress: Progress, attempt: Attempt, draft: Draft) -> Pass:
+def write_pass(batch: Batch, target: Target, progress: Progress, attempt: Attempt, draft: Draft) -> Pass:
+    """Make one pass over a batch, as `settle` asks for it.
+
+    Args:
+        batch: The records.
+        target: Where they go.
+        progress: Is told what is going on.
+        attempt: What the rows are made for.
+        draft: What the table will be.
+
+    Raises:
+        TableError: the files cannot be written.
+    """
     if not attempt.schema.fields:
         progress("observing")
         return Pass(batch.observe(attempt))
@@ -154,7 +167,13 @@ def ensure_records(batch: Batch, settled: Settled) -> None:
         raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")
 
 
-def _ensure_allowed(plan: Plan, landing: Landing) -> None:
+def ensure_allowed(plan: Plan, landing: Landing) -> None:
+    """Check that a plan is one that may be carried out.
+
+    Raises:
+        EvolutionRefused: the policy forbids it.
+        PlanChanged: it is not the one that was agreed to.
+    """
     if plan.refused:
         raise EvolutionRefused(policy=landing.policy.mode.value, plan=explain_operations(plan.refused))
     if landing.plan_hash is not None and plan.hash != landing.plan_hash:

@@ -109,23 +109,38 @@ def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | No
         ContentionError: somebody else changed the quarantine meanwhile.
         TableError: the quarantine cannot be written.
     """
-    snapshot = _snapshot(store)
+    snapshot = find_quarantine(store)
     known = snapshot.transactions.get(txn.app_id) if snapshot is not None and txn is not None else None
     if known is not None and txn is not None and known.version >= txn.version:
         return None
     actions, protocol, metadata = _made(snapshot)
-    rows = kept_out.select(
-        *("text", "file", "position", "reason"),
-        F.lit(datetime.now(timezone.utc)).alias("kept_at"),
-        F.lit(table_version).cast("bigint").alias("table_version"),
-    )
-    adds = write(rows, store, protocol, metadata)
+    adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
     told = {"mode": "Append", "partitionBy": []}
     outcome = commit(store, snapshot, [*actions, *([txn] if txn else []), *adds], "WRITE", told, metrics=metrics(adds))
     return Kept(store, adds, outcome.or_raise().version)
 
 
-def _snapshot(store: LogStore) -> Snapshot | None:
+def with_moment(kept_out: DataFrame, table_version: int) -> DataFrame:
+    """Return what is kept out as rows of the quarantine, with the columns of `COLUMNS`.
+
+    Args:
+        kept_out: See `widen.spark.quarantine.Written`.
+        table_version: The version of the table that cannot hold it.
+    """
+    return kept_out.select(
+        *("text", "file", "position", "reason"),
+        F.lit(datetime.now(timezone.utc)).alias("kept_at"),
+        F.lit(table_version).cast("bigint").alias("table_version"),
+    )
+
+
+def find_quarantine(store: LogStore) -> Snapshot | None:
+    """Return the newest version of a quarantine; None if there is none.
+
+    Raises:
+        InvalidOption: at that place is a table of another kind.
+        TableError: it cannot be read.
+    """
     try:
         found = open_snapshot(store)
     except TableNotFound:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InvalidOption
-from widen.ingestion.interval import OnEvent, Watch, told
+from widen.ingestion.interval import OnEvent, Watch, to_share, told
 from widen.ingestion.land import Landing, Progress, land, silent
 from widen.ingestion.outcome import Ingested
 from widen.ingestion.words import Words, understood
@@ -43,7 +43,7 @@ def ingest_stream(
     every_seconds: float = 0,
     max_files: int | None = None,
     max_bytes: int | None = None,
-    verify: bool = False,
+    verify: bool | float = False,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = silent,
@@ -67,7 +67,8 @@ def ingest_stream(
         every_seconds: How often it looks for something new at most.
         max_files: How many files an interval has at most.
         max_bytes: From which size on an interval is full; it has at least one file.
-        verify: Whether to rebuild every leaf of every interval from the table, and compare.
+        verify: Whether to rebuild every leaf of every interval from the table, and compare; or for what share of the
+            records, between 0 and 1.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         progress: Is told what is going on.
@@ -97,7 +98,7 @@ def ingest_stream(
         _ensure_apart(paths, {"into": into, "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
     open_target(landing.store, policy)
-    work = _Work(read, checkpoint, landing, Watch(verify, on_event), on_interval)
+    work = _Work(read, checkpoint, landing, Watch(to_share(verify), on_event), on_interval)
     return start(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 

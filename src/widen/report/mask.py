@@ -42,18 +42,24 @@ def _masked(char: str) -> str:
     return char
 
 
+def shown_as(samples: Samples | str) -> Callable[[str], str]:
+    """Return what makes a value as it is shown; empty if it is not shown at all."""
+    return _SHOWN[Samples(samples)]
+
+
 _SHOWN: Mapping[Samples, Callable[[str], str]] = MappingProxyType(
     {Samples.NONE: lambda _: "", Samples.MASKED: mask, Samples.FULL: str}
 )
 
 
-def shown(report: Report, samples: Samples) -> Report:
+def shown(report: Report, samples: Samples | str) -> Report:
     """Return the report with values shown so; bounds are shown in full unless they are texts.
 
     Args:
         report: With all that is known.
         samples: How values are shown.
     """
+    samples = Samples(samples)
     columns = tuple(_column(column, samples) for column in report.columns)
     families = tuple(
         replace(family, columns=tuple(_column(column, samples) for column in family.columns))

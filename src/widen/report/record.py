@@ -17,9 +17,7 @@ from widen.model.type import StructType
 from widen.protocol.action import Add, CommitInfo, Metadata
 from widen.report.change import changes, reasons_of
 from widen.report.model import Change, Interval, Moment
-
-QUARANTINED = "numQuarantinedRecords"
-"""The operation metric in which an ingestion tells how many records it kept out of the table."""
+from widen.target import QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)

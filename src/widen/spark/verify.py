@@ -48,6 +48,7 @@ class Verification:
         exact: How many of those values are in rows that say the very same as their record.
         lost: Where some of the records stand that no row says: the file and the number in it.
         extra: The rows that no record accounts for.
+        share: What share of the records and rows was compared; 1 for all of them.
     """
 
     records: int
@@ -55,6 +56,7 @@ class Verification:
     exact: int
     lost: tuple[str, ...] = ()
     extra: int = 0
+    share: float = 1.0
 
     @property
     def is_clean(self) -> bool:
@@ -62,7 +64,8 @@ class Verification:
         return self.exact == self.leaves and not self.lost and not self.extra
 
     def __str__(self) -> str:
-        return f"{self.exact} of {self.leaves} leaves exact"
+        sample = "" if self.share >= 1 else f" in a sample of {self.share:.2%} of the records"
+        return f"{self.exact} of {self.leaves} leaves exact{sample}"
 
     def to_value(self) -> dict[str, Any]:
         """Return the proof as a JSON object."""
@@ -77,6 +80,7 @@ def verify(
     paths: Collection[str],
     policy: Policy | None = None,
     kept_out: DataFrame | None = None,
+    share: float = 1.0,
 ) -> Verification:
     """Rebuild every leaf of every record from the rows of some files, and compare.
 
@@ -87,6 +91,8 @@ def verify(
         paths: The files that they were written to, by their paths in the log.
         policy: How their values were taken, and which columns cannot yield.
         kept_out: The texts of what is kept out of the table, in a column `TEXT`.
+        share: What share of the records is compared, with their rows. What they say chooses them: they are always the
+            same.
 
     Raises:
         CorruptFile: a file cannot be read.
@@ -99,13 +105,14 @@ def verify(
     there = rows.mapInArrow(partial(_row_digests, snapshot.schema, policy), DDL)
     if kept_out is not None:
         there = there.unionAll(kept_out.mapInArrow(partial(_kept_out_digests, snapshot.schema, policy), DDL))
-    found = _compared(source.withColumn(SIDE, F.lit(1)).unionAll(there.withColumn(SIDE, F.lit(-1))))
+    sides = source.withColumn(SIDE, F.lit(1)).unionAll(there.withColumn(SIDE, F.lit(-1)))
+    found = _compared(sides if share >= 1 else sides.where(F.crc32(DIGEST) < int(share * 2**32)))
     lost = found.where(F.col("missing") > 0)
     with translated():
         sums = found.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _SUMS)).collect()[0]
         records, leaves, exact, missing, extra = sums
         places = [row[PLACE] for row in lost.select(PLACE).limit(SHOWN).collect()] if missing else []
-    return Verification(records, leaves, exact, tuple(sorted(places)), extra)
+    return Verification(records, leaves, exact, tuple(sorted(places)), extra, share)
 
 
 def text_digests(texts: DataFrame, schema: StructType, policy: Policy | None = None) -> DataFrame:

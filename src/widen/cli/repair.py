@@ -1,0 +1,117 @@
+"""The commands that repair what drifted: ``view``, ``fold`` and ``replay``.
+
+Source: spec of evolution, section 3, "one logical field"; U3, D12.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from widen.cli import door, engine, option
+from widen.cli.alter import tell
+from widen.cli.output import note, progress, show, show_json, show_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from widen.planning.fold import Folding
+
+
+class Rest(str, Enum):
+    """What becomes of values that do not convert exactly."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+    LOSE = "lose"
+
+
+def view(
+    table: option.Table,
+    name: Annotated[str | None, typer.Option(help="What the view is called; as the table by default.")] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="SQL", help="What it is a view of; delta.`TABLE` by default.", show_default=False
+        ),
+    ] = None,
+    temporary: Annotated[bool, typer.Option("--temporary", help="Let it go with the session.")] = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Write the SQL of a view with one column for each source field, whatever columns it has got."""
+    opened = door.Table(table, option.storage(storage_option))
+    last = opened.location.rstrip("/").rpartition("/")[2]
+    show_line(opened.view_sql(name or door.to_identifier(last), rows, temporary=temporary))
+
+
+def fold(
+    table: option.Table,
+    column: Annotated[str, typer.Argument(help="The column that evolved, e.g. total_string.", show_default=False)],
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="COLUMN", help="Where to; by default the plain name.", show_default=False),
+    ] = None,
+    rest: Annotated[
+        Rest,
+        typer.Option(help="What becomes of values that do not convert exactly; refuse: then nothing is done."),
+    ] = Rest.REFUSE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be lost, and change nothing.")] = False,
+    samples: option.Samples = option.Shown.MASKED,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Bring a column that evolved back into another one of its field, after the source is repaired."""
+    opened = door.Table(table, option.storage(storage_option))
+    with progress("looking at the values"):
+        session = engine.session()
+        found = opened.plan_fold(session, column, into)
+    shown = [text for text in map(door.shown_as(samples.value), found.samples) if text]
+    if dry_run:
+        if json:
+            show_json({**found.to_value(), "samples": shown})
+        else:
+            show(_folding(found, shown))
+        return
+    if not json:
+        show(_folding(found, shown))
+    before = opened.version
+    with progress("writing"):
+        opened.fold(session, column, into, rest=rest.value)
+    tell(before, opened, json=json)
+    if not found.is_dropped and opened.version > before:
+        note(f"{column} stays, for columns are not mapped or something needs it.")
+
+
+def _folding(found: Folding, samples: list[str]) -> Iterator[RenderableType]:
+    yield Text(f"{door.words.printable(str(found.fold))}: {door.words.counted(found.values, 'value')}")
+    yield Text(f"  {door.words.count_text(found.fits)} convert exactly to {found.fold.into_type.sql} and go back")
+    if found.held:
+        yield Text(f"  {door.words.count_text(found.held)} stand there already")
+    if found.lost:
+        told = f"  {door.words.count_text(found.lost)} do not, and would be lost"
+        yield Text(told + (f": {', '.join(map(door.words.printable, samples))}" if samples else ""), "bold red")
+
+
+def replay(
+    quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.", show_default=False)],
+    into: option.Into,
+    json: option.Json = False,
+    storage_option: option.StorageOptions = None,
+) -> None:
+    """Write what a quarantine holds and a table can hold by now to the table, in one commit, once."""
+    settings = option.storage(storage_option)
+    with progress("starting Spark") as told:
+        spark = engine.session()
+        done = door.replay(quarantine, into, storage_options=settings, spark=spark, progress=told)
+    if json:
+        show_json(done.to_value())
+        return
+    show([door.terminal.version_line(done.version, into)])
+    left = f"{door.words.count_text(done.left)} left in the quarantine"
+    show([Text(f"  replayed {door.words.counted(done.replayed, 'record')}; {left}")])
+    show(door.terminal.plan_parts(done.plan))

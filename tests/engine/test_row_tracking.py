@@ -22,12 +22,14 @@ def test_type_widening_with_row_tracking(spark: SparkSession, tmp_path: Path) ->
     table.set_properties(ON)
     assert table.version == 4  # the feature, the backfill, the property
     assert found(tmp_path, table) == [(1, 0, 3)]
+    table.update(spark, {"a": "2"}, "a = 1")
+    assert found(tmp_path, table) == [(2, 0, 5)]  # the row is the same, and this version changed it
     table.alter_column("a", type="int")
-    assert found(tmp_path, table) == [(1, 0, 3)]
+    assert found(tmp_path, table) == [(2, 0, 5)]
     table.append(file(spark, (2147483647,), schema="a int"))
-    assert found(tmp_path, table) == [(1, 0, 3), (2147483647, 1, 6)]
+    assert found(tmp_path, table) == [(2, 0, 5), (2147483647, 2, 7)]
     table.rewrite(spark)
-    assert found(tmp_path, table) == [(1, 0, 3), (2147483647, 1, 6)]
+    assert found(tmp_path, table) == [(2, 0, 5), (2147483647, 2, 7)]
 
 
 def found(place: Path, table: Table) -> list[tuple[int, int, int]]:

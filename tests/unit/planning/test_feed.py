@@ -1,0 +1,52 @@
+"""Rows of one version in the columns of another one: only new columns are bridged."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.planning.feed import is_told_in
+
+
+def schema(text: str) -> StructType:
+    result = parse_type(f"struct<{text}>")
+    assert isinstance(result, StructType)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("a int", "a int", True),
+        ("a int", "a int, b string", True),
+        ("s struct<x: int>", "s struct<x: int, y: int>", True),
+        ("m map<int, array<struct<x: int>>>", "m map<int, array<struct<x: int, y: int>>>", True),
+        ("a int not null", "a int", True),
+        ("v void", "v int", True),
+        ("a smallint", "a int", False),
+        ("a array<smallint>", "a array<int>", False),
+        ("m map<smallint, int>", "m map<int, int>", False),
+        ("a int, b int", "a int", False),
+        ("a int", "b int", False),
+        ("a int", "a string", False),
+        ("a struct<x: int>", "a array<int>", False),
+    ],
+)
+def test_what_came_later_may_only_add(before: str, after: str, expected: bool) -> None:
+    assert is_told_in(schema(before), 1, schema(after), 2) is expected
+    assert is_told_in(schema(after), 2, schema(before), 1) is expected
+
+
+def test_a_column_that_must_not_be_null_any_more_tells_no_older_rows() -> None:
+    assert not is_told_in(schema("a int"), 1, schema("a int not null"), 2)
+    assert not is_told_in(schema("a int not null"), 2, schema("a int"), 1)
+
+
+def test_a_column_that_was_dropped_and_came_back_is_another_one() -> None:
+    def column(number: int) -> StructType:
+        metadata = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"p{number}"}
+        return StructType((Field("a", schema("a int").fields[0].type, metadata=metadata),))
+
+    assert is_told_in(column(1), 1, column(1), 2)
+    assert not is_told_in(column(1), 1, column(2), 2)

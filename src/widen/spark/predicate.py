@@ -178,7 +178,7 @@ def _constant(node: Any, data_type: DataType) -> Scalar | Unknown:
     return UNKNOWN
 
 
-def _number(text: str) -> Scalar | Unknown:
+def _number(text: str) -> int | float | Decimal | Unknown:
     """Return a whole number or a decimal; with an exponent Spark makes it a double."""
     if _PLAIN_NUMBER.fullmatch(text):
         return int(text) if text.isdecimal() else Decimal(text)
@@ -194,9 +194,12 @@ def _text(text: str, data_type: DataType) -> Scalar | Unknown:
 
 
 def _cast(literal: sql.Literal, kind: object, data_type: DataType) -> Scalar | Unknown:
-    """Return a constant with a type of its own: 3L, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+    """Return a constant with a type of its own: 3L, 3.5D, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
     if not literal.is_string:
-        return _number(literal.name) if kind in _INTEGERS and literal.name.isdecimal() else UNKNOWN
+        number = _number(literal.name)
+        if kind is sql.DataType.Type.DOUBLE and not isinstance(number, Unknown):
+            return float(number)
+        return number if isinstance(number, int) and number < _INTEGERS.get(kind, 0) else UNKNOWN
     if kind is sql.DataType.Type.DATE:
         day = _as(literal.name, DATE)
         return day if data_type == DATE or isinstance(day, Unknown) else _as(f"{day} 00:00:00", TIMESTAMP_NTZ)
@@ -213,4 +216,10 @@ def _as(text: str, data_type: DataType) -> Scalar | Unknown:
 
 
 _QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
-_INTEGERS = frozenset({sql.DataType.Type.BIGINT, sql.DataType.Type.SMALLINT, sql.DataType.Type.TINYINT})
+_INTEGERS: Mapping[object, int] = {
+    sql.DataType.Type.TINYINT: 2**7,
+    sql.DataType.Type.SMALLINT: 2**15,
+    sql.DataType.Type.INT: 2**31,
+    sql.DataType.Type.BIGINT: 2**63,
+}
+"""What a constant of the type must be less than; a greater one is cut off or refused, as the session says."""

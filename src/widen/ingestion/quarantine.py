@@ -11,10 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, TableNotFound
 from widen.log.commit import commit
@@ -25,7 +21,9 @@ from widen.model.type import LONG, STRING, TIMESTAMP, Field, StructType
 from widen.planning import command
 from widen.planning.name import COMMENT
 from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
+from widen.spark.quarantine import with_moment
 from widen.spark.scan import read
+from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.write import write
 from widen.target import metrics
 
@@ -118,20 +116,6 @@ def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | No
     told = {"mode": "Append", "partitionBy": []}
     outcome = commit(store, snapshot, [*actions, *([txn] if txn else []), *adds], "WRITE", told, metrics=metrics(adds))
     return Kept(store, adds, outcome.or_raise().version)
-
-
-def with_moment(kept_out: DataFrame, table_version: int) -> DataFrame:
-    """Return what is kept out as rows of the quarantine, with the columns of `COLUMNS`.
-
-    Args:
-        kept_out: See `widen.spark.quarantine.Written`.
-        table_version: The version of the table that cannot hold it.
-    """
-    return kept_out.select(
-        *("text", "file", "position", "reason"),
-        F.lit(datetime.now(timezone.utc)).alias("kept_at"),
-        F.lit(table_version).cast("bigint").alias("table_version"),
-    )
 
 
 def find_quarantine(store: LogStore) -> Snapshot | None:

@@ -18,12 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import SourceError, TableNotFound
 from widen.ingestion.land import MAX_RACES, Landing, Progress, ensure_allowed, silent, write_pass
-from widen.ingestion.quarantine import find_quarantine, with_moment
+from widen.ingestion.quarantine import find_quarantine
 from widen.ingestion.settle import Settled, settle
 from widen.ingestion.words import Words, understood
 from widen.log.commit import Conflicted, commit
@@ -34,8 +32,9 @@ from widen.observe.observation import Observation
 from widen.planning.plan import Plan
 from widen.protocol.action import Action, Add, Txn
 from widen.spark.interval import TextBatch
-from widen.spark.raw import FILE, PART, TEXT, WHOLE
+from widen.spark.quarantine import held_texts, placed, with_moment
 from widen.spark.scan import read
+from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.session import find_session
 from widen.spark.write import discard, write
 from widen.target import Target, metrics, open_target
@@ -50,8 +49,6 @@ LEFT = "leftInQuarantine"
 """The parameter in the history of the table with the files that the quarantine is to have instead, as JSON."""
 
 _NO_LOG = "there is no log"
-_PLACE = "^(.*)#([0-9]+)$"
-"""How a record is named in its batch: by the file and the number that it had there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +116,7 @@ class _Replay:
     def run(self) -> Replayed:
         self._finish(self._target())
         held = self._held()
-        batch = TextBatch(_texts(self.spark, held), self.place.location)
+        batch = TextBatch(held_texts(read(self.spark, self.place, held)), self.place.location)
         known = Observation()
         for _ in range(MAX_RACES):
             target = self._target()
@@ -158,10 +155,7 @@ class _Replay:
         """Write the records that do not fit as files that the quarantine will have."""
         if kept_out is None:
             return []
-        rows = with_moment(kept_out, version)
-        rows = rows.withColumn("position", F.regexp_extract("file", _PLACE, 2).cast("bigint"))
-        rows = rows.withColumn("file", F.regexp_extract("file", _PLACE, 1))
-        return write(rows, self.place, held.protocol, held.metadata)
+        return write(with_moment(placed(kept_out), version), self.place, held.protocol, held.metadata)
 
     def _finish(self, target: Target) -> None:
         """Take out of the quarantine what the table got by the last replay, unless that is done."""
@@ -192,16 +186,6 @@ class _Replay:
 
 def _txn(held: Snapshot) -> Txn:
     return Txn(app_id=f"widen-replay-{held.metadata.id}", version=held.version)
-
-
-def _texts(spark: SparkSession, held: Snapshot) -> DataFrame:
-    """Return the records of a quarantine as a raw batch."""
-    return read(spark, held.store, held).select(
-        F.col("text").cast("binary").alias(TEXT),
-        F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0))).alias(FILE),
-        F.lit(0).cast("bigint").alias(PART),
-        F.lit(False).alias(WHOLE),
-    )
 
 
 def _left_by(table: Snapshot, done: Txn) -> list[Add]:

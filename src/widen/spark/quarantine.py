@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from widen.protocol.action import Add, Metadata, Protocol
 from widen.routing.transcribe import ORIGIN_FIELDS, Origin
 from widen.spark.batch import NOTE, NOTES, Attempt, merge_notes, notes, split_notes, transcribe
 from widen.spark.check import broken_rule
+from widen.spark.raw import FILE, PART, TEXT, WHOLE
 from widen.spark.write import write
 
 ORIGIN = "_widen_origin"
@@ -94,3 +96,37 @@ def _seen(found: Mapping[str, str]) -> Observation:
 def _with_broken(seen: Observation, broken: int) -> Observation:
     """Return an observation in which the records that break a rule count among those that are kept out."""
     return msgspec.structs.replace(seen, records=seen.records - broken, quarantined=seen.quarantined + broken)
+
+
+def with_moment(kept_out: DataFrame, table_version: int) -> DataFrame:
+    """Return what is kept out as rows of the quarantine, with the time and the version.
+
+    Args:
+        kept_out: See `Written`.
+        table_version: The version of the table that cannot hold it.
+    """
+    return kept_out.select(
+        *("text", "file", "position", "reason"),
+        F.lit(datetime.now(timezone.utc)).alias("kept_at"),
+        F.lit(table_version).cast("bigint").alias("table_version"),
+    )
+
+
+def held_texts(rows: DataFrame) -> DataFrame:
+    """Return the rows of a quarantine as a raw batch, each named by its file and its number there.
+
+    Args:
+        rows: Of the quarantine.
+    """
+    place = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
+    text, part = F.col("text").cast("binary"), F.lit(0).cast("bigint")
+    return rows.select(text.alias(TEXT), place.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
+
+
+def placed(kept_out: DataFrame) -> DataFrame:
+    """Return what is kept out of such a batch with the file and the number of each where it first stood."""
+    places = {"position": F.regexp_extract(_FILE, _PLACE, 2).cast("bigint"), "file": F.regexp_extract(_FILE, _PLACE, 1)}
+    return kept_out.withColumns(places)
+
+
+_PLACE = "^(.*)#([0-9]+)$"

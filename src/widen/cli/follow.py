@@ -120,15 +120,19 @@ def follow_source(
 def _asked_to_end() -> Iterator[Event]:
     """Give what tells that somebody wants the program to end; one who says it twice means it."""
     asked = Event()
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def give_back() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
     def ask(number: int, frame: object) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
         asked.set()
+        give_back()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in usual:
+        signal.signal(number, ask)
     try:
         yield asked
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        give_back()

@@ -18,7 +18,8 @@ from widen.table import Table
 
 BIG = 9007199254740993
 FIRST = [
-    {"n": 1, "a": 7, "tags": [1, 2], "o": [{"p": 1, "q": {"r": 1}}, {"p": 2}], "big": BIG, "at": "2024-01-31T00:00:00Z"},
+    {"n": 1, "a": 7, "tags": [1, 2], "o": [{"p": 1, "q": {"r": 1}}, {"p": 2}], "big": BIG}
+    | {"at": "2024-01-31T00:00:00Z"},
     {"n": 2, "mixed": [1, "x", [2], {"b": 1}], "rec": {"c": "s"}, "unit price": 1},
 ]
 THEN = [
@@ -27,16 +28,16 @@ THEN = [
     {"n": 5, "tags": [], "big": [BIG, 2.5], "mixed": {"b": "q"}, "rec": [[{"y": "s"}]], "unit price": "1 EUR"},
 ]
 EXPECTED: list[dict[str, Any]] = [
-    {"n": 1, "a": ["7"], "tags": ["1", "2"], "o": [{"p": "1", "q": '{"r":1}'}, {"p": "2", "q": None}], "big": [str(BIG)]}
-    | {"at": "2024-01-31T00:00:00Z"},
+    {"n": 1, "a": ["7"], "tags": ["1", "2"], "o": [{"p": "1", "q": '{"r":1}'}, {"p": "2", "q": None}]}
+    | {"big": [str(BIG)], "at": "2024-01-31T00:00:00Z"},
     {"n": 2, "mixed": [["1"], ["x"], ["2"], ['{"b":"1"}']], "rec": [[{"c": "s", "x": None, "y": None}]]}
     | {"unit_price": "1"},
     {"n": 3, "a": ["seven"], "tags": ["x"], "o": [{"p": "x", "q": "s"}, {"p": "3", "q": None}], "big": ["2.5"]}
     | {"at": "1706659200123"},
     {"n": 4, "a": ["true"], "tags": ["1", None, "3"], "o": [{"p": "2.5", "q": None}], "mixed": [["5"]]}
     | {"rec": [[{"c": None, "x": "s", "y": None}], [{"c": "1", "x": None, "y": None}]]},
-    {"n": 5, "tags": [], "big": [str(BIG), "2.5"], "mixed": [['{"b":"q"}']], "rec": [[{"c": None, "x": None, "y": "s"}]]}
-    | {"unit_price": "1 EUR"},
+    {"n": 5, "tags": [], "big": [str(BIG), "2.5"], "mixed": [['{"b":"q"}']]}
+    | {"rec": [[{"c": None, "x": None, "y": "s"}]], "unit_price": "1 EUR"},
 ]
 
 

@@ -87,5 +87,6 @@ def test_columns_are_joined_inside_arrays_of_records() -> None:
     (found,) = unify(StructType((Field("o", ArrayType(inner)),)))
     assert found.type.sql == "array<struct<p: string>>"
     assert found.sql == (
-        "transform(o, x1 -> CASE WHEN x1 IS NOT NULL THEN named_struct('p', coalesce(x1.p_1, CAST(x1.p AS string))) END)"
+        "transform(o, x1 -> CASE WHEN x1 IS NOT NULL THEN"
+        " named_struct('p', coalesce(x1.p_1, CAST(x1.p AS string))) END)"
     )

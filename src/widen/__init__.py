@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
-    from widen.ingestion import Ingested, IntervalEvent, Stream, ingest, ingest_stream, plan
+    from widen.ingestion import Ingested, IntervalEvent, Replayed, Stream, ingest, ingest_stream, plan, replay
     from widen.statement.run import sql
     from widen.table import Table, create_table
 
@@ -16,6 +16,7 @@ __all__ = [
     "Ingested",
     "InternalError",
     "IntervalEvent",
+    "Replayed",
     "RequestError",
     "Stream",
     "Table",
@@ -25,18 +26,21 @@ __all__ = [
     "ingest",
     "ingest_stream",
     "plan",
+    "replay",
     "sql",
 ]
 
 _HOMES = {
     "Ingested": "widen.ingestion",
     "IntervalEvent": "widen.ingestion",
+    "Replayed": "widen.ingestion",
     "Stream": "widen.ingestion",
     "Table": "widen.table",
     "create_table": "widen.table",
     "ingest": "widen.ingestion",
     "ingest_stream": "widen.ingestion",
     "plan": "widen.ingestion",
+    "replay": "widen.ingestion",
     "sql": "widen.statement.run",
 }
 

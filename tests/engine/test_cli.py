@@ -109,3 +109,47 @@ def test_a_source_that_is_none(table: str, tmp_path: Path) -> None:
     done = run("ingest", str(tmp_path / "nothing"), "--into", table)
     assert done.exit_code == 1
     assert "WIDEN_SOURCE_UNUSABLE" in done.stderr
+
+
+def test_report_of_every_row_shows_what_is_asked_for(table: str) -> None:
+    columns = {column["column"]: column for column in told("report", table, "--scan", "--samples", "full")["columns"]}
+    assert columns["order_id"]["distinct"] in range(56, 63)
+    assert columns["tags_array_string.element"]["written"] > 0
+    masked = {column["column"]: column for column in told("report", table, "--scan")["columns"]}
+    assert {*"".join(masked["customer.name"]["samples"])} <= {*"Xx ."}
+    assert "samples" in masked["customer.name"]
+
+
+def test_one_column_for_each_source_field(table: str) -> None:
+    done = run("read", table, "--unified", "--json", "--where", "total_string is not null and total is null")
+    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert row["total"].endswith(" EUR")
+    assert "total_string" not in row
+    view = run("view", table, "--name", "v", "--from", "somewhere").stdout
+    assert view.startswith("CREATE OR REPLACE VIEW v AS\nSELECT\n")
+    assert "coalesce(total_string, CAST(total AS string)) AS total" in view
+    assert view.endswith("FROM somewhere\n")
+    assert "VIEW `orders` AS" in run("view", table).stdout
+
+
+def test_fold_tells_what_would_be_lost(table: str) -> None:
+    found = told("fold", table, "total_string", "--dry-run")
+    assert (found["into"], found["lost"], found["held"] + found["lost"]) == ("total", 1, found["values"])
+    assert all(set(sample) <= set("9. X") for sample in found["samples"])
+    done = run("fold", table, "total_string")
+    assert done.exit_code == 1
+    assert "would be lost" in done.stdout
+    assert "WIDEN_FOLD_LOSES" in done.stderr
+
+
+def test_replay_of_no_quarantine(table: str) -> None:
+    done = run("replay", table, "--into", table)
+    assert done.exit_code == 1
+    assert "is no quarantine" in done.stderr
+
+
+def test_a_sample_is_verified(tmp_path: Path) -> None:
+    place = str(tmp_path / "orders")
+    proof = told("ingest", str(ORDERS / "day1"), "--into", place, "--verify-share", "0.5")["verification"]
+    assert (proof["share"], proof["exact"]) == (0.5, proof["leaves"])
+    assert 0 < proof["leaves"] < 221

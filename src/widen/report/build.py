@@ -104,7 +104,7 @@ class _Past:
         """Yield what made each column that an ingestion made, oldest first."""
         for interval in self.intervals:
             for change in interval.changes if not interval.is_first else ():
-                for reason in change.reasons if change.what == ADDED else ():
+                for reason in change.reasons[:1] if change.what == ADDED else ():
                     yield change.column, Birth(interval.moment, reason)
 
 

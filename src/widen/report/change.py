@@ -181,6 +181,8 @@ def summary(parameters: Mapping[str, Any], operation: str) -> str:
         return f"set {', '.join(f'{key} = {value}' for key, value in _object(text).items())}"
     if operation == "UNSET TBLPROPERTIES" and isinstance(text, str):
         return f"unset {', '.join(_object(text))}"
+    if operation == "FOLD COLUMN" and {"column", "into"} <= parameters.keys():
+        return f"brought {parameters['column']} back into {parameters['into']}"
     return ""
 
 

@@ -236,8 +236,7 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
     yield facts_line(version_text(report.moment), *facts)
     yield heading("Columns")
     yield Fitting(partial(_columns_table, report.columns))
-    if any(column.written is None for column in report.columns):
-        yield Text(f"  {UNKNOWN_TEXT} not counted: the log says nothing of values inside arrays and maps", "dim")
+    yield from (Text(f"  {note}", "dim") for note in report.notes)
     changed = [interval for interval in report.intervals if _told(interval)]
     yield heading("Changes of the schema")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)
@@ -246,10 +245,11 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
 
 
 def _columns_table(columns: Sequence[Column], length: int) -> Table:
+    has_distinct = any(column.distinct is not None for column in columns)
     bounds = ("min", "max") if length else ()
-    table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in")
+    table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in", *["distinct"] * has_distinct)
     table.columns[2].justify = table.columns[4].justify = "right"
-    table.columns[3].no_wrap = table.columns[-1].no_wrap = True
+    table.columns[3].no_wrap = table.columns[5 + len(bounds)].no_wrap = True
     above: Path = ()
     for column in columns:
         if column.path[:-1] != above:
@@ -264,6 +264,7 @@ def _columns_table(columns: Sequence[Column], length: int) -> Table:
             Text(count_text(column.nulls), "dim"),
             *(Text(shortened(value_text(value), length)) for value in (column.low, column.high) if length),
             Text(_span(column.first, column.last), "dim"),
+            *[Text(count_text(column.distinct), "dim")] * has_distinct,
         )
     return table
 

@@ -15,7 +15,23 @@ from widen.protocol.widening import is_iceberg_compatible, is_same_family, is_wi
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
-TYPES = ["tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,0)", "decimal(20,0)", "date", "timestamp", "timestamp_ntz", "string", "binary", "boolean", "void"]
+TYPES = [
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal(10,0)",
+    "decimal(20,0)",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "string",
+    "binary",
+    "boolean",
+    "void",
+]
 
 # A row for the old type, a column for the new one, in the order of TYPES: A explicit, F automatic within one family,
 # I known to Iceberg, . refused, = the same.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(
     def kill(*args: Any, **extra: Any) -> None:
         raise KilledError
 
-    monkeypatch.setattr(import_module("widen.ingestion.replay"), "commit", kill)
+    monkeypatch.setattr("widen.ingestion.release.commit", kill)
     with pytest.raises(KilledError):
         replay(quarantine.location, table.location, spark=spark)
     monkeypatch.undo()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from widen.ingestion.event import IntervalEvent
 from widen.ingestion.interval import ingest, plan
 from widen.ingestion.outcome import Ingested
-from widen.ingestion.replay import Replayed, replay
+from widen.ingestion.release import Replayed, replay
 from widen.ingestion.stream import ingest_stream
 from widen.spark.stream import Stream
 

@@ -19,7 +19,7 @@ from widen.model.literal import to_literal
 from widen.model.path import children
 from widen.model.type import BINARY, DATE, STRING, TIMESTAMP, ArrayType, DataType, Field, MapType, StructType, quoted
 from widen.observe.kind import DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
-from widen.planning.lattice import Span, common_leaf, specificity
+from widen.planning.lattice import WIDER, Span, common_leaf, specificity
 from widen.planning.name import EVOLVED_FROM, role_of, source_key
 
 ROUNDING = frozenset(
@@ -239,7 +239,8 @@ def _exact_common(types: Sequence[DataType]) -> DataType:
     if len(set(types)) == 1:
         return types[0]
     words = [word_of(data_type) for data_type in types]
-    leaf = STRING if None in words else common_leaf([Span(data_type) for data_type in types])
+    is_ordered = all(word in WIDER for word in words)
+    leaf = common_leaf([Span(data_type) for data_type in types]) if is_ordered else STRING
     return STRING if any((word, word_of(leaf)) in ROUNDING for word in words) else leaf
 
 

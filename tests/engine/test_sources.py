@@ -48,14 +48,15 @@ def test_packed_files(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_zstd_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:
+    """Not every Spark has the codec."""
     with pa.CompressedOutputStream(str(tmp_path / "a.json.zst"), "zstd") as file:
         file.write(b'{"n":1}\n')
+    refusal = None
     try:
         proved(spark, str(tmp_path / "a.json.zst"), tmp_path / "table")
     except SourceError as error:
-        assert "zstd -d" in str(error)
-    else:
-        assert rows(spark, tmp_path / "table") == [{"n": 1}]
+        refusal = error.advice
+    assert (refusal or "").endswith("zstd -d FILE") or rows(spark, tmp_path / "table") == [{"n": 1}]
 
 
 LARGE = {
@@ -172,7 +173,10 @@ def test_files_of_several_formats_are_not_mixed(spark: SparkSession, tmp_path: P
     assert rows(spark, tmp_path / "table") == [{"n": "1"}]
 
 
-@pytest.mark.parametrize("words", [{"format": "xml"}, {"format": "csv", "options": {"colour": "red"}}, {"options": {"sep": ";"}}])
+WORDS = [{"format": "xml"}, {"format": "csv", "options": {"colour": "red"}}, {"options": {"sep": ";"}}]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=str)
 def test_words_that_say_nothing(spark: SparkSession, tmp_path: Path, words: dict[str, Any]) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"n": 1}))
     with pytest.raises(InvalidOption):

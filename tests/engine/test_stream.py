@@ -160,7 +160,7 @@ def test_what_no_stream_can_be(spark: SparkSession, tmp_path: Path, words: dict[
         )
 
 
-# ---- kill -9 ---------------------------------------------------------------------------------------
+# ---- kill -9 and an orderly end --------------------------------------------------------------------
 
 CHILD = """
 import os, signal, sys
@@ -187,19 +187,37 @@ widen.ingest_stream(
     f"{place}/in", f"{place}/table", checkpoint=f"{place}/checkpoint", once=True, max_files=1, spark=spark
 ).wait()
 """
+FOLLOW = ("-c", "from widen.cli.app import main; main()", "ingest", "--follow", "--max-files", "1", "--every", "0")
+
+
+def child(*words: str) -> subprocess.Popen[str]:
+    places = {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1", "MASTER": "local[1]"}
+    return subprocess.Popen(
+        [sys.executable, *words],
+        env={**os.environ, **places},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
-    for where in ("before the files", "before the commit", "after the commit", "nowhere"):
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(tmp_path), where],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == (0 if where == "nowhere" else -signal.SIGKILL), done.stderr
+    for where in ("before the files", "before the commit", "after the commit"):
+        with child("-c", CHILD, str(tmp_path), where) as killed:
+            said = killed.communicate()
+        assert killed.returncode == -signal.SIGKILL, said
+    table, events = str(tmp_path / "table"), tmp_path / "events.jsonl"
+    words = (str(tmp_path / "in"), "--into", table, "--checkpoint", str(tmp_path / "checkpoint"))
+    with child(*FOLLOW, *words, "--events", str(events), "--json") as following:
+        assert following.stdout is not None
+        told = [json.loads(following.stdout.readline()) for _ in range(2)]
+        following.send_signal(signal.SIGTERM)
+        _, said = following.communicate()
+    assert (following.returncode, "it goes on here" in said) == (0, True), said
+    assert [(each["interval"], each["isRepeated"], each["records"]) for each in told] == [(0, True, 0), (1, False, 1)]
     assert numbers(spark, tmp_path) == {0: 1, 1: 1}
-    assert Table(str(tmp_path / "table")).version == 1
+    assert Table(table).version == 1
+    [event] = [json.loads(line) for line in events.read_text().splitlines()]
+    assert (event["interval"], event["version"], event["column"], event["grade"]) == (1, 1, ["a_string"], "conflict")

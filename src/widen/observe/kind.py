@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from widen.model.type import (
+    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -17,6 +18,7 @@ from widen.model.type import (
     LONG,
     STRING,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     ArrayType,
     AtomicType,
     DataType,
@@ -27,13 +29,15 @@ from widen.model.type import (
 BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD = "boolean", "long", "double", "decimal"
 DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD = "date", "timestamp", "string", "record"
 INT_WORD, MAP_WORD, NULL_WORD = "int", "map", "null"
+NTZ_WORD, BINARY_WORD = "timestamp_ntz", "binary"
 
 KIND_WORDS = (
     *(BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD),
     *(DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD, MAP_WORD),
+    *(NTZ_WORD, BINARY_WORD),
 )
-"""The words of kinds. A column may also be an ``int``; a value never is, for it is known to be a ``long``. Of the
-kind ``null`` is only what is missing where something has to be."""
+"""The words of kinds; of the last two only sources have values that say types. A column may also be an ``int``; a value
+never is, for it is known to be a ``long``. Of the kind ``null`` is only what is missing where something has to be."""
 
 NUMBER_WORDS = frozenset({LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
 """The kinds whose values have digits."""
@@ -47,6 +51,8 @@ TYPE_OF_WORD: Mapping[str, AtomicType] = MappingProxyType(
         DATE_WORD: DATE,
         TIMESTAMP_WORD: TIMESTAMP,
         STRING_WORD: STRING,
+        NTZ_WORD: TIMESTAMP_NTZ,
+        BINARY_WORD: BINARY,
     }
 )
 """The types that the words stand for. A decimal and a record need more than a word, and are not here."""
@@ -112,7 +118,7 @@ def nested(leaf: DataType, dim: int) -> DataType:
 
 
 def word_of(leaf: DataType) -> str | None:
-    """Return the word for a type without arrays; None for maps, binary and others that no word stands for.
+    """Return the word for a type without arrays; None for maps, variants and others that no word stands for.
 
     Byte, short and integer are all ``int``; float is a ``double``. Whether such a column *holds* a value is another
     question, for the lattice.

@@ -37,6 +37,7 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
         exact_double: Every value survives the way to a double and back.
         decimal_exact: Every value survives the way to a decimal of up to 38 digits and back.
         epoch_ms_exact: Every value is a whole number of milliseconds.
+        type: The type that the source says they have, as SQL; empty where it says none, or several.
         first: Where the first value stands, by file name and position.
         sample: The first value as text, cut to `SAMPLE_CHARS`.
     """
@@ -48,6 +49,7 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
     exact_double: bool = True
     decimal_exact: bool = True
     epoch_ms_exact: bool = True
+    type: str = ""
     first: Position | None = None
     sample: str = ""
 
@@ -81,9 +83,15 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
             exact_double=self.exact_double and other.exact_double,
             decimal_exact=self.decimal_exact and other.decimal_exact,
             epoch_ms_exact=self.epoch_ms_exact and other.epoch_ms_exact,
+            type=self._common_type(other),
             first=first,
             sample=sample,
         )
+
+    def _common_type(self, other: KindSeen) -> str:
+        if self.type == other.type or other == _NO_VALUES:
+            return self.type
+        return other.type if self == _NO_VALUES else ""
 
 
 class FieldSeen(msgspec.Struct, omit_defaults=True):

@@ -11,12 +11,13 @@ from functools import reduce
 from typing import TypeAlias
 
 from widen.model.path import ELEMENT, VALUE, Path
-from widen.model.type import FLOAT, STRING, DataType, DecimalType, MapType
+from widen.model.type import FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType, MapType
 from widen.observe.kind import (
     DECIMAL_WORD,
     DOUBLE_WORD,
     INT_WORD,
     LONG_WORD,
+    NTZ_WORD,
     NUMBER_WORDS,
     TIMESTAMP_WORD,
     TYPE_OF_WORD,
@@ -50,8 +51,11 @@ _TOGETHER: tuple[frozenset[str], ...] = (
     frozenset({LONG_WORD}),
     frozenset({DECIMAL_WORD}),
     frozenset({DOUBLE_WORD}),
+    frozenset({NTZ_WORD}),
 )
-"""Which kinds of numbers to widen one column for, in the order to try."""
+"""Which kinds to widen one column for, in the order to try: numbers, and days that become points in time."""
+
+_GROWING = NUMBER_WORDS | {NTZ_WORD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +161,16 @@ def _first_sight(kinds: Kinds, mode: Mode) -> Choice:
     numbers = _numbers(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
     wants = _once(replace(want, rule="U6") for want in numbers + _others(kinds))
     records = [want for want in wants if want.leaf == RECORD]
+    primitives = [want for want in wants if _is_primitive(want)]
     if not records:
-        main = replace(_common(wants, kinds), rule="U4", is_plain=True)
+        largest = max(wants, key=lambda want: want.dim)
+        main = replace(_common(primitives, kinds) if primitives else largest, rule="U4", is_plain=True)
         rest = [want for want in wants if (word_of(want.leaf), want.dim) != (word_of(main.leaf), main.dim)]
         return Choice(wants=(main, *sorted(rest, key=_order)))
     largest = max(records, key=lambda want: want.dim)
     smaller = [replace(want, rule="U17") for want in records if want is not largest]
-    primitive = sorted((want for want in wants if want.leaf != RECORD), key=_order)
-    rest_of_choice = _with_common(Choice(wants=tuple(primitive)), (), kinds, None)
+    others = sorted((want for want in wants if want.leaf != RECORD), key=_order)
+    rest_of_choice = _with_common(Choice(wants=tuple(others)), (), kinds, None)
     return Choice(wants=(replace(largest, rule="U4", is_plain=True), *smaller, *rest_of_choice.wants))
 
 
@@ -282,7 +288,7 @@ def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, wide
 
     Source: spec of evolution, U9, D15.
     """
-    added = [want for want in choice.wants if want.leaf != RECORD]
+    added = [want for want in choice.wants if _is_primitive(want)]
     if not added:
         return choice
     common = _common(added, kinds, columns)
@@ -297,6 +303,11 @@ def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, wide
     return replace(choice, wants=(*kept, common))
 
 
+def _is_primitive(want: Want) -> bool:
+    """Tell whether the column is in an order with others, so that one can be wider than all of them."""
+    return word_of(want.leaf) in WIDER
+
+
 def _is_as_wide(leaf: DataType, other: DataType) -> bool:
     if isinstance(leaf, DecimalType) and isinstance(other, DecimalType):
         return decimal_for([Span(leaf), Span(other)]) == leaf
@@ -308,14 +319,14 @@ def _are_decimal(*wants: Want) -> bool:
 
 
 def _growths(columns: tuple[Column, ...], kinds: Kinds, table_format: TableFormat) -> tuple[Growth, ...]:
-    """Return the columns to widen in place, each as far as the format lets it, for numbers no column holds yet.
+    """Return the columns to widen in place, each as far as the format lets it, for values no column holds yet.
 
     Source: spec of evolution, D1.
     """
     growths: tuple[Growth, ...] = ()
     while True:
         now = _grown(columns, growths)
-        missing = {kind: kinds[kind] for kind in uncovered(now, kinds) if kind.word in NUMBER_WORDS}
+        missing = {kind: kinds[kind] for kind in uncovered(now, kinds) if kind.word in _GROWING}
         growth = next(_steps(now, missing, table_format), None)
         if growth is None:
             return growths
@@ -333,9 +344,10 @@ def _steps(columns: tuple[Column, ...], missing: Kinds, table_format: TableForma
 
 
 def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType | None:
-    """Return the narrowest type that holds all these numbers and that the format can widen the leaf to."""
+    """Return the narrowest type that holds all these values and that the format can widen the leaf to."""
     words = [kind.word for kind in kinds] + [DOUBLE_WORD] * (leaf == FLOAT)
-    for new in number_types(words, [Span(leaf), *(_decimal_span(seen) for seen in kinds.values())]):
+    numbers = number_types(words, [Span(leaf), *(_decimal_span(seen) for seen in kinds.values())])
+    for new in (TIMESTAMP_NTZ,) if NTZ_WORD in words else numbers:
         holds = all(does_hold(new, kind.word, seen) for kind, seen in kinds.items())
         if holds and can_widen(table_format, leaf, new):
             return new

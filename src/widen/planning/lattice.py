@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
+from widen.model.text import parse_type
 from widen.model.type import DOUBLE, INTEGER, LONG, STRING, DataType, DecimalType, StructType
 from widen.observe.kind import (
+    BINARY_WORD,
     BOOLEAN_WORD,
     DATE_WORD,
     DECIMAL_WORD,
     DOUBLE_WORD,
     INT_WORD,
     LONG_WORD,
+    NTZ_WORD,
     NUMBER_WORDS,
     RECORD_WORD,
     STRING_WORD,
@@ -31,6 +34,7 @@ from widen.observe.kind import (
 )
 from widen.observe.number import MAX_DIGITS
 from widen.observe.observation import KindSeen
+from widen.protocol.widening import is_widening
 
 Condition: TypeAlias = Callable[[DataType, KindSeen], bool]
 """Whether a column of that leaf type holds all these values exactly."""
@@ -111,7 +115,9 @@ TAKES: Mapping[str, Mapping[str, Condition]] = MappingProxyType(
             "decimal": _room(EPOCH_MS_DIGITS),
             "string": _always,
         },
+        NTZ_WORD: dict.fromkeys(("timestamp_ntz", "string"), _always),
         STRING_WORD: {"string": _always},
+        BINARY_WORD: {"binary": _always},
         RECORD_WORD: {"record": _always},
     }
 )
@@ -130,17 +136,18 @@ WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
             LONG_WORD: "double decimal string",
             DOUBLE_WORD: "string",
             DECIMAL_WORD: "string",
-            DATE_WORD: "int long double decimal timestamp string",
+            DATE_WORD: "int long double decimal timestamp timestamp_ntz string",
             TIMESTAMP_WORD: "long double decimal string",
+            NTZ_WORD: "string",
             STRING_WORD: "",
         }.items()
     }
 )
-"""For each word those that are wider, whatever the values."""
+"""For each word those that are wider, whatever the values. Bytes are in no order with others, as records are not."""
 
 _WIDEST_FIRST = (
     *(STRING_WORD, DOUBLE_WORD, DECIMAL_WORD, LONG_WORD),
-    *(INT_WORD, TIMESTAMP_WORD, DATE_WORD, BOOLEAN_WORD),
+    *(INT_WORD, TIMESTAMP_WORD, NTZ_WORD, DATE_WORD, BOOLEAN_WORD),
 )
 
 _DIGITS: Mapping[str, int] = MappingProxyType(
@@ -150,7 +157,7 @@ _DIGITS: Mapping[str, int] = MappingProxyType(
 
 _SPECIFIC_FIRST = (
     *(RECORD_WORD, BOOLEAN_WORD, INT_WORD, LONG_WORD, DOUBLE_WORD),
-    *(DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD, STRING_WORD),
+    *(DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD, NTZ_WORD, BINARY_WORD, STRING_WORD),
 )
 
 
@@ -193,8 +200,13 @@ def does_take(leaf: DataType, kind_word: str) -> bool:
 def does_hold(leaf: DataType, kind_word: str, seen: KindSeen) -> bool:
     """Tell whether a column of that leaf type holds all the values of a kind, each exactly.
 
-    Source: spec of evolution, D2.
+    Where the source says a type, the column holds them if it is of that type, or of one that it can be widened to.
+
+    Source: spec of evolution, D2, D16.
     """
+    said = parse_type(seen.type) if seen.type else None
+    if said is not None and (said == leaf or is_widening(said, leaf)):
+        return True
     return TAKES[kind_word].get(_name(leaf), _never)(leaf, seen)
 
 

@@ -12,7 +12,7 @@ from widen.errors import InvalidOption, InvalidPath, InvalidType
 from widen.model.path import Path, parse_path, relaxed
 from widen.model.text import parse_type
 from widen.model.type import STRING, ArrayType, AtomicType, DataType, DecimalType, Field, MapType, StructType
-from widen.observe.kind import word_of
+from widen.observe.kind import BINARY_WORD, word_of
 from widen.planning.policy import EpochUnit, Form, Mode, Pin
 
 _Word = TypeVar("_Word", bound=Enum)
@@ -58,7 +58,7 @@ def _foreign(data_type: DataType) -> DataType | None:
             return data_type if key != STRING else _foreign(value)
         case DecimalType() | AtomicType("timestamp_ntz"):
             return None
-    return None if word_of(data_type) else data_type
+    return data_type if word_of(data_type) in (None, BINARY_WORD) else None
 
 
 def parse_source(place: str, text: object) -> Path:

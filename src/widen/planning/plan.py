@@ -146,8 +146,10 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """The same text for the same plan, on every machine."""
-        return sha256(msgspec.json.encode(self.to_value(), order="deterministic")).hexdigest()
+        """The same text for the same decisions, on every machine, however many values they are for."""
+        left = [(*item.source, "", *item.kinds) for item in (*self.rescued, *self.quarantined)]
+        decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {"left": sorted(left)}
+        return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
 
     def to_value(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""

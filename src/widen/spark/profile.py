@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from widen.log.snapshot import Snapshot
 from widen.model.path import KEY, VALUE, Path, children, leaves
 from widen.model.type import TIMESTAMP, DataType, StructType, quoted
-from widen.observe.kind import word_of
+from widen.observe.kind import BINARY_WORD, word_of
 from widen.protocol.value import Scalar
 from widen.spark.failure import translated
 from widen.spark.scan import read
@@ -25,6 +25,9 @@ SAMPLES, SAMPLED_ROWS, SAMPLE_LENGTH = 3, 200, 64
 
 LEAVES_PER_PASS = 200
 """How many leaves are looked at in one pass over the rows."""
+
+_OPAQUE = (None, BINARY_WORD)
+"""The words of types whose values say nothing to people: they are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class _Leaf:
 
     def sums(self) -> Iterator[str]:
         """Yield the aggregates: rows with a value, the smallest, the largest, how many differ."""
-        sql, order = self.sql, word_of(self.type) is not None
+        sql, order = self.sql, word_of(self.type) not in _OPAQUE
         low, high = (f"array_min({sql})", f"array_max({sql})") if self.is_many else (sql, sql)
         wrap = "unix_micros({})" if self.type == TIMESTAMP else "{}"
         yield f"count_if(exists({sql}, x -> x IS NOT NULL))" if self.is_many else f"count({sql})"
@@ -98,7 +101,7 @@ class _Leaf:
     def sample(self) -> str:
         """Return the aggregate of some values as texts."""
         one = f"try_element_at(filter({self.sql}, x -> x IS NOT NULL), 1)" if self.is_many else self.sql
-        if word_of(self.type) is None:
+        if word_of(self.type) in _OPAQUE:
             return "array()"
         text = f"substring(CAST({one} AS string), 1, {SAMPLE_LENGTH})"
         return f"slice(sort_array(collect_set({text})), 1, {SAMPLES})"

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from support.drift import batches
 from support.leaf import lost
 from support.settle import records_of, settle, taken, through_arrow
+from support.treat import policies
 from widen.planning.evolve import evolve
 from widen.planning.name import CORRUPT, RESCUED, role_field
 from widen.planning.policy import Mode, Policy
+from widen.planning.treatment import reading_of
 from widen.routing.rescue import rescue
 from widen.routing.route import routes
 from widen.routing.row import to_row
@@ -50,6 +52,28 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
         if any(lost(schema, row, record) for row, record in zip(rows, records, strict=True)):
             plan = evolve(base, maker.observation, policy)
             assert plan.schema != schema, text
+
+
+@given(batches, st.integers(0, 4), st.data(), st.booleans())
+def test_both_paths_give_one_row_however_values_are_taken(
+    batch: list[bytes], length: int, data: st.DataObject, adapts: bool
+) -> None:
+    policy = data.draw(policies(data.draw(modes)))
+    base = settle(None, batch[:length], policy).plan.schema
+    schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
+    reading = reading_of(schema, policy)
+    maker = Transcriber(schema, policy, base)
+    for number, text in enumerate(batch):
+        rows = taken(maker, schema, text, ("f", number))
+        records = records_of(text)
+        if adapts:
+            maker.adapt()
+        if records is not None:
+            read = [reading.record(record) for record in records]
+            exact = [to_row(routes(schema, policy), record) for record in read]
+            assert repr(rows) == repr(through_arrow(schema, exact)), text
+            if any(lost(schema, row, record) for row, record in zip(rows, read, strict=True)):
+                assert evolve(base, maker.observation, policy).schema != schema, text
 
 
 @given(batches, batches, modes, st.integers(1, 3), st.randoms(use_true_random=False))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from widen.model.type import ArrayType, DataType, Field, StructType
-from widen.observe.document import Number
+from widen.model.type import ArrayType, DataType, Field, MapType, StructType
+from widen.observe.document import Day, Entries, Instant, Number
 
 Cell = tuple[Any, DataType]
 """What stands somewhere in a row, with its type."""
@@ -48,6 +49,17 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
             for at in _lost_value([(c[n], k.element) for c, k in arrays if c[n] is not None], item, f"{path}[{n}]")
         ]
     plain = [(cell, kind) for cell, kind in cells if not isinstance(kind, ArrayType)]
+    if isinstance(value, Entries) and any(isinstance(kind, MapType) for _, kind in plain):
+        maps = [(dict(cell), kind) for cell, kind in plain if isinstance(kind, MapType)]
+        return [
+            at
+            for key, item in value.items()
+            for at in (
+                _lost_value([(c[key], k.value) for c, k in maps if c[key] is not None], item, f"{path}/{json.dumps(key)}")
+                if all(key in c for c, _ in maps)
+                else [path]
+            )
+        ]
     wrapped = [(c[0], k.element) for c, k in cells if isinstance(k, ArrayType) and len(c) == 1 and c[0] is not None]
     if isinstance(value, dict):
         ways = [_lost(kind, cell, value, path) for cell, kind in plain if isinstance(kind, StructType)]
@@ -61,6 +73,8 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
 def _says(cell: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return cell in (value, "true" if value else "false") and isinstance(cell, bool | int | float | Decimal | str)
+    if isinstance(value, Day | Instant) and not isinstance(cell, str):
+        return _says_time(cell, value)
     if isinstance(cell, str) or not isinstance(value, Number):
         return isinstance(cell, str) and cell == value
     if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
@@ -72,6 +86,21 @@ def _says(cell: Any, value: Any) -> bool:
     said = Decimal(repr(cell)) if isinstance(cell, float) else Decimal(cell)
     is_signed = token == 0 and token.is_signed() and any(char in value for char in ".eE")
     return said == token and (not is_signed or said.is_signed())
+
+
+def _says_time(cell: Any, value: Day | Instant) -> bool:
+    """Judge by arithmetic on what Python's own reader of ISO texts makes of the text."""
+    text = value.replace("Z", "+00:00") if isinstance(value, Instant) else f"{value}T00:00:00+00:00"
+    whole, point, rest = text.partition(".")
+    micros = int(rest.partition("+")[0].ljust(6, "0")) if point else 0
+    at = datetime.fromisoformat(f"{whole}+00:00" if point else whole) + timedelta(microseconds=micros)
+    if isinstance(cell, datetime):
+        return (cell if cell.tzinfo else cell.replace(tzinfo=timezone.utc)) == at
+    if isinstance(cell, date):
+        return isinstance(value, Day) and cell == at.date()
+    unit = timedelta(days=1) if isinstance(value, Day) else timedelta(milliseconds=1)
+    passed = at - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return isinstance(cell, int | float | Decimal) and not passed % unit and cell == passed // unit
 
 
 def _scalars(value: Any) -> Iterable[Any]:

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from widen.model.path import Path, format_path
-from widen.observe.document import Document, Entries, to_text
+from widen.observe.document import Document, Entries, has_leaf, to_text
 from widen.observe.kind import NULL_WORD, Kind
 from widen.observe.number import NO_FACTS
 from widen.observe.observation import SAMPLE_CHARS, Position, RecordSeen, field_of
 from widen.observe.walk import observe_value
 from widen.planning.policy import Guard
+from widen.routing.convert import MISSING
 from widen.routing.rescue import is_held
 from widen.routing.route import RecordRoute, Slot
+from widen.routing.row import cell_of
 
 Place: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """The records around a field: the key of each, and how many arrays are around the maps in it and around itself."""
@@ -68,7 +70,7 @@ class Misfit:
                 field = field.entries(dim)
             kept_out = field.record(dims[-1])
         found = field_of(kept_out, self.key)
-        if self.value is None:
+        if not has_leaf(self.value):
             found.kind(Kind(NULL_WORD)).add(NO_FACTS, at, NULL_WORD)
         else:
             observe_value(found, self.value, at)
@@ -105,7 +107,7 @@ def misfits(route: RecordRoute, record: dict[str, Document], place: Place = ()) 
 
 
 def _does_fit(slot: Slot, guard: Guard, value: Document) -> bool:
-    if value is None:
+    if value is None or (guard.is_required and cell_of(slot, value) is MISSING):
         return not guard.is_required
     return is_held((slot,), value) if slot.record is None else _are_records(value, slot.dim)
 

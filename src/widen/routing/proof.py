@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from hashlib import blake2b
+from struct import pack, unpack
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -105,10 +106,16 @@ def _telling(route: RecordRoute) -> RecordRoute:
     return {key: tuple(_telling_slots(slots)) for key, slots in route.items()}
 
 
+_TURN: Mapping[str, int] = {DATE_WORD: 0, TIMESTAMP_WORD: 2}
+
+
 def _telling_slots(slots: Sequence[Slot]) -> Iterator[Slot]:
-    """Yield the columns of a field that say its values, dates before the numbers that they are as well."""
+    """Yield the columns of a field that say its values.
+
+    Dates come before the numbers that they are as well, and instants last, for numbers may be put there, too (U16).
+    """
     largest = max((slot.dim for slot in slots if slot.record is not None), default=0)
-    for slot in sorted(slots, key=lambda slot: (slot.record is None, slot.dim, slot.word != DATE_WORD)):
+    for slot in sorted(slots, key=lambda slot: (slot.record is None, slot.dim, _TURN.get(slot.word, 1))):
         if slot.record is None:
             yield slot if slot.entries is None else replace(slot, entries=next(_telling_slots([slot.entries]), None))
         elif slot.dim == largest:
@@ -184,6 +191,8 @@ def _expected(slot: Slot, value: Document) -> Any:
         return _LOST
     if str(slot.type) == "boolean":
         return str(value) if isinstance(value, bool) else _LOST
+    if slot.word == TIMESTAMP_WORD and isinstance(value, Number) and value.lstrip("-").isdigit():
+        return _expected_epoch(slot, int(value))
     if slot.word == TIMESTAMP_WORD or str(slot.type) in ("date", "timestamp_ntz"):
         return _LOST
     return _expected_number(slot, Number(int(value)) if isinstance(value, bool) else value)
@@ -203,6 +212,22 @@ def _expected_time(slot: Slot, value: Day | Instant) -> Any:
     passed = datetime.fromisoformat(seconds) - datetime(1970, 1, 1)
     days, ms = passed.days, (passed.days * 86_400 + passed.seconds) * 1000 + int(fraction.ljust(3, "0"))
     return _expected_number(slot, str(days if isinstance(value, Day) else ms)) if len(fraction) <= 3 else _LOST
+
+
+def _expected_epoch(slot: Slot, number: int) -> Any:
+    """Return the instant that a whole number is, in the unit that was said or that its size tells.
+
+    Source: spec of evolution, U16, D5.
+    """
+    size = sum(abs(number) >= limit for limit in (10**11, 10**14, 10**17))
+    zeros = {"s": 0, "ms": 3, "us": 6, "ns": 9}[slot.epoch_unit.value] if slot.epoch_unit else 3 * size
+    seconds, rest = divmod(number, 10**zeros)
+    days, second = divmod(seconds, 86_400)
+    ordinal = date(1970, 1, 1).toordinal() + days
+    if (zeros == 9 and rest % 1000) or not -(2**63) <= number < 2**63 or not 1 <= ordinal <= date.max.toordinal():
+        return _LOST
+    clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    return _utc(f"{date.fromordinal(ordinal).isoformat()}T{clock}.{rest:0{zeros or 1}}")
 
 
 def _utc(text: str) -> str:
@@ -237,9 +262,9 @@ def _expected_decimal(data_type: DecimalType, number: Decimal) -> Any:
 def _expected_double(slot: Slot, number: Decimal) -> Any:
     try:
         nearest = float(number)
+        same = Decimal(*unpack("f", pack("f", nearest))) if str(slot.type) == "float" else Decimal(repr(nearest))
     except OverflowError:
         return _LOST
-    same = Decimal(nearest) if str(slot.type) == "float" else Decimal(repr(nearest))
     return _plain(number) if slot.word == DOUBLE_WORD and same == number else _LOST
 
 

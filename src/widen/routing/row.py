@@ -39,11 +39,15 @@ def route_value(row: Row, slots: tuple[Slot, ...], value: Document) -> None:
 
     Source: spec of evolution, U14.
     """
-    word = _word(value)
     for slot in slots:
-        held = _held(value, word, slot, slot.dim)
+        held = cell_of(slot, value)
         if held is not MISSING:
             row[slot.name] = held
+
+
+def cell_of(slot: Slot, value: Document) -> Any:
+    """Return what a column holds for a value, or `MISSING` if that is nothing of it."""
+    return _held(value, _word(value), slot, slot.dim)
 
 
 def _word(value: Document) -> str:

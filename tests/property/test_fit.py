@@ -1,0 +1,54 @@
+"""A record is in the table, or it is kept out and its text with it: both paths decide alike, and nothing evolves."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.drift import batches
+from support.leaf import lost
+from support.settle import records_of, taken
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.planning.evolve import evolve
+from widen.planning.policy import Guard, Mode, Policy
+from widen.planning.treatment import reading_of
+from widen.routing.proof import KEPT_OUT, Proof
+from widen.routing.transcribe import Origin, Transcriber
+
+TYPES = ("int", "bigint", "string", "double", "decimal(10,2)", "boolean", "date", "array<int>", "map<string,int>")
+ORIGIN = parse_type("struct<text: string, file: string, position: bigint, reason: string>")
+
+
+@given(batches, st.sampled_from(TYPES), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_what_does_not_fit_is_kept_out_whole(
+    batch: list[bytes], kind: str, required: bool, has_sibling: bool, dated: bool, adapts: bool
+) -> None:
+    sibling = [Field("a_string", parse_type("string"), metadata={"widen.source": ["a"]})] if has_sibling else []
+    table = StructType((Field("a", parse_type(kind)), *sibling, Field("_corrupt_record", parse_type("string"))))
+    guard = Guard("a", "NOT NULL", is_required=required)
+    policy = Policy(Mode.SPLIT, guards={("a",): guard}, dated=frozenset([()] if dated else []))
+    schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), reading_of(table, policy)
+    maker, proof = Transcriber(table, policy, table, Origin("origin")), Proof(table, policy)
+    for number, text in enumerate(batch, 1):
+        rows = taken(maker, schema, text, ("f", number))
+        if adapts:
+            maker.adapt()
+        kept_out = [row["origin"] for row in rows if row["origin"] is not None]
+        fitting = [row for row in rows if row["origin"] is None]
+        records = records_of(text)
+        if records is None:
+            assert [each["text"] for each in kept_out] == [text.decode(errors="backslashreplace")] * required
+            continue
+        assert len(kept_out) + len(fitting) == len(records)
+        assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in kept_out)
+        told = sorted(repr(proof.of_kept_out(each["text"])) for each in kept_out)
+        forms = [proof.of_record(record) for record in records]
+        assert sorted(repr(form) for form in forms if isinstance(form, list) and form[0] == KEPT_OUT) == told
+        assert all(row["a"] is not None for row in fitting) or not required
+        there = [record for record, form in zip(records, forms, strict=True) if isinstance(form, dict)]
+        for record, row in zip(there, fitting, strict=True):
+            a = {key: value for key, value in reading.record(record).items() if key == "a"}
+            assert lost(StructType(table.fields[:1]), row, a) == [], (a, row)
+    for plan in (evolve(table, maker.observation, policy), evolve(table, maker.observation, Policy(Mode.FREEZE))):
+        assert all(event.source != ("a",) for event in plan.events)

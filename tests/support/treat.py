@@ -1,0 +1,41 @@
+"""Policies that take the values of a field otherwise than as what they are, for laws."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from widen.model.text import parse_type
+from widen.planning.policy import EpochUnit, Form, Mode, Pin, Policy
+
+PINS: tuple[Pin, ...] = (
+    *map(
+        parse_type,
+        (
+            *("map<string,string>", "map<string,int>", "map<string,double>", "map<string,array<int>>"),
+            *("map<string,map<string,int>>", "array<map<string,string>>", "map<string,struct<b: int>>"),
+            *("decimal(10,2)", "smallint", "float", "bigint", "date", "timestamp", "string", "array<string>"),
+            *("struct<b: map<string,string>>", "array<date>"),
+        ),
+    ),
+    *(Form.TEXT, Form.JSON, Mode.SPLIT),
+)
+"""What the field ``a`` is pinned to."""
+
+_OTHERS = (
+    {},
+    {"dated": frozenset([()])},
+    {"dated": frozenset([("a", "b")])},
+    {"left_out": frozenset([("b",)])},
+    {"masked": frozenset([("a", "b")])},
+    {"masked": frozenset([("a",)]), "left_out": frozenset([("a b",)])},
+    {"dated": frozenset([()]), "left_out": frozenset([("a", "b")])},
+    {"epoch_units": {("a",): EpochUnit.MILLISECONDS}},
+)
+
+modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
+
+
+def policies(mode: Mode) -> st.SearchStrategy[Policy]:
+    """Return policies of a mode."""
+    pins = st.one_of(st.just({}), st.sampled_from(PINS).map(lambda pin: {("a",): pin}))
+    return st.tuples(pins, st.sampled_from(_OTHERS)).map(lambda two: Policy(mode, two[0], **two[1]))

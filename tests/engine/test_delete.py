@@ -112,7 +112,7 @@ def test_what_is_no_condition_is_refused_before_anything_runs(spark: SparkSessio
     for condition in ("nothing = 1", "id +", "id", "count(*) > 1", F.lit("x")):
         with pytest.raises(ConditionRefused):
             table.delete(spark, condition)
-    for condition in ("rand() > 0.5", F.uuid() == "x"):
+    for condition in ("rand() > 0.5", F.expr("uuid()") == "x"):
         with pytest.raises(NotDeterministic):
             table.delete(spark, condition)
     table.set_properties({"delta.appendOnly": "true"})

@@ -18,6 +18,7 @@ from widen.protocol.action import Add, AddCdc
 from widen.protocol.statistics import with_loose_bounds
 from widen.spark.decision import BEFORE, CLAUSE, Decide, Kind, tally, with_clause
 from widen.spark.deletion import BROADCAST_ROWS, FILE, ROW
+from widen.spark.failure import translated
 from widen.spark.ground import CHANGE_TYPE, Files, Ground, Outcome, deleted_rows, ensure_same, written_rows
 from widen.spark.vector import write_vectors
 
@@ -47,7 +48,8 @@ def change_apart(ground: Ground, decide: Decide, kinds: Sequence[Kind], check: C
     kept = [FILE, ROW, CLAUSE]
     kept += [quoted(name) for name in ground.schema.names] if {*kinds} != {Kind.DELETE} else []
     kept += [BEFORE] if _may_record(ground, kinds) else []
-    changed = with_clause(decide(ground.located())).select(*kept).persist()
+    with translated():
+        changed = with_clause(decide(ground.located())).select(*kept).persist()
     try:
         if check is not None:
             check(changed)

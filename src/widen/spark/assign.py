@@ -160,4 +160,4 @@ def remade(rows: DataFrame, schema: StructType, protocol: Protocol, given: Seque
         if field.name in made and clauses:
             new = F.expr(made[field.name]).cast(type_to_spark(field.type))
             columns[field.name] = F.when(F.col(CLAUSE).isin(clauses), new).otherwise(F.col(quoted(field.name)))
-    return rows.withColumns(columns)
+    return rows.withColumns(columns) if columns else rows

@@ -20,7 +20,7 @@ from widen.protocol.predicate import Anything
 from widen.spark.complete import completed
 from widen.spark.condition import Expression, to_column, to_text
 from widen.spark.edit import delete
-from widen.spark.failure import refusal
+from widen.spark.failure import refusal, translated
 from widen.spark.ground import CHANGE_TYPE, Files, Ground, Outcome, whole_files
 from widen.spark.partition import files_in_same_partitions
 from widen.spark.scan import select
@@ -102,7 +102,8 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         undo.callback(gone.discard, snapshot.store)
         rows = _within(completed(frame, files.ground.schema, snapshot.protocol), files.ground, where)
         if gone.recorded:
-            rows = rows.persist()
+            with translated():
+                rows = rows.persist()
             kept.callback(rows.unpersist)
         added = files.rows(rows)
         told = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if gone.recorded else []

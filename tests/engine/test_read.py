@@ -265,6 +265,16 @@ def test_a_reader_feature_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         Table(str(tmp_path))
 
 
+def test_times_of_years_that_python_does_not_know_are_written_and_found(spark: SparkSession, tmp_path: Path) -> None:
+    columns = "d date, n timestamp_ntz, t timestamp"
+    table = widen.create_table(str(tmp_path), columns, (), {**ENABLED, "delta.checkpointInterval": "1"})
+    for year in ("+10000", "-0001", "2024"):
+        moments = [f"date'{year}-01-01' d", f"timestamp_ntz'{year}-01-01' n", f"timestamp'{year}-01-01' t"]
+        table.append(spark.sql(f"select {', '.join(moments)}"))
+    for where, count in (("d > '9999-12-31'", 1), ("n < timestamp_ntz'2000-01-01'", 1), ("t is not null", 3)):
+        assert (where, table.read(spark, where=where).count()) == (where, count)
+
+
 # ---- time travel -----------------------------------------------------------------------------------
 
 

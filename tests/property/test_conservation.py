@@ -6,6 +6,7 @@ And the column with the plain name never changes its meaning: it holds its own f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def test_every_leaf_of_every_document_is_found_again(
         assert lost(schemas[-1], row, record) == [], text
         held = {_source(field.metadata) for field in schemas[-1] if row[field.name] is not None}
         assert held <= record.keys(), "a column holds what is not of its field"
-    for before, after in zip(schemas, schemas[1:], strict=False):
+    for before, after in pairwise(schemas):
         _check_meaning(before, after, may_widen=mode is Mode.WIDEN)
 
 

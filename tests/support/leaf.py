@@ -50,16 +50,8 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
         ]
     plain = [(cell, kind) for cell, kind in cells if not isinstance(kind, ArrayType)]
     if isinstance(value, Entries) and any(isinstance(kind, MapType) for _, kind in plain):
-        maps = [(dict(cell), kind) for cell, kind in plain if isinstance(kind, MapType)]
-        return [
-            at
-            for key, item in value.items()
-            for at in (
-                _lost_value([(c[key], k.value) for c, k in maps if c[key] is not None], item, f"{path}/{json.dumps(key)}")
-                if all(key in c for c, _ in maps)
-                else [path]
-            )
-        ]
+        maps = [(dict(cell), kind.value) for cell, kind in plain if isinstance(kind, MapType)]
+        return [at for key, item in value.items() for at in _lost_entry(maps, key, item, f"{path}/{json.dumps(key)}")]
     wrapped = [(c[0], k.element) for c, k in cells if isinstance(k, ArrayType) and len(c) == 1 and c[0] is not None]
     if isinstance(value, dict):
         ways = [_lost(kind, cell, value, path) for cell, kind in plain if isinstance(kind, StructType)]
@@ -68,6 +60,12 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
     if any(_says(cell, value) for cell, kind in plain if not isinstance(kind, StructType)):
         return []
     return _lost_value(wrapped, value, path) if wrapped else [path]
+
+
+def _lost_entry(maps: list[tuple[dict[str, Any], DataType]], key: str, value: Any, path: str) -> list[str]:
+    if not all(key in entries for entries, _ in maps):
+        return [path]
+    return _lost_value([(entries[key], kind) for entries, kind in maps if entries[key] is not None], value, path)
 
 
 def _says(cell: Any, value: Any) -> bool:

@@ -26,7 +26,7 @@ class Slot:
         dim: How many arrays the column has.
         type: What the arrays hold in the end.
         record: For records: where their sub-fields go.
-        entries: For maps: where what stands at their keys goes; it has no name.
+        entries: For maps: where what stands at their keys goes; it has the name of the column.
         epoch_unit: For timestamps: what whole numbers count, if that was said.
         guard: Why the column cannot yield, if it cannot.
     """
@@ -96,7 +96,7 @@ class _Router:
                 record = self.record(leaf, inside, source)
                 return Slot(name, word_of(leaf) or "", dim, leaf, record, guard=guard)
             case MapType(key, value):
-                entries = self._slot("", value, (*inside, VALUE), source) if key == STRING else None
+                entries = self._slot(name, value, (*inside, VALUE), source) if key == STRING else None
                 return entries and Slot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
         word = word_of(leaf) or (str(leaf) if does_take(leaf, "date") else None)
         return None if word is None else Slot(name, word, dim, leaf, None, None, self._unit(word, source), guard)

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from widen.model.text import parse_type
-from widen.observe.document import Number
+from widen.observe.document import Day, Instant, Number
 from widen.observe.kind import word_of
+from widen.planning.policy import EpochUnit
 from widen.routing.convert import MISSING, convert, word_of_value
 
 HELD = [
@@ -56,13 +57,34 @@ HELD = [
     (True, "timestamp", MISSING),
     (Number("1"), "boolean", MISSING),
     ("2024-05-01", "date", MISSING),
+    (Day("2024-05-01"), "date", date(2024, 5, 1)),
+    (Day("2024-05-01"), "timestamp", datetime(2024, 5, 1, tzinfo=timezone.utc)),
+    (Day("2024-05-01"), "timestamp_ntz", datetime(2024, 5, 1)),
+    (Day("2024-05-01"), "bigint", 19844),
+    (Day("1969-12-31"), "int", -1),
+    (Day("2024-05-01"), "double", 19844.0),
+    (Day("2024-05-01"), "decimal(7,0)", Decimal("19844")),
+    (Day("2024-05-01"), "decimal(4,0)", MISSING),
+    (Day("2024-05-01"), "smallint", MISSING),
+    (Day("2024-05-01"), "float", MISSING),
+    (Day("2024-05-01"), "string", "2024-05-01"),
+    (Day("2024-05-01"), "boolean", MISSING),
+    (Instant("2024-05-01T10:00:00.123Z"), "timestamp", datetime(2024, 5, 1, 10, 0, 0, 123000, timezone.utc)),
+    (Instant("1970-01-01T00:00:00.001Z"), "bigint", 1),
+    (Instant("1969-12-31T23:59:59.999Z"), "bigint", -1),
+    (Instant("1970-01-01T00:00:00.001Z"), "double", 1.0),
+    (Instant("1970-01-01T00:00:00.0015Z"), "bigint", MISSING),
+    (Instant("1970-01-01T00:00:00.001Z"), "int", MISSING),
+    (Instant("1970-01-01T00:00:00Z"), "timestamp_ntz", MISSING),
+    (Instant("1970-01-01T00:00:00Z"), "date", MISSING),
+    (Instant("1970-01-01T00:00:00+00:00"), "string", "1970-01-01T00:00:00+00:00"),
 ]
 
 
 @pytest.mark.parametrize(("value", "column", "expected"), HELD)
 def test_a_column_holds_a_value_exactly_or_not_at_all(value: Any, column: str, expected: Any) -> None:
     leaf = parse_type(column)
-    held = convert(value, word_of_value(value), word_of(leaf) or "", leaf)
+    held = convert(value, word_of_value(value), word_of(leaf) or column, leaf)
     assert held is expected if expected is MISSING else (held, type(held)) == (expected, type(expected))
 
 
@@ -86,4 +108,19 @@ def test_a_negative_zero_keeps_its_sign_in_a_double() -> None:
 )
 def test_the_unit_of_an_epoch_is_told_by_its_size(token: str, expected: Any) -> None:
     held = convert(Number(token), "long", "timestamp", parse_type("timestamp"))
+    assert held is expected or held == expected
+
+
+@pytest.mark.parametrize(
+    ("token", "unit", "expected"),
+    [
+        ("1700000000123", EpochUnit.SECONDS, MISSING),
+        ("5000000000", EpochUnit.MILLISECONDS, datetime(1970, 2, 27, 20, 53, 20, tzinfo=timezone.utc)),
+        ("5", EpochUnit.MICROSECONDS, datetime(1970, 1, 1, 0, 0, 0, 5, timezone.utc)),
+        ("5000", EpochUnit.NANOSECONDS, datetime(1970, 1, 1, 0, 0, 0, 5, timezone.utc)),
+        ("5001", EpochUnit.NANOSECONDS, MISSING),
+    ],
+)
+def test_the_unit_of_an_epoch_that_was_said(token: str, unit: EpochUnit, expected: Any) -> None:
+    held = convert(Number(token), "long", "timestamp", parse_type("timestamp"), unit)
     assert held is expected or held == expected

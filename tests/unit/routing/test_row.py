@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.observe.document import parse
+from widen.planning.policy import Policy
+from widen.planning.treatment import reading_of
 from widen.routing.rescue import rescue
 from widen.routing.route import routes
 from widen.routing.row import to_row
@@ -25,6 +28,11 @@ def columns(**types: str) -> StructType:
 ALL = columns(a="bigint", a_date="date", a_string="string", a_array_date="array<date>", a_array_string="array<string>")
 MIXED = columns(a_array_long="array<bigint>", a_string="string", a_array2_string="array<array<string>>")
 RECORDS = columns(a="array<struct<x: bigint>>", a_record="struct<x: bigint>", a_string="string")
+
+MAPS = columns(a="map<string,bigint>", a_map_string="map<string,string>", a_string="string")
+DEEP = columns(a="map<string,struct<x: bigint>>", a_map_array_long="map<string,array<bigint>>")
+MAY = date(2024, 5, 1)
+AS_MAP, AS_DATE = Policy(pins={("a",): parse_type("map<string,int>")}), Policy(dated=frozenset([()]))
 
 ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
     (ALL, "4", {"a": 4, "a_string": "4", "a_array_string": ["4"]}),
@@ -45,6 +53,41 @@ ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
     (RECORDS, '[{"x":1},null,"y"]', {"a": [{"x": 1}, None, None]}),
     (RECORDS, '"y"', {"a_string": "y"}),
 ]
+
+
+TAKEN: list[tuple[StructType, Policy, str, dict[str, Any]]] = [
+    (MAPS, Policy(), '{"k":1,"l":"x"}', {"a": [("k", 1), ("l", None)], "a_map_string": [("k", "1"), ("l", "x")]}),
+    (MAPS, Policy(), '{"l":"x"}', {"a_map_string": [("l", "x")]}),
+    (MAPS, Policy(), '{"k":null}', {"a": [("k", None)], "a_map_string": [("k", None)]}),
+    (MAPS, Policy(), "{}", {"a": [], "a_map_string": []}),
+    (MAPS, Policy(), '"x"', {"a_string": "x"}),
+    (DEEP, Policy(), '{"k":{"x":1}}', {"a": [("k", {"x": 1})]}),
+    (DEEP, Policy(), '{"k":[2],"l":3}', {"a_map_array_long": [("k", [2]), ("l", [3])]}),
+    (columns(a="array<map<string,int>>"), Policy(), '{"k":1}', {"a": [[("k", 1)]]}),
+    (columns(a="array<map<string,int>>"), Policy(), '[{"k":1},null,"x"]', {"a": [[("k", 1)], None, None]}),
+    (columns(a="struct<k: int>"), AS_MAP, '{"k":1}', {}),
+    (
+        ALL,
+        AS_DATE,
+        '"2024-05-01"',
+        {"a": 19844, "a_date": MAY, "a_string": "2024-05-01", "a_array_date": [MAY], "a_array_string": ["2024-05-01"]},
+    ),
+    (ALL, AS_DATE, '["2024-05-01","x"]', {"a_array_date": [MAY, None], "a_array_string": ["2024-05-01", "x"]}),
+    (
+        ALL,
+        AS_DATE,
+        '"1970-01-01T00:00:00.5Z"',
+        {"a": 500, "a_string": "1970-01-01T00:00:00.5Z", "a_array_string": ["1970-01-01T00:00:00.5Z"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "policy", "value", "row"), TAKEN)
+def test_a_value_goes_where_it_is_taken_for(
+    schema: StructType, policy: Policy, value: str, row: dict[str, Any]
+) -> None:
+    record = reading_of(schema, policy).record(parse(f'{{"a":{value}}}'.encode()))
+    assert to_row(routes(schema, policy), record) == row
 
 
 @pytest.mark.parametrize(("schema", "value", "row"), ROWS)

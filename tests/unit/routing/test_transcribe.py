@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -9,6 +11,7 @@ from support.settle import taken
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.observe.kind import Kind
+from widen.planning.policy import Policy
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
 
 TABLE = parse_type("struct<a: int, d: double, s: string, r: struct<x: int>, _corrupt_record: string>")
@@ -89,3 +92,56 @@ def test_after_adapting_a_drifting_field_is_routed_without_the_exact_path() -> N
     maker.adapt()
     assert [row["s"] for row in taken(maker, TABLE, b'{"a":1,"s":1.10}')] == ["1.10"]
     assert set(maker.observation.root["s"].kinds) == {Kind("long"), Kind("double")}
+
+
+def test_in_a_column_of_texts_that_was_there_numbers_are_not_looked_at_one_by_one() -> None:
+    """Once a task has seen that they come, they bring nothing new: the column holds whatever scalars come (U7)."""
+    maker = Transcriber(TABLE, base=TABLE)
+    taken(maker, TABLE, b'{"s":1}')
+    maker.adapt()
+    rows = [taken(maker, TABLE, text)[0]["s"] for text in (b'{"s":2}', b'{"s":1.10}', b'{"s":true}', b'{"s":"x"}')]
+    assert rows == ["2", "1.10", "true", "x"]
+    assert maker.observation.root["s"].kinds[Kind("long")].count == 1
+
+
+def test_in_a_decimal_column_that_was_there_only_what_does_not_fit_is_looked_at() -> None:
+    table = parse_type("struct<a: decimal(5,2)>")
+    assert isinstance(table, StructType)
+    maker = Transcriber(table, base=table)
+    assert [taken(maker, table, text)[0]["a"] for text in (b'{"a":1.5}', b'{"a":7}')] == [Decimal("1.5"), Decimal(7)]
+    assert maker.observation.root == {}
+    assert taken(maker, table, b'{"a":0.125}')[0]["a"] is None
+    assert set(maker.observation.root["a"].kinds) == {Kind("double")}
+
+
+NATIVE = [
+    ("map<string,int>", Policy(), b'{"a":{"k":1,"l":null}}', [("k", 1), ("l", None)]),
+    ("map<string,array<double>>", Policy(), b'{"a":{"k":[1,2.5]}}', [("k", [1.0, 2.5])]),
+    ("string", Policy(masked=frozenset([("a",)])), b'{"a":1}', "***"),
+    ("date", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', date(2024, 5, 1)),
+    ("string", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', "2024-05-01"),
+]
+
+
+@pytest.mark.parametrize(("column", "policy", "text", "held"), NATIVE)
+def test_what_columns_of_the_table_take_needs_no_look(column: str, policy: Policy, text: bytes, held: object) -> None:
+    table = parse_type(f"struct<a: {column}>")
+    assert isinstance(table, StructType)
+    maker = Transcriber(table, policy, table)
+    assert taken(maker, table, text) == [{"a": held}]
+    assert maker.observation.root == {}
+
+
+def test_a_field_that_is_left_out_needs_no_column_and_no_look() -> None:
+    maker = Transcriber(TABLE, Policy(left_out=frozenset([("secret",), ("r", "secret")])))
+    for text in (b'{"a":1,"secret":"x","r":{"x":1,"secret":7}}', b'{"a":1,"secret":{"y":1},"r":{"x":1}}'):
+        [row] = taken(maker, TABLE, text)
+        assert (row["a"], row["r"]) == (1, {"x": 1})
+    assert "secret" not in maker.observation.root
+
+
+def test_a_text_that_is_no_record_is_told_with_its_place() -> None:
+    at = Field("_corrupt_at", parse_type("string"))
+    table = StructType((*TABLE.fields, at))
+    [row] = taken(Transcriber(table), table, b"nothing", ("dir/f.jsonl", 17))
+    assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", "dir/f.jsonl:17")

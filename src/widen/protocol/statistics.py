@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -204,13 +203,14 @@ _LONG_ENDS = (Decimal(2**63 - 1), Decimal(-(2**63)))
 def _float_step(value: float, *, down: bool) -> float:
     """Return the next number of type float beyond the value, in one direction."""
     toward = -math.inf if down else math.inf
-    if math.isinf(value) or abs(value) > _FLOAT_MAX:
+    if math.isinf(value) or abs(value) > _FLOAT_TEXT_MAX:
         return value if math.isinf(value) and value == toward else math.nextafter(value, toward)
     step = max(abs(value) * 2.0**-22, 2.0**-148)
     return value + math.copysign(step, toward)
 
 
-_FLOAT_MAX = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+_FLOAT_TEXT_MAX = 3.4028236e38
+"""Above what no text of a float is: that of the greatest, 3.4028235E38, is a little more than it."""
 
 
 # ---- writing ---------------------------------------------------------------------------------------

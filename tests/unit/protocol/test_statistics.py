@@ -80,11 +80,15 @@ def test_a_decimal_that_the_type_cannot_hold_says_nothing(text: str) -> None:
     assert decimal_bounds(text, text, "decimal(38,2)") == (UNKNOWN, UNKNOWN)
 
 
-def test_a_float_text_allows_for_the_next_float_on_both_sides() -> None:
-    found = bounds(3.4, 3.4, "double")
+FLOATS = [(3.4, 3.4000000953674316), (3.4028235e38, 3.4028234663852886e38), (1e-45, 1.401298464324817e-45)]
+
+
+@pytest.mark.parametrize(("text", "value"), [*FLOATS, *((-text, -value) for text, value in FLOATS)])
+def test_a_float_text_allows_for_the_float_that_it_stands_for(text: float, value: float) -> None:
+    found = bounds(text, text, "double")
     assert isinstance(found.low, float)
     assert isinstance(found.high, float)
-    assert found.low < 3.4 < 3.4000000953674316 < found.high
+    assert found.low < min(text, value) < max(text, value) < found.high
     assert found.may_be_nan
 
 

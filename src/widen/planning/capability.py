@@ -1,4 +1,4 @@
-"""What each table format can widen in place, in one table.
+"""What each table format can widen in place, in one table, which `print_capabilities` prints.
 
 Source: PROTOCOL.md#type-widening; Iceberg's table specification, "Schema Evolution".
 """
@@ -10,7 +10,18 @@ from enum import Enum
 from types import MappingProxyType
 
 from widen.errors import InvalidOption
-from widen.model.type import DATE, DOUBLE, FLOAT, INTEGER, LONG, TIMESTAMP_NTZ, DataType, DecimalType
+from widen.model.type import (
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+)
 from widen.protocol.widening import is_iceberg_compatible, is_same_family, is_widening
 
 
@@ -71,6 +82,32 @@ CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = Mappi
 def can_widen(table_format: TableFormat, old: DataType, new: DataType) -> bool:
     """Tell whether tables of the format can widen a leaf from one type to the other in place."""
     return CAPABILITIES[table_format](old, new)
+
+
+_CHANGES: tuple[tuple[str, str, DataType, DataType], ...] = (
+    ("byte", "short", BYTE, SHORT),
+    ("byte, short", "integer", SHORT, INTEGER),
+    ("byte, short", "long", SHORT, LONG),
+    ("integer", "long", INTEGER, LONG),
+    ("float", "double", FLOAT, DOUBLE),
+    ("byte, short, integer", "double", INTEGER, DOUBLE),
+    ("date", "timestamp_ntz", DATE, TIMESTAMP_NTZ),
+    ("decimal(p,s)", "decimal(p+a, s), a > 0", DecimalType(5, 2), DecimalType(6, 2)),
+    ("decimal(p,s)", "decimal(p+a, s+b), a ≥ b > 0", DecimalType(5, 2), DecimalType(6, 3)),
+    ("byte, short, integer", "decimal(10+a, b), a ≥ b ≥ 0", INTEGER, DecimalType(10, 0)),
+    ("long", "decimal(20+a, b), a ≥ b ≥ 0", LONG, DecimalType(20, 0)),
+)
+"""Every change that some format knows: what to print, and one pair of types that is such a change."""
+
+
+def print_capabilities() -> str:
+    """Return the table of what each format widens in place, in Markdown; a pair in no row is widened by none."""
+    formats = tuple(each for each in TableFormat if each is not TableFormat.DELTA_FIXED)
+    lines = [f"| from | to | {' | '.join(each.value for each in formats)} |", "|---" * (2 + len(formats)) + "|"]
+    for old, new, first, second in _CHANGES:
+        marks = ("✓" if can_widen(each, first, second) else "–" for each in formats)
+        lines.append(f"| {old} | {new} | {' | '.join(marks)} |")
+    return "\n".join(lines)
 
 
 AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = MappingProxyType(

@@ -1,50 +1,83 @@
+"""The capability table: every pair of types, crossed with every format; and the table as it is printed."""
+
 from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
 
 import pytest
 
-from widen.errors import InvalidOption
 from widen.model.text import parse_type
-from widen.planning.capability import AutomaticWidening, TableFormat, can_widen, parse_automatic_widening
+from widen.planning.capability import TableFormat, can_widen, print_capabilities
 
 DELTA, COMPAT = TableFormat.DELTA, TableFormat.DELTA_ICEBERG_COMPAT
 V2, V3 = TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3
-ROWS = [
-    ("int", "bigint", {DELTA, COMPAT, V2, V3}),
-    ("float", "double", {DELTA, COMPAT, V2, V3}),
-    ("decimal(5,2)", "decimal(9,2)", {DELTA, COMPAT, V2, V3}),
-    ("decimal(5,2)", "decimal(9,4)", {DELTA}),
-    ("decimal(5,2)", "decimal(5,3)", set()),
-    ("int", "double", {DELTA}),
-    ("int", "decimal(10,0)", {DELTA}),
-    ("bigint", "decimal(20,0)", {DELTA}),
-    ("date", "timestamp_ntz", {DELTA, V3}),
-    ("date", "timestamp", set()),
-    ("bigint", "double", set()),
-    ("int", "string", set()),
-    ("int", "int", set()),
-]
+EACH = (DELTA, COMPAT, V2, V3)
+
+# PROTOCOL.md#type-widening and #writer-requirements-for-type-widening; Iceberg's table of promotions.
+ALLOWED = {
+    ("tinyint", "smallint"): {DELTA, COMPAT},
+    ("tinyint", "int"): {DELTA, COMPAT},
+    ("tinyint", "bigint"): {DELTA, COMPAT},
+    ("smallint", "int"): {DELTA, COMPAT},
+    ("smallint", "bigint"): {DELTA, COMPAT},
+    ("int", "bigint"): {*EACH},
+    ("float", "double"): {*EACH},
+    ("tinyint", "double"): {DELTA},
+    ("smallint", "double"): {DELTA},
+    ("int", "double"): {DELTA},
+    ("date", "timestamp_ntz"): {DELTA, V3},
+    ("tinyint", "decimal(10,0)"): {DELTA},
+    ("smallint", "decimal(10,0)"): {DELTA},
+    ("int", "decimal(10,0)"): {DELTA},
+    ("tinyint", "decimal(12,2)"): {DELTA},
+    ("smallint", "decimal(12,2)"): {DELTA},
+    ("int", "decimal(12,2)"): {DELTA},
+    ("tinyint", "decimal(14,4)"): {DELTA},
+    ("smallint", "decimal(14,4)"): {DELTA},
+    ("int", "decimal(14,4)"): {DELTA},
+    ("tinyint", "decimal(20,0)"): {DELTA},
+    ("smallint", "decimal(20,0)"): {DELTA},
+    ("int", "decimal(20,0)"): {DELTA},
+    ("bigint", "decimal(20,0)"): {DELTA},
+    ("decimal(10,2)", "decimal(12,2)"): {*EACH},
+    ("decimal(10,2)", "decimal(14,4)"): {DELTA},
+    ("decimal(12,2)", "decimal(14,4)"): {DELTA},
+    ("decimal(10,0)", "decimal(20,0)"): {*EACH},
+    ("decimal(10,0)", "decimal(12,2)"): {DELTA},
+    ("decimal(10,0)", "decimal(14,4)"): {DELTA},
+    ("decimal(9,2)", "decimal(10,2)"): {*EACH},
+    ("decimal(9,2)", "decimal(12,2)"): {*EACH},
+    ("decimal(9,2)", "decimal(14,4)"): {DELTA},
+}
+TYPES = sorted({text for pair in ALLOWED for text in pair} | {"timestamp", "string", "boolean", "binary"})
 
 
-@pytest.mark.parametrize(("old", "new", "able"), ROWS, ids=[f"{row[0]} to {row[1]}" for row in ROWS])
-def test_which_formats_widen_in_place(old: str, new: str, able: set[TableFormat]) -> None:
-    assert {each for each in TableFormat if can_widen(each, parse_type(old), parse_type(new))} == able
+@pytest.mark.parametrize(("old", "new"), list(product(TYPES, TYPES)))
+def test_which_formats_widen_in_place(old: str, new: str) -> None:
+    able = {each for each in TableFormat if can_widen(each, parse_type(old), parse_type(new))}
+    assert able == ALLOWED.get((old, new), set())
 
 
-@pytest.mark.parametrize(
-    ("text", "mode"),
-    [
-        ("always", AutomaticWidening.ALWAYS),
-        ("ALWAYS", AutomaticWidening.ALWAYS),
-        ("same_family", AutomaticWidening.SAME_FAMILY),
-        ("Same_Family_Type", AutomaticWidening.SAME_FAMILY),
-        ("never", AutomaticWidening.NEVER),
-    ],
-)
-def test_modes_are_named_as_here_or_as_in_delta(text: str, mode: AutomaticWidening) -> None:
-    assert parse_automatic_widening(text) is mode
+TABLE = """\
+| from | to | delta | delta-iceberg-compat | iceberg-v2 | iceberg-v3 |
+|---|---|---|---|---|---|
+| byte | short | ✓ | ✓ | – | – |
+| byte, short | integer | ✓ | ✓ | – | – |
+| byte, short | long | ✓ | ✓ | – | – |
+| integer | long | ✓ | ✓ | ✓ | ✓ |
+| float | double | ✓ | ✓ | ✓ | ✓ |
+| byte, short, integer | double | ✓ | – | – | – |
+| date | timestamp_ntz | ✓ | – | – | ✓ |
+| decimal(p,s) | decimal(p+a, s), a > 0 | ✓ | ✓ | ✓ | ✓ |
+| decimal(p,s) | decimal(p+a, s+b), a ≥ b > 0 | ✓ | – | – | – |
+| byte, short, integer | decimal(10+a, b), a ≥ b ≥ 0 | ✓ | – | – | – |
+| long | decimal(20+a, b), a ≥ b ≥ 0 | ✓ | – | – | – |"""
 
 
-@pytest.mark.parametrize("text", ["", "sometimes", "same family", "true"])
-def test_another_mode_is_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match="It is one of always, same_family, never"):
-        parse_automatic_widening(text)
+def test_the_table_is_printed() -> None:
+    assert print_capabilities() == TABLE
+
+
+def test_the_readme_has_the_printed_table() -> None:
+    assert TABLE in (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")

@@ -147,7 +147,8 @@ class Plan:
     @property
     def hash(self) -> str:
         """The same text for the same decisions, on every machine, however many values they are for."""
-        left = [(*item.source, "", *item.kinds) for item in (*self.rescued, *self.quarantined)]
+        items: tuple[Rescued | Quarantined, ...] = (*self.rescued, *self.quarantined)
+        left = [(*item.source, "", *item.kinds) for item in items]
         decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {"left": sorted(left)}
         return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
 

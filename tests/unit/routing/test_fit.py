@@ -14,7 +14,9 @@ from widen.planning.treatment import reading_of
 from widen.routing.fit import guarded, misfits
 from widen.routing.route import routes
 
-TABLE = parse_type("struct<id: int, p: string, s: struct<x: int, y: int>, l: array<struct<z: int>>, m: map<string,int>>")
+TABLE = parse_type(
+    "struct<id: int, p: string, s: struct<x: int, y: int>, l: array<struct<z: int>>, m: map<string,int>>"
+)
 assert isinstance(TABLE, StructType)
 GUARDS = {
     ("id",): Guard("id", "NOT NULL", is_required=True),

@@ -78,7 +78,7 @@ class Target:
         return None if self.snapshot is None else self.snapshot.schema
 
     def draft(self, plan: Plan) -> Draft:
-        """Return what a plan makes of the table.
+        """Return what a plan makes of the table. Every draft of a table that maps its columns gives new ones new names.
 
         Raises:
             FeatureRequired: a new type needs a feature that the table does not have.
@@ -111,6 +111,7 @@ class Target:
     def commit(
         self,
         plan: Plan,
+        draft: Draft,
         adds: Sequence[Add],
         txn: Txn | None = None,
         quarantined: int = 0,
@@ -120,6 +121,7 @@ class Target:
 
         Args:
             plan: The changes.
+            draft: What they make of the table: the one that the files were written under.
             adds: The files.
             txn: How far the application has written that the interval is of, if it is of one.
             quarantined: How many records are kept out of the table.
@@ -128,7 +130,6 @@ class Target:
         Raises:
             StorageError: the store refused; nothing is visible.
         """
-        draft = self.draft(plan)
         said = {"mode": "Append", "partitionBy": list(draft.metadata.partition_columns)}
         parameters = {**said, "evolve": self.policy.mode.value, "events": plan.to_value()["events"]}
         if txn is None:

@@ -498,8 +498,9 @@ OTHERS = {
 
 def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
-    digests = Intake().of(spark, source).digests(found.snapshot.schema, Policy())
-    return verify(digests, found.store, found.snapshot, found.files()["path"].to_pylist())
+    batch, paths = Intake().of(spark, source), found.files()["path"].to_pylist()
+    there = batch.found(found.store, found.snapshot, paths, Policy(), None)
+    return verify(batch.digests(found.snapshot.schema, Policy()), there)
 
 
 @pytest.fixture(scope="module")

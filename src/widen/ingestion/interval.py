@@ -177,4 +177,4 @@ def _proof(batch: Batch, landing: Landing, landed: Landed, share: float) -> Veri
     source = batch.digests(snapshot.schema, landed.policy)
     kept_out = landed.kept.rows(source.sparkSession).select(TEXT) if landed.kept else None
     paths = [add.path for add in landed.settled.adds]
-    return verify_rows(source, landing.store, snapshot, paths, landed.policy, kept_out, share)
+    return verify_rows(source, batch.found(landing.store, snapshot, paths, landed.policy, kept_out), share)

@@ -114,7 +114,7 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
             kept = _keep(target, settled, landing)
             if kept is not None and landing.txn is None:
                 undo.callback(kept.give_back)
-            outcome = target.commit(settled.plan, settled.adds, landing.txn, settled.seen.quarantined)
+            outcome = target.commit(settled.plan, settled.draft, settled.adds, landing.txn, settled.seen.quarantined)
             if not isinstance(outcome, Conflicted):
                 undo.pop_all()
                 return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)

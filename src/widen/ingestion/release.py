@@ -145,7 +145,7 @@ class _Replay:
             undo.callback(discard, self.place, left)
             self.landing.progress("committing")
             more = {LEFT: msgspec.to_builtins(left)}
-            outcome = target.commit(settled.plan, settled.adds, _txn(held), rest, more)
+            outcome = target.commit(settled.plan, settled.draft, settled.adds, _txn(held), rest, more)
             if isinstance(outcome, Conflicted):
                 return None
             undo.pop_all()

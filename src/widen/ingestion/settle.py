@@ -51,12 +51,14 @@ class Settled:
         plan: The plan.
         seen: What the last pass observed; its counts of records and corrupt texts are those of the batch.
         adds: The files of that pass.
+        draft: What the plan makes of the table; the files are written under it.
         kept_out: What it keeps out of the table, if anything.
     """
 
     plan: Plan
     seen: Observation
     adds: Sequence[Add]
+    draft: Draft
     kept_out: DataFrame | None = None
 
 
@@ -74,10 +76,11 @@ def settle(target: Target, known: Observation, write: Callable[[Attempt, Draft],
     for number in range(MAX_PASSES):
         plan = evolve(target.schema, known, target.policy)
         attempt = Attempt(target.schema, known.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
-        done = write(attempt, target.draft(plan))
+        draft = target.draft(plan)
+        done = write(attempt, draft)
         known = known.merged(done.seen, max)
         plan = evolve(target.schema, known, target.policy)
         if plan.schema == attempt.schema and done.is_complete:
-            return Settled(plan, done.seen, done.adds, done.kept_out)
+            return Settled(plan, done.seen, done.adds, draft, done.kept_out)
         discard(target.store, done.adds)
     raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")

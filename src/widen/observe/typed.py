@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from widen.model.path import Path
 from widen.model.type import VOID, ArrayType, AtomicType, DataType, DecimalType, MapType, StructType
@@ -52,6 +53,16 @@ FACTS: Mapping[str, tuple[str, Facts]] = MappingProxyType(
     }
 )
 """For the types without parts: the word of the kind, and what holds for every value that they can have."""
+
+
+_HOPE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        LONG_WORD: {"exact_double": True, "integer_digits": 1},
+        DECIMAL_WORD: {"exact_double": True},
+        TIMESTAMP_WORD: {"epoch_ms_exact": True},
+    }
+)
+"""What of the facts only the values tell, at its best: whether a wider column holds them exactly."""
 
 
 def facts_of(leaf: DataType) -> tuple[str, Facts] | None:
@@ -123,5 +134,5 @@ def _see(field: FieldSeen, data_type: DataType, dim: int, *, is_hopeful: bool) -
             told = facts_of(data_type)
             if told is not None:
                 word, facts = told
-                hope = {"exact_double": True, "epoch_ms_exact": True} if is_hopeful else {}
+                hope = _HOPE.get(word, {}) if is_hopeful else {}
                 field.kinds[Kind(word, dim)] = KindSeen(**{**facts._asdict(), **hope}, type=data_type.sql)

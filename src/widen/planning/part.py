@@ -47,6 +47,7 @@ class Part:
         pinned: The type of the column that it is to get if it has none.
         guard: Why its column cannot yield, if it cannot.
         maps: The numbers of arrays around the maps that these values stand in, outermost first.
+        is_first: The maps that these values stand in are the first that there is of the field.
         choice: What it gets.
         built: That, as columns.
     """
@@ -59,6 +60,7 @@ class Part:
     pinned: DataType | None = None
     guard: Guard | None = None
     maps: tuple[int, ...] = ()
+    is_first: bool = True
     choice: Choice = field(default_factory=Choice)
     built: list[Built] = field(default_factory=list)
 
@@ -99,8 +101,8 @@ class Part:
         columns = tuple(values for at, values in held if at == nearest)
         pinned = Column(UNBUILT, *leaf_and_dim(self.pinned)).values() if self.pinned is not None else None
         value = nested(pinned.leaf, pinned.dim) if pinned is not None else None
-        maps = (*self.maps, dim)
-        return Part(self.key, self.source, self.mode, self.seen.maps[dim], columns, value, self.guard, maps)
+        maps, is_first = (*self.maps, dim), self.is_first and not self.grown_columns and dim == max(self.seen.maps)
+        return Part(self.key, self.source, self.mode, self.seen.maps[dim], columns, value, self.guard, maps, is_first)
 
     def wrapped(self, data_type: DataType) -> DataType:
         """Return the type of a column for values of a type."""
@@ -116,8 +118,10 @@ class Part:
     def suffix(self, want: Want) -> str:
         """Return what is put behind the name of the field for a column that it gets.
 
-        Source: spec of evolution, U12, D10.
+        Source: spec of evolution, U4, U12, D10.
         """
+        if self.is_first and want.is_plain:
+            return ""
         above = "".join(suffix(MAP_WORD, dim) for dim in self.maps)
         return above if want.is_plain else above + suffix(word_of(want.leaf) or "", want.dim)
 

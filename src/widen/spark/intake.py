@@ -12,11 +12,13 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import InvalidOption
+from widen.spark.columnar import read_columnar, to_records
 from widen.spark.delimited import read_csv, read_lines, to_dialect
 from widen.spark.format import Format, parse_format
 from widen.spark.interval import Batch, TextBatch
 from widen.spark.raw import read_column, read_json
 from widen.spark.source import Source, chosen, find_source, listed
+from widen.spark.typed import TypedBatch
 
 Given: TypeAlias = "str | Sequence[str] | DataFrame"
 """Files, directories and patterns, or rows."""
@@ -66,6 +68,8 @@ class Intake:
         return None if source is None else self._of_files(spark, source)
 
     def _of_files(self, spark: SparkSession, source: Source) -> Batch:
+        if source.format.is_typed:
+            return TypedBatch(read_columnar(spark, source), source.name, source.left_out)
         if source.format is Format.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             texts = read_csv(spark, source, to_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
@@ -80,7 +84,15 @@ class Intake:
     def _of_rows(self, rows: DataFrame) -> Batch:
         if rows.isStreaming:
             raise InvalidOption(option="source", value="a streaming DataFrame", expected="Give it to ingest_stream.")
-        return TextBatch(read_column(rows), "the DataFrame")
+        if self.format is Format.JSON:
+            return TextBatch(read_column(rows), _DATA_FRAME)
+        if self.format is not None or self.options:
+            expected = "A DataFrame has types; only JSON in a column of it is a format."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        return TypedBatch([to_records(rows, _DATA_FRAME)], _DATA_FRAME)
+
+
+_DATA_FRAME = "the DataFrame"
 
 
 def to_intake(format: str | None, options: Mapping[str, str] | None, *, detects: bool) -> Intake:

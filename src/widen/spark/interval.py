@@ -5,12 +5,14 @@ Source: spec of evolution, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol as Shape
 
 from pyspark.sql import DataFrame
 
+from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.observation import Observation
@@ -20,7 +22,8 @@ from widen.spark.batch import Attempt, merge_notes, take_notes
 from widen.spark.failure import translated
 from widen.spark.part import Sink, find_sink
 from widen.spark.quarantine import Written, write_fitting
-from widen.spark.verify import text_digests
+from widen.spark.scan import read
+from widen.spark.verify import found_digests, text_digests
 from widen.spark.write import discard_folder
 
 
@@ -80,6 +83,19 @@ class Batch(Shape):
             policy: How their values were taken, and which columns cannot yield.
         """
 
+    def found(
+        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+    ) -> DataFrame:
+        """Return what the proof compares with that: a row for each row of the table, or record that is kept out.
+
+        Args:
+            store: Of the table.
+            snapshot: The version that holds them.
+            paths: The files that they were written to, by their paths in the log.
+            policy: As for `digests`.
+            kept_out: The texts of what is kept out of the table, in a column `TEXT`.
+        """
+
 
 @dataclass(frozen=True)
 class TextBatch:
@@ -116,6 +132,13 @@ class TextBatch:
     def digests(self, schema: StructType, policy: Policy) -> DataFrame:
         """Return a digest for each record; see `Batch`."""
         return text_digests(self.texts, schema, policy)
+
+    def found(
+        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+    ) -> DataFrame:
+        """Return a digest for each row; see `Batch`."""
+        rows = read(self.texts.sparkSession, store, snapshot, only=paths)
+        return found_digests(rows, snapshot.schema, policy, kept_out)
 
     def _written_by_tasks(self, attempt: Attempt, sink: Sink) -> Written:
         with ExitStack() as undo:

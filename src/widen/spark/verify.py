@@ -5,7 +5,7 @@ Source: spec of evolution, section 3, "conservation proof".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +15,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from widen.log.snapshot import Snapshot
-from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
 from widen.planning.policy import Policy
@@ -24,7 +22,6 @@ from widen.routing.proof import Proof, digest
 from widen.spark.batch import Positions
 from widen.spark.failure import translated
 from widen.spark.raw import TEXT
-from widen.spark.scan import read
 
 DIGEST, LEAVES, PLACE, SIDE = "digest", "leaves", "place", "side"
 ROW = "row"
@@ -73,24 +70,12 @@ class Verification:
         return value
 
 
-def verify(
-    source: DataFrame,
-    store: LogStore,
-    snapshot: Snapshot,
-    paths: Collection[str],
-    policy: Policy | None = None,
-    kept_out: DataFrame | None = None,
-    share: float = 1.0,
-) -> Verification:
-    """Rebuild every leaf of every record from the rows of some files, and compare.
+def verify(source: DataFrame, there: DataFrame, share: float = 1.0) -> Verification:
+    """Compare what records say with what rows say of them, leaf by leaf.
 
     Args:
-        source: What the records say, as `text_digests` gives it.
-        store: Of the table.
-        snapshot: The version that holds them.
-        paths: The files that they were written to, by their paths in the log.
-        policy: How their values were taken, and which columns cannot yield.
-        kept_out: The texts of what is kept out of the table, in a column `TEXT`.
+        source: A row for each record: `DIGEST`, `LEAVES` and `PLACE`.
+        there: A row for each row of the table, and for each record that is kept out of it; likewise.
         share: What share of the records is compared, with their rows. What they say chooses them: they are always the
             same.
 
@@ -100,11 +85,6 @@ def verify(
 
     Source: spec of evolution, section 3.
     """
-    rows = read(source.sparkSession, store, snapshot, only=paths).select(F.struct("*").alias(ROW))
-    policy = policy or Policy()
-    there = rows.mapInArrow(partial(_row_digests, snapshot.schema, policy), DDL)
-    if kept_out is not None:
-        there = there.unionAll(kept_out.mapInArrow(partial(_kept_out_digests, snapshot.schema, policy), DDL))
     sides = source.withColumn(SIDE, F.lit(1)).unionAll(there.withColumn(SIDE, F.lit(-1)))
     found = _compared(sides if share >= 1 else sides.where(F.crc32(DIGEST) < int(share * 2**32)))
     lost = found.where(F.col("missing") > 0)
@@ -124,6 +104,21 @@ def text_digests(texts: DataFrame, schema: StructType, policy: Policy | None = N
         policy: How their values were taken, and which columns cannot yield.
     """
     return texts.mapInArrow(partial(_source_digests, schema, policy or Policy()), DDL)
+
+
+def found_digests(rows: DataFrame, schema: StructType, policy: Policy, kept_out: DataFrame | None = None) -> DataFrame:
+    """Return what the rows of a table, and what is kept out of it, say of JSON records, as `text_digests` does.
+
+    Args:
+        rows: The rows.
+        schema: Of the table.
+        policy: How values were taken, and which columns cannot yield.
+        kept_out: The texts of what is kept out, in a column `TEXT`.
+    """
+    there = rows.select(F.struct("*").alias(ROW)).mapInArrow(partial(_row_digests, schema, policy), DDL)
+    if kept_out is None:
+        return there
+    return there.unionAll(kept_out.mapInArrow(partial(_kept_out_digests, schema, policy), DDL))
 
 
 def _compared(sides: DataFrame) -> DataFrame:

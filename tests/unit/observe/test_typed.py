@@ -44,7 +44,8 @@ def test_every_type_is_a_kind(text: str) -> None:
 
 
 def test_what_only_values_tell_may_be_hoped_for() -> None:
-    assert seen("bigint", is_hopeful=True).kinds[Kind("long")].exact_double
+    hoped = seen("bigint", is_hopeful=True).kinds[Kind("long")]
+    assert (hoped.exact_double, hoped.integer_digits, hoped.fits_int32) == (True, 1, False)
     assert seen("timestamp", is_hopeful=True).kinds[Kind("timestamp")].epoch_ms_exact
 
 

@@ -1,0 +1,141 @@
+"""Files that say the types of what is in them, as DataFrames: one for all, or one for each schema that they have.
+
+Values that stand in the names of folders (``day=2024-01-31``) are texts of their records, for such a folder says no
+type.
+
+Source: spec of evolution, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+
+from widen.model.type import StructType
+from widen.spark.failure import FAILURES
+from widen.spark.format import Format
+from widen.spark.look import PLACE
+from widen.spark.schema import from_spark, relaxed
+from widen.spark.source import Source, as_literal, unusable
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_PLACE = "_widen_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Typed records.
+
+    Args:
+        frame: The records, in columns that have numbers for names, so that no two of them are the same.
+        schema: With the names that the source gives.
+        place: The file and the number of each; None where nobody knows.
+    """
+
+    frame: DataFrame
+    schema: StructType
+    place: Column | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The column of each field."""
+        return {field.name: F.col(str(at)) for at, field in enumerate(self.schema)}
+
+
+def to_records(frame: DataFrame, name: str, *, is_placed: bool = False) -> Records:
+    """Return the rows of a DataFrame as records.
+
+    Args:
+        frame: The rows.
+        name: What errors call it.
+        is_placed: Whether the last column says where each stands.
+
+    Raises:
+        SourceError: two columns have the same name.
+    """
+    fields = relaxed(from_spark(frame.schema)).fields
+    schema = StructType(fields[:-1] if is_placed else fields)
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise unusable(name, f"it has two columns {twice!r}", "Give them names of their own.")
+    numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
+    return Records(numbered, schema, F.col(_PLACE) if is_placed else None)
+
+
+def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
+    """Return the records of files of Parquet, Avro or ORC.
+
+    Args:
+        spark: The session.
+        source: The files.
+
+    Raises:
+        SourceError: a file cannot be read, or this Spark cannot read the format.
+    """
+    reader = spark.read.format(source.format.value).options(**source.options)
+    paths = [file.path for file in source.files if file.size_bytes]
+    try:
+        return [_records(frame, source, group) for frame, group in _frames(reader, source.format, paths)]
+    except FAILURES as error:
+        reason, name = str(error).partition("\n")[0][:300], source.format.value
+        if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
+            package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
+            fix = f"Start Spark with its package: spark.jars.packages={package}"
+            raise unusable(source.name, f"this Spark has no reader for {name}", fix) from error
+        raise unusable(source.name, reason, "Give files of one of the formats, and name it.") from error
+
+
+def _frames(reader: DataFrameReader, format: Format, paths: Sequence[str]) -> Iterator[tuple[DataFrame, Sequence[str]]]:
+    """Yield the files with what they hold: together if their schemas go together, else those of one schema together.
+
+    Of Avro Spark looks at the schema of one file only.
+    """
+    try:
+        if format is not Format.AVRO:
+            yield _load(reader.option("mergeSchema", "true"), paths), paths
+            return
+    except FAILURES as error:
+        if "MERG" not in str(error).upper():
+            raise
+    schemas = {path: _load(reader.option("mergeSchema", "false"), [path]).schema.json() for path in paths}
+    for _, group in groupby(sorted(paths, key=lambda path: (schemas[path], path)), key=schemas.__getitem__):
+        some = list(group)
+        yield _load(reader, some), some
+
+
+def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    return reader.load([as_literal(path) for path in paths])
+
+
+def _records(frame: DataFrame, source: Source, paths: Sequence[str]) -> Records:
+    """Return the records with the values of their folders, and their places; numbers are known of Parquet only."""
+    path = F.col("_metadata.file_path")
+    known = {name.casefold() for name in frame.columns}
+    keys = sorted({key for each in paths for key in _folders(each) if key.casefold() not in known})
+    number = F.col("_metadata.row_index") + F.lit(1) if source.format is Format.PARQUET else F.lit(0)
+    place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
+    rows = frame.select("*", *(_folder(path, key).alias(key) for key in keys), place.alias(_PLACE))
+    return to_records(rows, source.name, is_placed=True)
+
+
+def _folders(path: str) -> Iterator[str]:
+    for part in path.split("/")[:-1]:
+        key, equals, _ = part.partition("=")
+        if equals and key:
+            yield unquote(key)
+
+
+def _folder(path: Column, key: str) -> Column:
+    """Return what stands for a key in the folders of files; null where there is no such folder."""
+    found = F.regexp_extract(path, f"/{_quoted(key)}=([^/]*)/", 1)
+    text = F.url_decode(found)
+    return F.when((found != F.lit("")) & (text != F.lit(_NULL_FOLDER)), text)
+
+
+def _quoted(text: str) -> str:
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"

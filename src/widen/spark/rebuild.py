@@ -1,0 +1,238 @@
+"""The proof for typed records: each is rebuilt from the rows of the table, in the types of the source, and compared.
+
+Nothing here shares code with what made the rows: where that converts to the types of the columns, this converts back,
+and takes for a value whatever the columns of its field say.
+
+Source: spec of evolution, section 3, "conservation proof"; U1, U2; D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import add
+from types import MappingProxyType
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.type import (
+    BOOLEAN,
+    DATE,
+    STRING,
+    TIMESTAMP,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    quoted,
+)
+from widen.planning.name import RESCUED, role_field
+from widen.planning.policy import Policy
+from widen.routing.route import RecordRoute, Slot, routes
+from widen.spark.schema import to_spark, type_to_spark
+from widen.spark.treat import to_json_text
+
+_DAY_MICROS = 86_400_000_000
+
+Back = Callable[[Column, DataType, DataType], Column]
+"""Takes values, their type in the table and their type in the source."""
+
+
+def rebuilt(source: StructType, schema: StructType, policy: Policy) -> dict[str, Column]:
+    """Return the fields of records as the rows of a table say them.
+
+    Args:
+        source: The schema of the records, as they were taken.
+        schema: Of the table; its columns are those of the rows.
+        policy: What is known of single fields.
+    """
+    rescued = role_field(schema, RESCUED)
+    rest = None if rescued is None else F.from_json(F.col(quoted(rescued.name)), to_spark(_in_json(source)), _PARSE)
+    return _record(source, routes(schema, policy), lambda name: F.col(quoted(name)), rest)
+
+
+_PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
+
+
+def _in_json(source: StructType) -> StructType:
+    """Return a schema with texts for the keys of maps, as they are in JSON."""
+    return StructType(tuple(Field(field.name, _type_in_json(field.type)) for field in source))
+
+
+def _type_in_json(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType():
+            return _in_json(data_type)
+        case ArrayType(element):
+            return ArrayType(_type_in_json(element))
+        case MapType(_, value):
+            return MapType(STRING, _type_in_json(value))
+    return data_type
+
+
+def record_text(fields: Mapping[str, Column]) -> Column:
+    """Return the text of records that only equal ones share."""
+    return to_json_text(F.struct(*(column.alias(name) for name, column in fields.items())))
+
+
+def leaves(values: Column, data_type: DataType) -> Column:
+    """Return how many values stand in a value that are no container and not null."""
+    match data_type:
+        case StructType(fields):
+            counts = [leaves(values.getField(field.name), field.type) for field in fields]
+            return reduce(add, counts, F.lit(0))
+        case ArrayType(element):
+            counted = F.transform(values, lambda item: leaves(item, element))
+            return F.coalesce(F.aggregate(counted, F.lit(0), lambda total, count: total + count), F.lit(0))
+        case MapType(_, value):
+            return leaves(F.map_values(values), ArrayType(value))
+    return values.isNotNull().cast("int")
+
+
+def _record(
+    source: StructType, route: RecordRoute, column: Callable[[str], Column], rest: Column | None
+) -> dict[str, Column]:
+    found = {}
+    for field in source:
+        left = None if rest is None else rest.getField(field.name)
+        found[field.name] = _value(field.type, route.get(field.name, ()), column, left)
+    return found
+
+
+def _value(
+    data_type: DataType, slots: Sequence[Slot], column: Callable[[str], Column], rest: Column | None
+) -> Column:
+    """Return what the columns of a field say; of records the one with the most arrays says it (U17)."""
+    told = [slot for slot in slots if slot.record is not None]
+    chosen = sorted(told, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
+    said = [_unwrapped(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
+    ways = [way for way in said if way is not None]
+    if rest is not None and not (isinstance(data_type, StructType) and ways):
+        ways = [rest, *ways]
+    typed = [way.cast(type_to_spark(data_type)) for way in ways]
+    return reduce(lambda one, other: _either(one, other, data_type), typed) if typed else _nothing(data_type)
+
+
+def _nothing(data_type: DataType) -> Column:
+    return F.lit(None).cast(type_to_spark(data_type))
+
+
+def _has_records(data_type: DataType) -> bool:
+    while isinstance(data_type, ArrayType):
+        data_type = data_type.element
+    return isinstance(data_type, StructType)
+
+
+def _either(one: Column, other: Column, data_type: DataType) -> Column:
+    """Return what one of two columns says, element by element; records and what only one says are as that one."""
+    match data_type:
+        case ArrayType(element):
+            both = F.zip_with(one, other, lambda left, right: _either(left, right, element))
+            return F.coalesce(both, one, other)
+        case MapType(_, value):
+            both = F.map_zip_with(one, other, lambda _, left, right: _either(left, right, value))
+            return F.coalesce(both, one, other)
+    return F.coalesce(one, other)
+
+
+def _unwrapped(values: Column, data_type: DataType, slot: Slot, dim: int, rest: Column | None) -> Column | None:
+    """Return what a column says of values of a type; None if it cannot say any."""
+    if isinstance(data_type, ArrayType):
+        return _each(values, lambda item: _unwrapped(item, data_type.element, slot, dim - 1, None)) if dim else None
+    if dim:
+        return _unwrapped(F.try_element_at(values, F.lit(1)), data_type, slot, dim - 1, rest)
+    if isinstance(data_type, MapType):
+        return None if slot.entries is None else _entries(values, data_type, slot.entries)
+    if isinstance(data_type, StructType):
+        if slot.record is None:
+            return None
+        fields = _record(data_type, slot.record, values.getField, rest)
+        is_there = values.isNotNull() if rest is None else values.isNotNull() | rest.isNotNull()
+        return F.when(is_there, F.struct(*(column.alias(name) for name, column in fields.items())))
+    return None if slot.record is not None or slot.entries is not None else _back(values, slot.type, data_type)
+
+
+def _each(values: Column, way: Callable[[Column], Column | None]) -> Column | None:
+    return None if way(F.lit(None)) is None else F.transform(values, lambda item: _there(way(item)))
+
+
+def _entries(values: Column, data_type: MapType, slot: Slot) -> Column | None:
+    if _unwrapped(F.lit(None), data_type.value, slot, slot.dim, None) is None:
+        return None
+    found = F.transform_values(
+        values, lambda _, value: _there(_unwrapped(value, data_type.value, slot, slot.dim, None))
+    )
+    if data_type.key != STRING:
+        found = F.transform_keys(found, lambda key, _: _there(_back(key, STRING, data_type.key)))
+    return found
+
+
+def _there(column: Column | None) -> Column:
+    assert column is not None
+    return column
+
+
+# ---- scalars back to the types that they had -------------------------------------------------------
+
+
+def _back(values: Column, stored: DataType, said: DataType) -> Column | None:
+    if stored == said:
+        return values
+    way = _BACK.get((_family(stored), _family(said)))
+    return None if way is None else way(values, stored, said)
+
+
+def _family(data_type: DataType) -> str:
+    if isinstance(data_type, DecimalType) or str(data_type) in _NUMBERS:
+        return "number"
+    return str(data_type)
+
+
+_NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
+
+
+def _number(values: Column, stored: DataType, said: DataType) -> Column:
+    found = values.try_cast(type_to_spark(said))
+    return F.when(found.cast(type_to_spark(stored)) == values, found)
+
+
+def _truth(values: Column, stored: DataType, said: DataType) -> Column:
+    return F.when(values == 0, F.lit(False)).when(values == 1, F.lit(True))
+
+
+def _text(values: Column, stored: DataType, said: DataType) -> Column:
+    return values.try_cast(type_to_spark(said))
+
+
+def _local(values: Column, stored: DataType, said: DataType) -> Column:
+    return F.replace(values, F.lit("T"), F.lit(" ")).try_cast("timestamp_ntz")
+
+
+def _day(values: Column, stored: DataType, said: DataType) -> Column:
+    return F.date_from_unix_date(values.try_cast("int"))
+
+
+def _day_of_instant(values: Column, stored: DataType, said: DataType) -> Column:
+    return F.date_from_unix_date(F.floor(F.unix_micros(values) / F.lit(_DAY_MICROS)).cast("int"))
+
+
+def _instant(values: Column, stored: DataType, said: DataType) -> Column:
+    return F.timestamp_millis(values.try_cast("bigint"))
+
+
+_BACK: Mapping[tuple[str, str], Back] = MappingProxyType(
+    {
+        ("number", "number"): _number,
+        ("number", str(BOOLEAN)): _truth,
+        ("number", str(DATE)): _day,
+        ("number", str(TIMESTAMP)): _instant,
+        (str(TIMESTAMP), str(DATE)): _day_of_instant,
+        ("timestamp_ntz", str(DATE)): _text,
+        (str(STRING), "timestamp_ntz"): _local,
+    }
+    | {(str(STRING), said): _text for said in ("number", str(BOOLEAN), str(DATE), str(TIMESTAMP))}
+)
+"""How a column says what a value of the source was, by the two types; of points in time it says no numbers (U16)."""

@@ -1,0 +1,81 @@
+"""Typed records as they are taken in: treated as the policy says, and without what has no type.
+
+Source: spec of evolution, D7, D13, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+
+from widen.model.path import format_path
+from widen.model.type import VOID, Field, StructType
+from widen.observe.observation import FieldSeen, RecordSeen, merge_records
+from widen.observe.typed import observe_schema, unknown_types
+from widen.planning.policy import Policy
+from widen.planning.treatment import reading_of
+from widen.spark.columnar import Records
+from widen.spark.source import unusable
+from widen.spark.treat import Typed, treated
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records as they are taken in.
+
+    Args:
+        records: As they come.
+        fields: What stands at each key, with its type.
+        pending: The fields that have no type.
+    """
+
+    records: Records
+    fields: Mapping[str, Typed]
+    pending: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the fields."""
+        return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """The values of the fields."""
+        return {name: values for name, (values, _) in self.fields.items()}
+
+    def seen(self, *, is_hopeful: bool = False) -> RecordSeen:
+        """Return what the types tell.
+
+        Args:
+            is_hopeful: Whether values are exact where their type does not tell.
+        """
+        waiting: RecordSeen = {name: FieldSeen(nulls={0: 1}) for name in self.pending}
+        return merge_records(waiting, observe_schema(self.schema, is_hopeful=is_hopeful))
+
+
+def taken(records: Records, name: str, base: StructType | None, policy: Policy) -> Taken:
+    """Return records as they are taken in.
+
+    Args:
+        records: As they come.
+        name: What errors call them.
+        base: The schema of the table; None if there is none yet.
+        policy: What may be done.
+
+    Raises:
+        SourceError: values are of a type that no table can take in.
+    """
+    fields = {field.name: (records.columns[field.name], field.type) for field in records.schema}
+    found = Taken(
+        records,
+        treated(fields, reading_of(base or StructType(), policy)),
+        tuple(field.name for field in records.schema if field.type == VOID),
+    )
+    strange = next(unknown_types(found.schema), None)
+    if strange is not None:
+        at, data_type = strange
+        fix = "Cast the column, e.g. to string; the keys of a map must be scalars."
+        raise unusable(name, f"the values of {format_path(at)} are of the type {data_type.sql}", fix)
+    return found

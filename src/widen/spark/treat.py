@@ -1,0 +1,131 @@
+"""Typed values as they are taken in: without what is left out, masked where so said, as texts where so said.
+
+Variants are texts of JSON from here on. What of a reading is about texts that are dates, and about objects that are
+maps, does not concern values that have a type.
+
+Source: spec of evolution, D13, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.type import STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.observe.reading import MASK, Reading, Take
+
+Typed: TypeAlias = tuple[Column, DataType]
+"""Values, and their type."""
+
+_JSON = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+"""How times are written in JSON: with every digit that they have."""
+
+
+def to_json_text(values: Column) -> Column:
+    """Return records, arrays or maps as texts of JSON; what is null in a record is left out."""
+    return F.to_json(values, _JSON)
+
+
+def fields_of(values: Column, data_type: StructType) -> dict[str, Typed]:
+    """Return the fields of records that stand in a column."""
+    return {field.name: (values.getField(field.name), field.type) for field in data_type}
+
+
+def treated(fields: Mapping[str, Typed], reading: Reading) -> dict[str, Typed]:
+    """Return the fields of records as they are taken; of what has no type nothing can be taken.
+
+    Args:
+        fields: What stands at each key, with its type.
+        reading: How the records are taken.
+
+    Source: spec of evolution, D13, D16.
+    """
+    taken = {
+        key: _treated(values, data_type, reading.at(key))
+        for key, (values, data_type) in fields.items()
+        if reading.at(key).take is not Take.LEFT_OUT
+    }
+    return {key: (values, data_type) for key, (values, data_type) in taken.items() if not _is_void(data_type)}
+
+
+def _treated(values: Column, data_type: DataType, reading: Reading) -> Typed:
+    is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
+    if data_type == VARIANT:
+        return F.to_json(values), STRING
+    if reading.take is Take.MASKED:
+        return _masked(values), STRING
+    if reading.take is Take.AS_JSON or (reading.take is Take.AS_TEXT and not is_scalar):
+        return _json_text(values, is_scalar=is_scalar), STRING
+    if _is_untouched(data_type, reading):
+        return values, data_type
+    match data_type:
+        case StructType():
+            found = treated(fields_of(values, data_type), reading)
+            columns = [column.alias(name) for name, (column, _) in found.items()]
+            inside = tuple(Field(name, inner) for name, (_, inner) in found.items())
+            return F.when(values.isNotNull(), F.struct(*columns)), StructType(inside)
+        case ArrayType(element):
+            _, inner = _treated(F.lit(None), element, reading)
+            return F.transform(values, lambda item: _treated(item, element, reading)[0]), ArrayType(inner)
+        case MapType():
+            return _treated_map(values, data_type, reading)
+    return values, data_type
+
+
+def _treated_map(values: Column, data_type: MapType, reading: Reading) -> Typed:
+    """Return maps with what is at their keys as it is taken; keys that are to be left out or masked are, too."""
+    left_out, masked = ([k for k, at in reading.below.items() if at.take is t] for t in (Take.LEFT_OUT, Take.MASKED))
+    _, inner = _treated(F.lit(None), data_type.value, reading)
+    mask = F.lit(MASK if inner == STRING else None)
+
+    def value_of(key: Column, value: Column) -> Column:
+        found, _ = _treated(value, data_type.value, reading)
+        is_masked = key.cast("string").isin(masked) & value.isNotNull()
+        return F.when(is_masked, mask).otherwise(found) if masked else found
+
+    if left_out:
+        values = F.map_filter(values, lambda key, _: ~key.cast("string").isin(left_out))
+    return F.transform_values(values, value_of), MapType(data_type.key, inner)
+
+
+def _masked(values: Column) -> Column:
+    return F.when(values.isNotNull(), F.lit(MASK))
+
+
+def _json_text(values: Column, *, is_scalar: bool) -> Column:
+    if not is_scalar:
+        return to_json_text(values)
+    text = to_json_text(F.array(values))
+    return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
+
+
+def _is_untouched(data_type: DataType, reading: Reading) -> bool:
+    """Tell whether nothing of a reading concerns values of a type, and no variant is in them."""
+    match data_type:
+        case StructType(fields):
+            return all(_is_as_is(reading.at(f.name)) and _is_untouched(f.type, reading.at(f.name)) for f in fields)
+        case ArrayType(element):
+            return _is_untouched(element, reading)
+        case MapType(_, value):
+            return _is_untouched(value, reading) and all(map(_is_as_is, reading.below.values()))
+    return data_type not in (VARIANT, VOID)
+
+
+def _is_void(data_type: DataType) -> bool:
+    match data_type:
+        case ArrayType(inner) | MapType(_, inner):
+            return _is_void(inner)
+        case StructType(fields):
+            return all(_is_void(field.type) for field in fields)
+    return data_type == VOID
+
+
+def _is_as_is(reading: Reading) -> bool:
+    return reading.take is Take.AS_IS

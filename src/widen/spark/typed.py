@@ -1,0 +1,208 @@
+"""Records that have types: a DataFrame, or files that say them. The same rules, on the schema.
+
+Values are looked at only where the types leave open whether a column holds them exactly, and counted where something
+changes. An interval takes one pass then, and no Python runs for a record.
+
+Source: spec of evolution, D16.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Observation as Metrics
+from pyspark.sql import functions as F
+
+from widen.log.snapshot import Snapshot
+from widen.log.store import LogStore
+from widen.model.schema import from_json
+from widen.model.type import StructType
+from widen.observe.observation import Observation, RecordSeen, merge_observations
+from widen.planning.evolve import evolve
+from widen.planning.policy import Policy
+from widen.protocol.action import Add, Metadata, Protocol
+from widen.routing.route import routes
+from widen.routing.transcribe import ORIGIN_FIELDS
+from widen.spark.batch import Attempt
+from widen.spark.check import broken_rule
+from widen.spark.columnar import Records
+from widen.spark.failure import translated
+from widen.spark.ground import written_rows
+from widen.spark.look import PER_PASS, Looks
+from widen.spark.misfit import Misfit, misfits, reason_of, seen_of
+from widen.spark.quarantine import Written
+from widen.spark.rebuild import leaves, rebuilt, record_text
+from widen.spark.scan import read
+from widen.spark.taken import Taken, taken
+from widen.spark.verify import DIGEST, LEAVES, PLACE
+from widen.spark.wiring import to_columns
+from widen.spark.write import write
+
+_BROKEN, _ORIGIN, _MISFIT = "_widen_broken", "_widen_origin", "_widen_misfit_"
+
+
+@dataclass(frozen=True)
+class TypedBatch:
+    """Records that have types.
+
+    Args:
+        parts: The records; those of one part have one schema.
+        name: What errors call them.
+        left_out: Files that are not read, by their names.
+    """
+
+    parts: Sequence[Records]
+    name: str
+    left_out: tuple[str, ...] = ()
+    _homes: dict[str, int] = field(default_factory=dict)  # the folders that were written, and which part is in each
+
+    def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return what the types tell, and of the values what the types leave open; see `Batch`.
+
+        Raises:
+            SourceError: values are of a type that no table can take in.
+        """
+        parts = self._taken(base, policy)
+        sure, hope = (_merged(part.seen(is_hopeful=is_hopeful) for part in parts) for is_hopeful in (False, True))
+        plan = evolve(base, sure, policy)
+        is_told = plan.schema == evolve(base, hope, policy).schema
+        return sure if is_told and (plan.is_empty or _are_few(parts)) else _looked_at(parts)
+
+    def observe(self, attempt: Attempt) -> Observation:
+        """Return what the records hold, counted; see `Batch`."""
+        return _looked_at(self._taken(attempt.base, attempt.policy))
+
+    def write(self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata) -> Written:
+        """Write the records, those of each part for themselves; see `Batch`."""
+        done = []
+        for number, part in enumerate(self._taken(attempt.base, attempt.policy)):
+            found = _Writing(part, attempt, store, protocol, metadata).done()
+            self._homes.update((add.path.partition("/")[0], number) for add in found.adds)
+            done.append(found)
+        kept_out = [each.kept_out for each in done if each.kept_out is not None]
+        return Written(
+            [add for each in done for add in each.adds],
+            merge_observations(each.seen for each in done),
+            reduce(DataFrame.unionAll, kept_out) if kept_out else None,
+        )
+
+    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
+        """Return a digest for each record; see `Batch`."""
+        return reduce(DataFrame.unionAll, map(_source_digests, self._taken(schema, policy)))
+
+    def found(
+        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+    ) -> DataFrame:
+        """Return a digest for each row, of what it says of a record; see `Batch`."""
+        sides = []
+        for number, part in enumerate(self._taken(snapshot.schema, policy)):
+            own = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
+            rows = read(part.records.frame.sparkSession, store, snapshot, only=own)
+            sides.append(rows.select(*_digest(record_text(rebuilt(part.schema, snapshot.schema, policy)))))
+        if kept_out is not None:
+            sides.append(kept_out.select(*_digest(F.col(kept_out.columns[0]))))
+        return reduce(DataFrame.unionAll, sides)
+
+    def _taken(self, base: StructType | None, policy: Policy) -> list[Taken]:
+        return [taken(part, self.name, base, policy) for part in self.parts]
+
+
+def _are_few(parts: Iterable[Taken]) -> bool:
+    """Tell whether the kinds of values are so few that they are counted in passing."""
+    return all(len(Looks(part.fields, part.seen(), None)) <= PER_PASS for part in parts)
+
+
+def _merged(roots: Iterable[RecordSeen]) -> Observation:
+    return merge_observations(Observation(root=root) for root in roots)
+
+
+def _looked_at(parts: Iterable[Taken]) -> Observation:
+    found = []
+    for part in parts:
+        seen = part.seen()
+        records = Looks(part.fields, seen, part.records.place).take(part.records.frame)
+        found.append(Observation(records=records, root=seen))
+    return merge_observations(found)
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """Writes some records as rows of a table.
+
+    Args:
+        part: The records.
+        attempt: The columns.
+        store: Of the table.
+        protocol: Of the table.
+        metadata: Of the table.
+    """
+
+    part: Taken
+    attempt: Attempt
+    store: LogStore
+    protocol: Protocol
+    metadata: Metadata
+
+    def done(self) -> Written:
+        """Write them; keep out those that break a rule or do not fit a column that cannot yield."""
+        schema, policy = self.attempt.schema, self.attempt.policy
+        columns = to_columns(self.part.fields, schema, policy)
+        found = misfits(self.part.fields, routes(schema, policy))
+        rule = broken_rule(from_json(self.metadata.schema_string), self.protocol, self.metadata.configuration)
+        return self._all(columns) if rule is None and not found else self._fitting(columns, found, rule)
+
+    def _all(self, columns: Sequence[Column]) -> Written:
+        """Write all of them, and count what they hold in passing, where that is of interest."""
+        seen, metrics = self.part.seen(), Metrics(f"widen-{uuid.uuid4().hex}")
+        looks = Looks(self.part.fields, seen, self.part.records.place)
+        is_counted = self.attempt.schema != self.attempt.base and 0 < len(looks) <= PER_PASS
+        counts = looks.aggregates() if is_counted else [F.count(F.lit(1))]
+        observed = self.part.records.frame.observe(metrics, *(each.alias(str(at)) for at, each in enumerate(counts)))
+        adds = self._put(observed.select(*columns))
+        if adds and is_counted:
+            looks.fill([metrics.get[str(at)] for at in range(len(counts))])
+        return Written(adds, Observation(records=written_rows(adds), root=seen if adds and is_counted else {}))
+
+    def _fitting(self, columns: Sequence[Column], found: Sequence[Misfit], rule: Column | None) -> Written:
+        flags = [f"{_MISFIT}{at}" for at in range(len(found))]
+        told = [misfit.is_there.alias(flag) for misfit, flag in zip(found, flags, strict=True)]
+        rows = self.part.records.frame.select(*columns, *told, _origin(self.part, reason_of(found)).alias(_ORIGIN))
+        reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
+        rows = rows.withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
+        with translated():
+            number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
+        adds = self._put(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
+        origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
+        kept_out = rows.where(F.col(_BROKEN).isNotNull()).select(*origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1]))
+        seen = Observation(written_rows(adds), 0, {}, number, seen_of(found, counts))
+        return Written(adds, seen, kept_out if number else None)
+
+    def _put(self, rows: DataFrame) -> list[Add]:
+        return write(rows, self.store, self.protocol, self.metadata)
+
+
+def _origin(part: Taken, reason: Column) -> Column:
+    """Return what a record is, where it stands, and why it is kept out if it is."""
+    place = part.records.place
+    file, number = (F.lit(""), F.lit(0)) if place is None else (place.getField("file"), place.getField("number"))
+    told = (record_text(part.columns), file, number.cast("bigint"), reason)
+    return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, told, strict=True)))
+
+
+def _source_digests(part: Taken) -> DataFrame:
+    place = part.records.place
+    where = F.lit("") if place is None else F.concat_ws(":", place.getField("file"), place.getField("number"))
+    count = leaves(F.struct(*(column.alias(name) for name, column in part.columns.items())), part.schema)
+    return part.records.frame.select(*_digest(record_text(part.columns), count.cast("bigint"), where))
+
+
+def _digest(text: Column, count: Column | None = None, where: Column | None = None) -> list[Column]:
+    return [
+        F.sha2(text, 256).cast("binary").alias(DIGEST),
+        (F.lit(None).cast("bigint") if count is None else count).alias(LEAVES),
+        (F.lit(None).cast("string") if where is None else where).alias(PLACE),
+    ]

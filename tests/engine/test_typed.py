@@ -1,0 +1,236 @@
+"""Sources that say their types: the same rules on the schema, in expressions of Spark. Every table is proved."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import widen
+from widen.errors import EvolutionRefused, InvalidOption, SourceError
+from widen.ingestion import Ingested, ingest, plan
+from widen.planning.policy import Policy
+from widen.spark.intake import Intake
+from widen.spark.verify import verify
+from widen.table import Table
+
+
+def proved(source: DataFrame | str, table: Path, **words: Any) -> Ingested:
+    done = ingest(source, str(table), verify=True, **words)
+    assert done.verification is not None
+    assert done.verification.is_clean, done.verification
+    return done
+
+
+def types(table: Path) -> dict[str, str]:
+    return {field.name: field.type.sql for field in Table(str(table)).schema}
+
+
+def rows(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
+    """The rows without what is null in them, by ``n``."""
+    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark).orderBy("n").collect()]
+    return [{name: value for name, value in row.items() if value is not None} for row in found]
+
+
+def frame(spark: SparkSession, *selects: str) -> DataFrame:
+    """A row for each select list; the types of the first count."""
+    return reduce(DataFrame.unionAll, (spark.sql(f"SELECT {select}") for select in selects))
+
+
+SCALARS = """
+    true AS bo, 1Y AS by, 2S AS sh, 3 AS i, 9007199254740993L AS l, 0.1f AS fl, double('-0.0') AS d,
+    12345678901234567890.12BD AS de, date'2024-05-01' AS da, timestamp'2024-05-01 12:00:00.123456Z' AS t,
+    timestamp_ntz'2024-05-01 12:00:00.000001' AS tn, 'x' AS s, X'00ff' AS b
+"""
+
+
+def test_every_type_at_every_depth(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.sql(f"SELECT 1 AS n, struct({SCALARS}) AS r").selectExpr(
+        "n", "r.*", "r", "array(r, null) AS a", "map('k', r, 'none', null) AS m", "array(array(r.l), null) AS aa",
+        "array(map(7, array(r.t))) AS am", "parse_json('{\"v\": [1, null]}') AS v", "null AS nothing",
+    )  # fmt: skip
+    done = proved(source, tmp_path / "table")
+    record = (
+        "struct<b: binary, bo: boolean, by: int, d: double, da: date, de: decimal(22,2), fl: double, i: int, l: bigint,"
+        " s: string, sh: int, t: timestamp, tn: timestamp_ntz>"
+    )
+    found = types(tmp_path / "table")
+    assert found["r"] == record
+    assert (found["a"], found["m"]) == (f"array<{record}>", f"map<string,{record}>")
+    assert found["aa"] == "array<array<bigint>>"
+    assert (found["am"], found["v"]) == ("array<map<string,array<timestamp>>>", "string")
+    assert "nothing" not in found
+    assert [pending.source for pending in done.plan.pending] == [("nothing",)]
+    assert {event.source: event.count for event in done.plan.events}[("aa",)] == 1
+    [row] = rows(spark, tmp_path / "table")
+    assert (row["l"], row["fl"], row["de"], row["v"]) == (
+        9007199254740993,
+        0.10000000149011612,
+        Decimal("12345678901234567890.12"),
+        '{"v":[1,null]}',
+    )
+    assert proved(source, tmp_path / "table").plan.is_empty
+
+
+def test_columns_of_other_types_take_what_they_hold(spark: SparkSession, tmp_path: Path) -> None:
+    """Narrower kinds need no column; what a declared column does not hold exactly gets one beside it."""
+    table = tmp_path / "table"
+    columns = "n int, a string, b double, c decimal(12,2), d timestamp, e array<bigint>, f string, g array<string>"
+    widen.create_table(str(table), columns)
+    source = frame(
+        spark,
+        "1 AS n, 4L AS a, 7L AS b, 5 AS c, 1700000000L AS d, 8 AS e, timestamp'2024-05-01 12:00:00.5Z' AS f, true AS g",
+        "2, null, 9007199254740993, null, null, null, null, null",
+    )
+    proved(source, table, evolve="split")
+    assert set(types(table)) == {"n", "a", "b", "b_long", "c", "d", "d_long", "e", "f", "g"}
+    first, second = rows(spark, table)
+    assert (first["a"], first["b"], first["b_long"], first["c"]) == ("4", 7.0, 7, Decimal("5.00"))
+    assert (first["d"].timestamp(), first["d_long"]) == (1700000000, 1700000000)
+    assert (first["e"], first["f"], first["g"]) == ([8], "2024-05-01T12:00:00.5Z", ["true"])
+    assert second == {"n": 2, "b_long": 9007199254740993}
+
+
+def test_values_are_looked_at_where_types_leave_it_open(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    widen.create_table(str(table), "n int, a double, b bigint")
+    source = frame(spark, "1 AS n, 9007199254740992L AS a, timestamp'2024-05-01 12:00:00.123Z' AS b")
+    assert proved(source, table, evolve="split").plan.is_empty
+    assert rows(spark, table)[0]["b"] == 1714564800123
+    other = frame(spark, "2 AS n, 1L AS a, timestamp'2024-05-01 12:00:00.123456Z' AS b")
+    proved(other, table, evolve="split")
+    assert set(types(table)) == {"n", "a", "b", "b_timestamp"}
+
+
+def test_columns_are_widened_in_place(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    proved(frame(spark, "1 AS n, 1 AS a, date'2024-05-01' AS b, 1.5BD AS c, map('k', 1) AS d, array(1) AS e"), table)
+    Table(str(table)).add_feature("timestampNtz")
+    later = "2 AS n, 2147483648L AS a, timestamp_ntz'2024-05-01 12:00:00' AS b, 12.25BD AS c, map('k', 2L) AS d"
+    done = proved(frame(spark, f"{later}, array(2.5D) AS e"), table)
+    assert types(table) == {
+        "n": "int", "a": "bigint", "b": "timestamp_ntz", "c": "decimal(4,2)", "d": "map<string,bigint>",
+        "e": "array<double>",
+    }  # fmt: skip
+    assert {event.grade.value for event in done.plan.events} == {"widening"}
+    assert rows(spark, table)[1]["d"] == {"k": 2}
+
+
+def test_shapes_drift_as_in_texts(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    first = "1 AS n, 'x' AS a, array(struct(1 AS x)) AS b, map('k', 1) AS c, X'01' AS d"
+    proved(frame(spark, first), table, evolve="split")
+    proved(frame(spark, "2 AS n, array('y') AS a, struct(2 AS x, 'z' AS y) AS b, map('k', 'v') AS c, 1 AS d"), table)
+    found = types(table)
+    assert found["a_array_string"] == "array<string>"
+    assert found["b"] == "array<struct<x: bigint, y: string>>"
+    assert {found[name] for name in found if name.startswith("c_map")} == {"map<string,string>"}
+    assert found["d_int"] == "int"
+    assert rows(spark, table)[1]["b"] == [{"x": 2, "y": "z"}]
+
+
+def test_what_no_column_may_be_made_for_is_kept_as_json(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    proved(frame(spark, "1 AS n, 1 AS a, struct(1 AS x) AS r"), table)
+    drifted = "'x' AS a, struct(2 AS x, timestamp'2024-05-01 12:00:00.000001Z' AS y) AS r, array(1.5D, null) AS new"
+    plain = "3, null, named_struct('x', 3, 'y', cast(null AS timestamp)), null"
+    proved(frame(spark, f"2 AS n, {drifted}", plain), table, evolve="freeze")
+    assert types(table) == {"n": "int", "a": "int", "r": "struct<x: int>", "_rescued": "string"}
+    assert [row.get("_rescued") for row in rows(spark, table)] == [
+        None,
+        '{"a":"x","r":{"y":"2024-05-01T12:00:00.000001Z"},"new":[1.5,null]}',
+        None,
+    ]
+    with pytest.raises(EvolutionRefused, match="new"):
+        ingest(frame(spark, f"4 AS n, {drifted}"), str(table), evolve="fail")
+
+
+def test_what_is_said_of_single_fields_holds(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    source = frame(spark, "1 AS n, 5 AS secret, struct(1 AS x, 'y' AS y) AS r, struct(1 AS x) AS j, 7L AS d")
+    words = {"mask": ["secret", "r.y"], "exclude": ["r.x"], "pins": {"j": "json", "d": "decimal(18,4)"}}
+    proved(source, table, **words)
+    assert rows(spark, table) == [{"n": 1, "secret": "***", "r": {"y": "***"}, "j": '{"x":1}', "d": Decimal("7.0000")}]
+
+
+def test_rows_that_do_not_fit_what_cannot_yield_are_kept_out(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    widen.create_table(str(table), "n int not null, p int, a int", partition_by=["p"])
+    done = proved(frame(spark, "1 AS n, '1' AS p, 1 AS a"), table)
+    assert (done.records, done.quarantined) == (0, 1)
+    source = frame(spark, "2 AS n, 2 AS p, 'x' AS a", "null, 3, 'y'")
+    done = proved(source, table)
+    assert (done.records, done.quarantined) == (1, 1)
+    kept = Table(str(done.quarantine)).read(spark).orderBy("reason").collect()
+    assert [row["text"] for row in kept] == ['{"p":3,"a":"y"}', '{"n":1,"p":"1","a":1}']
+    assert rows(spark, table) == [{"n": 2, "p": 2, "a_string": "x"}]
+
+
+def test_files_of_parquet_whose_types_drift(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    frame(spark, "1 AS n, 1 AS a").write.parquet(str(source / "day=2024-01-01"))
+    frame(spark, "2L AS n, 'x' AS a, 0.5D AS b").write.parquet(str(source / "day=2024-01-02"))
+    planned = plan(str(source), str(tmp_path / "table"))
+    done = proved(str(source), tmp_path / "table", plan_hash=planned.hash)
+    assert types(tmp_path / "table") == {
+        "n": "bigint", "a": "string", "a_int": "int", "b": "double", "day": "string"
+    }  # fmt: skip
+    first = next(event.first for event in done.plan.events if event.column == ("b",))
+    assert first is not None
+    assert ("day=2024-01-02" in first[0], first[1]) == (True, 1)
+    assert rows(spark, tmp_path / "table") == [
+        {"n": 1, "a": "1", "a_int": 1, "day": "2024-01-01"},
+        {"n": 2, "a": "x", "b": 0.5, "day": "2024-01-02"},
+    ]
+
+
+def test_a_stream_of_typed_rows(spark: SparkSession, tmp_path: Path) -> None:
+    frame(spark, "1 AS n, 'x' AS a").write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("n int, a string").parquet(str(tmp_path / "in"))
+    words = {"checkpoint": str(tmp_path / "checkpoint"), "once": True, "verify": True}
+    assert widen.ingest_stream(stream, str(tmp_path / "table"), **words).wait()
+    assert rows(spark, tmp_path / "table") == [{"n": 1, "a": "x"}]
+
+
+def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    source = frame(spark, "1 AS n, array(1L, 2L) AS a, 'x' AS b", "2, array(3L), 'y'")
+    done = proved(source, tmp_path / "table")
+    assert done.verification is not None
+    assert done.verification.leaves == 7
+    table = Table(str(tmp_path / "table"))
+    for changed in (source.where("n = 1"), source.withColumn("a", F.expr("slice(a, 1, 1)")), source.limit(0)):
+        batch = Intake().of(spark, source)
+        other = Intake().of(spark, changed)
+        other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
+        there = other.found(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
+        assert verify(batch.digests(table.snapshot.schema, Policy()), there).is_clean
+        assert not verify(other.digests(table.snapshot.schema, Policy()), there).is_clean
+
+
+BAD = {
+    "two columns of one name": ("1 AS a, 2 AS a", SourceError, "two columns"),
+    "a type of no table": ("interval '1' day AS a", SourceError, "interval"),
+    "a map by records": ("map(struct(1 AS x), 1) AS a", SourceError, "map"),
+    "no record": ("1 AS a WHERE false", SourceError, "no record"),
+}
+
+
+@pytest.mark.parametrize(("select", "error", "match"), BAD.values(), ids=BAD)
+def test_what_cannot_be_taken_in(
+    spark: SparkSession, tmp_path: Path, select: str, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        ingest(spark.sql(f"SELECT {select}"), str(tmp_path / "table"))
+    with pytest.raises(InvalidOption):
+        ingest(spark.range(1), str(tmp_path / "table"), format="csv")
+
+
+def test_avro_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(b"Obj\x01")
+    with pytest.raises(SourceError):
+        ingest(str(tmp_path / "a.avro"), str(tmp_path / "table"))

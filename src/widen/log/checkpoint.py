@@ -7,7 +7,7 @@ Source: PROTOCOL.md#checkpoints
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -128,6 +128,14 @@ def _leaves(file: pq.ParquetFile, column: str) -> list[str]:
     return [schema.column(at).path for at in found if used]
 
 
+def _groups(file: pq.ParquetFile, leaves: Collection[str]) -> list[int]:
+    """Return the row groups that have a value in any of these leaves."""
+    metadata = file.metadata
+    at = [number for number in range(metadata.num_columns) if metadata.schema.column(number).path in leaves]
+    groups = ((number, metadata.row_group(number)) for number in range(metadata.num_row_groups))
+    return [number for number, group in groups if any(_has_values(group.column(each)) for each in at)]
+
+
 def _all_leaves(file: pq.ParquetFile, column: str) -> list[str]:
     schema = file.metadata.schema
     paths = [schema.column(at).path for at in range(file.metadata.num_columns)]
@@ -149,7 +157,8 @@ def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
     leaves = [leaf for column in columns for leaf in _leaves(file, column)]
     if not leaves:
         return
-    for rows in file.iter_batches(_ROWS_AT_ONCE, columns=leaves, use_threads=False):
+    groups = _groups(file, leaves)
+    for rows in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=leaves, use_threads=False):
         for name in rows.schema.names:
             there = rows.filter(rows.column(name).is_valid())
             yield from there.select([name]).to_pylist(maps_as_pydicts="strict")

@@ -30,7 +30,7 @@ class Habits:
 
     Args:
         rescues: What no column holds is kept in a column for the rest, which only the exact path fills.
-        loose: The fields with one plain column whose values are of other kinds as well.
+        loose: The fields whose values are of other kinds as well than their columns have natively.
         empty: The fields without a column, each with what it has held: nothing but nulls, ``[]`` and ``{}``.
     """
 

@@ -8,7 +8,7 @@ Source: house rule: the fast path must know when it cannot be exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Union
 
@@ -19,7 +19,7 @@ from widen.observe.observation import FieldSeen
 from widen.observe.reading import MASK, PLAIN, Reading, Take
 from widen.routing.route import RecordRoute, Slot, does_route
 from widen.routing.row import Row, route_value
-from widen.routing.shape import Direct, Forked, Habits, Hidden, Place, Plain, Shape
+from widen.routing.shape import Direct, Forked, Habits, Hidden, Place, Plain, Shape, SourcePath
 from widen.routing.way import Way, Ways, native_of, scalar_ways, wrapped
 
 _UNNAMED = re.compile(r'["\\\x00-\x1f]')
@@ -66,6 +66,10 @@ class _Field:
     slots: tuple[Slot, ...]
     base: Mapping[str, Slot]
     reading: Reading
+
+    @property
+    def path(self) -> SourcePath:
+        return (*(key for key, _ in self.place), self.key)
 
     @property
     def is_required(self) -> bool:
@@ -133,8 +137,7 @@ class _Shaper:
             row: Row = {}
             route_value(row, slots, MASK)
             return (_SCALAR, Hidden(item.attribute, row)) if row else (None, None)
-        path = (*(key for key, _ in item.place), item.key)
-        if len(slots) == 1 and path not in self.habits.loose and item.is_taken(slots[0]):
+        if len(slots) == 1 and item.path not in self.habits.loose and item.is_taken(slots[0]):
             native, node = self._slot(item, slots[0])
             if native is not None:
                 return native, Plain(item.attribute, slots[0].name, node)
@@ -144,12 +147,23 @@ class _Shaper:
         """Return a field as it is handed out, with what the decoder lets through for it.
 
         Its values come decoded where no column wants their text, and their JSON form alone tells all their columns.
+        That may be so only if the decoder refuses what is of no column's own kind: it does as long as nothing is.
         """
+        types = {slot.name: self._slot(item, slot) for slot in item.slots if item.is_taken(slot)}
+        if item.path not in self.habits.loose:
+            native, found = self._with_ways(item, types, ())
+            if found.is_decoded:
+                return native, found
+        return self._with_ways(item, types, item.base)
+
+    def _with_ways(
+        self, item: _Field, types: Mapping[str, tuple[Any, Shape | None]], known: Collection[str]
+    ) -> tuple[Any, Forked]:
+        """Return that, where scalars have the ways that they have with these columns known."""
         slots, reading = item.slots, item.reading
-        types = {slot.name: self._slot(item, slot) for slot in slots if item.is_taken(slot)}
         nodes = {name: node for name, (_, node) in types.items() if node is not None}
         natives = {slot.name: types.get(slot.name, (None, None))[0] for slot in slots}
-        ways = scalar_ways(slots, item.base)
+        ways = scalar_ways(slots, known)
         if reading.take is Take.AS_JSON:
             ways.of = {name: {} for name in ways.of}
         guards = [slot for slot in slots if slot.guard is not None]
@@ -168,23 +182,9 @@ class _Shaper:
             is_dated=reading.is_dated and any(map(item.is_text_dated, slots)),
             direct=() if reading.take is not Take.AS_IS or guards else _direct(slots, natives),
         )
-        arrays = [slot for slot in slots if slot.dim]
-        records = [slot for slot in slots if slot.record is not None and not slot.dim]
         is_simple = reading.take is Take.AS_IS and not guards and not found.is_dated
-        has_natives = all(natives[slot.name] is not None for slot in (*arrays, *records))
-        if not (is_simple and has_natives and _is_told(found, arrays, records)):
-            return msgspec.Raw, found
-        forms = [natives[slot.name] for slot in (*arrays, *records)]
-        forms += [_bounded(ways) if form is int else form for form in ways.forms]
-        for slot in arrays:
-            ways.of[slot.name][list] = None
-        for record in records:
-            struct = nodes[record.name].struct
-            ways.of[record.name][struct] = None
-            for slot in arrays:
-                if slot.record is not None:
-                    ways.of[slot.name][struct] = wrapped(_converted(nodes[slot.name].struct), slot.dim)
-        return Union[tuple(forms)], replace(found, is_decoded=True)
+        native = _told_type(found, natives) if is_simple else None
+        return (msgspec.Raw, found) if native is None else (native, replace(found, is_decoded=True))
 
     def _slot(self, item: _Field, slot: Slot) -> tuple[Any, Shape | None]:
         """Return what the decoder lets through for one column, or None if its values are never taken as they are."""
@@ -222,6 +222,29 @@ def _nested(native: Any, dim: int) -> Any:
     return native
 
 
+def _told_type(item: Forked, natives: Mapping[str, Any]) -> Any:
+    """Return what the decoder lets through for a field if the JSON form of every value tells which columns take it.
+
+    The field then gets the ways of arrays and records. None if some form does not tell, or a column wants the text.
+    """
+    arrays = [slot for slot in item.slots if slot.dim]
+    records = [slot for slot in item.slots if slot.record is not None and not slot.dim]
+    if any(natives[slot.name] is None for slot in (*arrays, *records)) or not _is_told(item, arrays, records):
+        return None
+    ways = item.ways
+    forms = [natives[slot.name] for slot in (*arrays, *records)]
+    forms += [_bounded(ways) if form is int else form for form in ways.forms]
+    for slot in arrays:
+        ways.of[slot.name][list] = None
+    for record in records:
+        struct = item.nodes[record.name].struct
+        ways.of[record.name][struct] = None
+        for slot in arrays:
+            if slot.record is not None:
+                ways.of[slot.name][struct] = wrapped(_converted(item.nodes[slot.name].struct), slot.dim)
+    return Union[tuple(forms)]
+
+
 def _is_told(item: Forked, arrays: list[Slot], records: list[Slot]) -> bool:
     """Tell whether the JSON form of every value of a field tells which columns take it, and none wants its text."""
     forms = item.ways.forms
@@ -229,8 +252,7 @@ def _is_told(item: Forked, arrays: list[Slot], records: list[Slot]) -> bool:
         return False
     if not all(native_of(slot) for slot in item.slots if slot not in (*arrays, *records)):
         return False
-    has_numbers = int in forms or float in forms
-    if has_numbers and (any(slot.word == STRING_WORD for slot in item.slots) or int not in forms):
+    if float in forms and (any(slot.word == STRING_WORD for slot in item.slots) or int not in forms):
         return False
     both = [slot for slot in arrays if slot.record is not None and records]
     is_forked = bool(both) and any(item.nodes[slot.name].is_forked for slot in (*both, *records))

@@ -267,7 +267,9 @@ def _sort_fields(
             empty[path] = FieldSeen(
                 dict.fromkeys(field.nulls, 1), dict.fromkeys(field.empty, 1), dict.fromkeys(field.empty_records, 1)
             )
-        elif slots and not all(_is_plain(slots[0], kind, values) for kind, values in field.kinds.items()):
+        elif slots and not all(
+            any(_is_plain(slot, kind, values) for slot in slots) for kind, values in field.kinds.items()
+        ):
             loose.add(path)
         for slot in slots:
             if slot.record is not None:

@@ -56,6 +56,10 @@ def _spelled(plain: Any, text: bytes) -> Any:
     return "true" if plain else "false"
 
 
+def _digits(plain: Any, text: bytes) -> Any:
+    return str(plain)
+
+
 def _text(plain: Any, text: bytes) -> Any:
     return text.decode()
 
@@ -85,7 +89,7 @@ _FAST: Mapping[tuple[str, str], Way | None] = MappingProxyType(
         (LONG_WORD, INT_WORD): None,
         (LONG_WORD, LONG_WORD): None,
         (LONG_WORD, DOUBLE_WORD): _whole,
-        (LONG_WORD, STRING_WORD): _text,
+        (LONG_WORD, STRING_WORD): _digits,
         (DOUBLE_WORD, DOUBLE_WORD): None,
         (DOUBLE_WORD, STRING_WORD): _text,
         (STRING_WORD, STRING_WORD): None,

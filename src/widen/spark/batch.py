@@ -244,10 +244,10 @@ class Positions:
             batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
         """
         may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
-        texts, *columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        texts = batch.column(TEXT).to_pylist()
         end = 0
-        for (file, part, is_whole), group in groupby(zip(*columns, strict=True)):
-            start, end = end, end + len(list(group))
+        for (file, part, is_whole), rows in _runs(batch):
+            start, end = end, end + rows
             if is_whole:
                 for row in range(start, end):
                     values = list(split(texts[row]))
@@ -262,3 +262,14 @@ class Positions:
         self._place = (file, part, number + lines)
         name = f"{file} from byte {part}" if part else file
         return [(name, line) for line in range(number + 1, number + lines + 1)]
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
+    """Yield what rows in a row are of, and how many they are. Those of one part of a file stand together."""
+    columns = [batch.column(name) for name in (FILE, PART, WHOLE)]
+    ends = [tuple(column[at].as_py() for column in columns) for at in (0, -1)] if batch.num_rows else []
+    if ends and ends[0] == ends[1]:
+        yield ends[0], batch.num_rows
+        return
+    for of, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
+        yield of, len(list(group))

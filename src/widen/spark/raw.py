@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -36,14 +37,15 @@ TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
 RAW = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
 
 _SIZE, _VALUE = "size", "value"
-_HEAD_CHUNKS = 5_000
+_HEAD_CHUNKS, _LOOKS_AT_ONCE = 5_000, 8
 
 
 def read_json(spark: SparkSession, source: Source) -> DataFrame:
     """Return the raw batch of files of JSON: the columns `TEXT`, `FILE`, `PART` and `WHOLE`."""
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
-    parted = {path: has_lines(spark, path) for path in large}
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        parted = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
     lines = [path for path, is_lined in parted.items() if is_lined]
     frames = [whole_files(spark, source, small)] if small else []
     frames += [text_lines(spark, lines)] if lines else []

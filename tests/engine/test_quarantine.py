@@ -1,0 +1,79 @@
+"""Records that do not fit columns that cannot yield: whole in the quarantine with place and reason, and no other is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from widen.errors import InvalidOption
+from widen.ingestion import Ingested, ingest
+from widen.table import Table
+
+PROPERTIES = {
+    "delta.constraints.positive": "amount > 0",
+    "delta.feature.checkConstraints": "supported",
+    "delta.enableTypeWidening": "true",
+}
+FITTING = [
+    '{"id":1,"p":1,"amount":5}',
+    '{"id":3000000000,"p":1,"amount":5}',
+    '{"id":2,"p":3000000000,"amount":9,"new":true}',
+]
+KEPT_OUT = {
+    '{"p":1,"amount":5}': "id is null, and column id is NOT NULL",
+    '{"id":"x","p":1,"amount":5}': 'id: "x" is no bigint, and column id is NOT NULL',
+    '{"id":4,"p":"a","amount":5,"other":1}': 'p: "a" is no bigint, and column p is a partition column',
+    '{"id":5,"p":2,"amount":"7"}': 'amount: "7" is no int, and column amount is looked at by the constraint positive',
+    '{"id":6,"p":2,"amount":-5}': "The constraint positive (amount > 0) is not true",
+    "nothing": "no record",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("quarantine")
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, place: Path) -> Ingested:
+    widen.create_table(str(place / "t"), "id int not null, p int, amount int", ["p"], PROPERTIES)
+    (place / "s.jsonl").write_text("\n".join([*FITTING, *KEPT_OUT]) + "\n", encoding="utf-8")
+    return ingest(str(place / "s.jsonl"), str(place / "t"), verify=True, spark=spark)
+
+
+def test_the_rest_of_the_batch_goes_through(spark: SparkSession, place: Path, done: Ingested) -> None:
+    found = [tuple(row) for row in Table(str(place / "t")).read(spark).select("id", "p", "amount", "new").collect()]
+    assert sorted(found) == [(1, 1, 5, None), (2, 3000000000, 9, True), (3000000000, 1, 5, None)]
+    assert Table(str(place / "t")).schema.names == ("id", "p", "amount", "new")
+    assert (done.records, done.corrupt, done.quarantined) == (3, 0, 6)
+
+
+def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, place: Path, done: Ingested) -> None:
+    rows = [row.asDict() for row in Table(str(place / "t_quarantine")).read(spark).collect()]
+    assert {row["text"] for row in rows} == set(KEPT_OUT)
+    for row in rows:
+        assert row["reason"].startswith(KEPT_OUT[row["text"]])
+        assert row["file"].endswith("s.jsonl")
+        assert row["position"] == len(FITTING) + [*KEPT_OUT].index(row["text"]) + 1
+        assert row["table_version"] == 0
+        assert row["kept_at"] is not None
+
+
+def test_the_plan_and_the_proof_know_of_it(done: Ingested) -> None:
+    assert done.verification is not None
+    assert done.verification.is_clean
+    told: dict[tuple[str, ...], Any] = {kept.source: (kept.column, kept.count) for kept in done.plan.quarantined}
+    assert told == {
+        ("id",): ("NOT NULL", 2),
+        ("p",): ("a partition column", 1),
+        ("amount",): ("looked at by the constraint positive", 1),
+    }
+
+
+def test_a_table_of_another_kind_is_no_quarantine(spark: SparkSession, place: Path, done: Ingested) -> None:
+    with pytest.raises(InvalidOption, match="quarantine"):
+        ingest(str(place / "s.jsonl"), str(place / "t"), quarantine=str(place / "t"), spark=spark)

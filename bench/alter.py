@@ -2,7 +2,7 @@
 
     python bench/alter.py [--runs 5] [--files 1000,1000000]
 
-The tables are logs only: nobody reads a file to change a type. Each has a checkpoint at version 9 and no commit after
+The tables are logs only: nobody reads a file to change a type. Each has a checkpoint at version 10 and no commit after
 it. Every run opens a table that its session has not seen and widens one column; Widen and Delta Lake take turns in one
 process, whose session has altered a small table before, so that neither pays for loading its classes.
 """
@@ -28,7 +28,7 @@ from widen.log.store import LogStore
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".work" / "data" / "bench"
-LAST_VERSION = 9
+LAST_VERSION = 10
 PROPERTIES = {"delta.enableTypeWidening": "true"}
 PROTOCOL = {
     "minReaderVersion": 3,

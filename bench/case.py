@@ -14,9 +14,12 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
+import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -31,10 +34,12 @@ def main(case: str, source: str, target: str) -> None:
     _warm_up(case, spark, Path(source), Path(target))
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     started, cpu_started = time.perf_counter(), _cpu_seconds(jvm)
-    CASES[case](spark, source, target)
+    with worker_memory(jvm) as workers_mb:
+        CASES[case](spark, source, target)
     seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds(jvm) - cpu_started
     python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "python_mb": python_mb, "jvm_mb": _peak_mb(jvm)}
+    found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "python_mb": python_mb, "jvm_mb": peak_mb(jvm)}
+    found["workers_mb"] = max(workers_mb, default=0.0)
     print(json.dumps({"case": case, **found}))
     spark.stop()
 
@@ -90,12 +95,39 @@ def _warm_up(case: str, spark: SparkSession, source: Path, target: Path) -> None
     CASES[case](spark, str(few), str(warm))
 
 
-def _peak_mb(pid: int) -> float:
+def peak_mb(pid: int) -> float:
+    """The peak of a process, in MB."""
     status = Path(f"/proc/{pid}/status")
     if not status.exists():
         return 0.0
     line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
+
+
+@contextmanager
+def worker_memory(jvm: int) -> Iterator[list[float]]:
+    """Yield a list that grows by what all Python workers of a JVM together hold, in MB, ten times a second."""
+    found: list[float] = []
+    end = Event()
+
+    def sample() -> None:
+        while not end.wait(0.1):
+            found.append(sum(map(_resident_mb, psutil.Process(jvm).children(recursive=True))))
+
+    thread = Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        end.set()
+        thread.join()
+
+
+def _resident_mb(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_info().rss) / 2**20
+    except psutil.Error:  # it has ended
+        return 0.0
 
 
 def _cpu_seconds(pid: int) -> float:

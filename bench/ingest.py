@@ -1,6 +1,9 @@
-"""Ingestion against Spark alone: the same bytes, one process per run, cases in turn, medians.
+"""Ingestion against Spark alone and against dlt: the same bytes, one process per run, cases in turn, medians.
 
-python bench/ingest.py [--runs 3] [--records 600000] [--cases infer,known,first,quiet]
+    python bench/ingest.py [--runs 3] [--records 600000] [--cases infer,known,first,quiet,dlt-duckdb,dlt-parquet]
+
+dlt runs once, for it takes minutes. JVM is Spark's driver with its executors, workers are the Python processes of the
+executors, all together.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ import dataset
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / ".work" / "data" / "bench"
-CASES = ["infer", "known", "first", "quiet"]
-KEYS = ("seconds", "cpu_seconds", "python_mb", "jvm_mb")
+SPARK_CASES = ["infer", "known", "first", "quiet"]
+DLT_CASES = ["dlt-duckdb", "dlt-parquet"]
+KEYS = ("seconds", "cpu_seconds", "python_mb", "jvm_mb", "workers_mb")
 LATER = ["known", "quiet"]
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 Measured = dict[str, dict[str, float]]
 
 # What is divided by what, and the most it may be.
-TARGETS = [("first", "infer", 1.0), ("quiet", "known", 1.5)]
+TARGETS = [("first", "infer", 1.0), ("quiet", "known", 1.25), *(("first", each, 0.05) for each in DLT_CASES)]
 
 
 def main(arguments: list[str]) -> int:
@@ -43,8 +47,8 @@ def measure(cases: list[str], runs: int, records: int) -> Measured:
     seen = DATA / f"table-{records}"
     _prepare(cases, first, later, seen)
     results: dict[str, list[dict[str, float]]] = {case: [] for case in cases}
-    for _ in range(runs):
-        for case in cases:
+    for run in range(runs):
+        for case in cases if run == 0 else [case for case in cases if case not in DLT_CASES]:
             results[case].append(_once(case, later if case in LATER else first, seen))
     return {case: _medians(found) for case, found in results.items()}
 
@@ -62,12 +66,13 @@ def lines(measured: Measured, records: int) -> list[str]:
     """Return the printed table, line by line."""
     size_mb = sum(file.stat().st_size for file in (DATA / f"first-{records}").glob("*.json")) / 1e6
     head = f"Ingestion: {records:,} records, {size_mb:.0f} MB of JSON, {dataset.DRIFTING:.0%} drifting, local[2]"
-    rows = [f"  {'case':<8}{'seconds':>10}{'CPU s':>10}{'python MB':>12}{'JVM MB':>10}"]
+    rows = [f"  {'case':<12}{'seconds':>10}{'CPU s':>10}{'python MB':>12}{'JVM MB':>10}{'workers MB':>12}"]
     rows += [
-        f"  {case:<8}{it['seconds']:>10.2f}{it['cpu_seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}"
+        f"  {case:<12}{it['seconds']:>10.2f}{it['cpu_seconds']:>10.2f}{it['python_mb']:>12.0f}{it['jvm_mb']:>10.0f}"
+        f"{it['workers_mb']:>12.0f}"
         for case, it in measured.items()
     ]
-    rows += [f"  {what:<16}{ratio:>6.2f}  (at most {most})" for what, ratio, most in ratios(measured)]
+    rows += [f"  {what:<24}{ratio:>6.3f}  (at most {most})" for what, ratio, most in ratios(measured)]
     return [head, *rows]
 
 
@@ -89,7 +94,8 @@ def _once(case: str, source: Path, seen: Path) -> dict[str, float]:
 
 
 def _run(case: str, source: Path, target: Path) -> dict[str, float]:
-    command = [sys.executable, str(HERE / "case.py"), case, str(source), str(target)]
+    script = HERE / ("dlt_case.py" if case in DLT_CASES else "case.py")
+    command = [sys.executable, str(script), case, str(source), str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     if done.returncode:
         sys.exit(f"{case} failed:\n{done.stderr[-4000:]}")
@@ -106,7 +112,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--records", type=int, default=dataset.RECORDS)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default=",".join(SPARK_CASES + DLT_CASES))
     return parser.parse_args(arguments)
 
 

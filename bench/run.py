@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and one table of ratios at the end; exit code 1 if a target is missed.
 
-python bench/run.py [ingest] [snapshot] [alter] [drop]
+python bench/run.py [ingest] [snapshot] [alter] [read] [drop]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ["ingest", "snapshot", "alter", "drop"]
+SCRIPTS = ["ingest", "snapshot", "alter", "read", "drop"]
 
 # What every script prints for a ratio that has a target: "first / infer   0.93  (at most 1.0)".
 RATIO = re.compile(r"^\s*(\S.*?)\s{2,}([\d.]+)\s+\(at most ([\d.]+)\)\s*$")
@@ -25,7 +25,7 @@ def main(names: list[str]) -> int:
         found += [(f"{name}: {what}", float(ratio), float(most)) for what, ratio, most in _ratios(lines)]
     print("\nRatios")
     for what, ratio, most in found:
-        print(f"  {what:<60}{ratio:>6.2f}  at most {most:<5}{'' if ratio <= most else 'MISSED'}")
+        print(f"  {what:<60}{ratio:>7.3f}  at most {most:<5}{'' if ratio <= most else 'MISSED'}")
     return int(not found or any(ratio > most for _, ratio, most in found))
 
 

@@ -2,7 +2,8 @@
 
 Two npm packages, pinned by version and checksum in ``real.json``, are packed by the npm client and taken apart
 below ``.work/data``: every example payload of GitHub's webhooks as a document of its own in ``webhooks/``, and
-``movies.json`` and ``earthquakes.json``.
+``movies.json`` and ``earthquakes.json``. Two more are installed with all that they need, their scripts not run, and
+every ``package.json`` that this brings is a document in ``packages/``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".work" / "data"
 WEBHOOKS, VEGA = "@octokit/webhooks-examples", "vega-datasets"
+INSTALLED = ("eslint", "webpack")
 
 
 def main() -> int:
@@ -34,6 +36,7 @@ def main() -> int:
     packages = {name: _fetch(npm, name, pin) for name, pin in pins.items()}
     print(f"{_webhooks(packages[WEBHOOKS])} webhook payloads, movies.json, earthquakes.json in {DATA}")
     _members(packages[VEGA], "data/movies.json", "data/earthquakes.json")
+    print(f"{_installed(npm)} package.json of {' and '.join(INSTALLED)}")
     return 0
 
 
@@ -71,6 +74,22 @@ def _payloads(archive: Path) -> Iterator[tuple[str, str, int, Any]]:
             for event in json.load(_open(tar, member)):
                 for number, payload in enumerate(event["examples"]):
                     yield parts[-2], event["name"], number, payload
+
+
+def _installed(npm: str) -> int:
+    """Install packages and copy every ``package.json`` below their ``node_modules``; return how many."""
+    place, folder = DATA / "installed", DATA / "packages"
+    for each in (place, folder):
+        shutil.rmtree(each, ignore_errors=True)
+        each.mkdir()
+    command = [npm, "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(place)]
+    done = subprocess.run([*command, *INSTALLED], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"npm could not install {' and '.join(INSTALLED)}: {done.stderr.strip() or done.stdout.strip()}")
+    found = sorted((place / "node_modules").rglob("package.json"))
+    for number, file in enumerate(found):
+        shutil.copyfile(file, folder / f"{number:04}.json")
+    return len(found)
 
 
 def _members(archive: Path, *names: str) -> None:

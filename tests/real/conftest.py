@@ -25,7 +25,12 @@ def documents() -> Path:
 
 def widen(*words: str) -> Any:
     """What the command line answers, as JSON; the test fails with its message if the exit code is not 0."""
+    return lines(*words)[-1]
+
+
+def lines(*words: str) -> list[Any]:
+    """Likewise of a command that answers more than once."""
     environment = {**os.environ, "PYTHONPATH": str(DATA.parents[1] / "src"), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([*WIDEN, *words, "--json"], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,5 @@
-"""Every example payload of GitHub's webhooks, one document per file, and two data sets of the Vega project.
+"""Every example payload of GitHub's webhooks, one document per file, every package.json of a large installation, and
+two data sets of the Vega project.
 
 In these data ``repository.created_at`` is an ISO text in most events and epoch seconds in push events, and the
 title of a film is a number.
@@ -14,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from real.conftest import widen
+from real.conftest import lines, widen
 
-SOURCES = {"webhooks": "webhooks", "movies": "movies.json", "earthquakes": "earthquakes.json"}
+SOURCES = {"webhooks": "webhooks", "packages": "packages", "movies": "movies.json", "earthquakes": "earthquakes.json"}
 
 
 @pytest.mark.parametrize("mode", ["widen", "split"])
@@ -27,6 +28,17 @@ def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str
     print(f"{source} ({mode}): {verified['exact']} of {verified['leaves']} leaves exact")
     assert verified["leaves"] == sum(1 for record in records(documents / source) for _ in leaves(record))
     assert verified["exact"] == verified["leaves"]
+
+
+@pytest.mark.parametrize("files", [50, 1])
+def test_no_leaf_is_lost_in_small_intervals(documents: Path, tmp_path: Path, files: int) -> None:
+    where = ["--into", str(tmp_path / "table"), "--checkpoint", str(tmp_path / "checkpoint")]
+    told = lines("ingest", str(documents / "webhooks"), *where, "--once", "--max-files", str(files), "--verify")
+    payloads = sorted((documents / "webhooks").iterdir())
+    assert len(told) == -(-len(payloads) // files)
+    proofs = [each["verification"] for each in told]
+    expected = sum(1 for record in records(documents / "webhooks") for _ in leaves(record))
+    assert sum(proof["exact"] for proof in proofs) == sum(proof["leaves"] for proof in proofs) == expected
 
 
 def test_a_second_interval_of_the_same_documents_changes_nothing(documents: Path, tmp_path: Path) -> None:

@@ -97,23 +97,27 @@ def fields(data_type: DataType, at: Path = ()) -> Iterator[tuple[Path, Field]]:
             yield from fields(child, (*at, step))
 
 
-def map_fields(data_type: DataType, change: FieldChange, at: Path = ()) -> DataType:
-    """Return the type with every struct field, at any depth, replaced by what ``change(path, field)`` gives.
+def map_fields(schema: StructType, change: FieldChange) -> StructType:
+    """Return the schema with every struct field, at any depth, replaced by what ``change(path, field)`` gives.
 
     Children are changed before the field that holds them, so ``change`` sees a field whose type is done.
     """
+    result = _mapped(schema, change, ())
+    assert isinstance(result, StructType)
+    return result
+
+
+def _mapped(data_type: DataType, change: FieldChange, at: Path) -> DataType:
     match data_type:
         case StructType(items):
             return StructType(
-                tuple(change((*at, f.name), replace(f, type=map_fields(f.type, change, (*at, f.name)))) for f in items)
+                tuple(change((*at, f.name), replace(f, type=_mapped(f.type, change, (*at, f.name)))) for f in items)
             )
         case ArrayType(element):
-            return replace(data_type, element=map_fields(element, change, (*at, ELEMENT)))
+            return replace(data_type, element=_mapped(element, change, (*at, ELEMENT)))
         case MapType(key, value):
             return replace(
-                data_type,
-                key=map_fields(key, change, (*at, KEY)),
-                value=map_fields(value, change, (*at, VALUE)),
+                data_type, key=_mapped(key, change, (*at, KEY)), value=_mapped(value, change, (*at, VALUE))
             )
     return data_type
 
@@ -196,24 +200,35 @@ def _step(data_type: DataType, part: str) -> tuple[str, DataType] | None:
     return next(((step, child) for step, child in below if step == part.lower()), None)
 
 
-def replace_type(data_type: DataType, path: Path, new: DataType) -> DataType:
-    """Return the type with the one at ``path`` replaced; the path must be spelled as in the schema.
+def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
+    """Return the schema with the type at ``path`` replaced; the path must be spelled as in the schema.
+
+    Args:
+        schema: The schema, or any struct.
+        path: From there; where it is empty, ``new`` is a struct and stands for the whole.
+        new: The type that comes in.
 
     Raises:
         ColumnNotFound: nothing is at the path.
     """
+    result = _replaced(schema, path, new)
+    assert isinstance(result, StructType)
+    return result
+
+
+def _replaced(data_type: DataType, path: Path, new: DataType) -> DataType:
     if not path:
         return new
     head, rest = path[0], path[1:]
     match data_type:
         case StructType(items):
             return StructType(
-                tuple(replace(f, type=replace_type(f.type, rest, new)) if f.name == head else f for f in items)
+                tuple(replace(f, type=_replaced(f.type, rest, new)) if f.name == head else f for f in items)
             )
         case ArrayType(element):
-            return replace(data_type, element=replace_type(element, rest, new))
+            return replace(data_type, element=_replaced(element, rest, new))
         case MapType(key, value) if head == KEY:
-            return replace(data_type, key=replace_type(key, rest, new))
+            return replace(data_type, key=_replaced(key, rest, new))
         case MapType(key, value):
-            return replace(data_type, value=replace_type(value, rest, new))
+            return replace(data_type, value=_replaced(value, rest, new))
     raise ColumnNotFound(column=format_path(path), available="nothing")

@@ -133,6 +133,10 @@ class Field:
         """Return the field without these metadata entries."""
         return replace(self, metadata={k: v for k, v in self.metadata.items() if k not in keys})
 
+    def only_metadata(self, *keys: str) -> Field:
+        """Return the field with no other metadata entries than these."""
+        return replace(self, metadata={k: v for k, v in self.metadata.items() if k in keys})
+
 
 @dataclass(frozen=True, slots=True)
 class StructType:

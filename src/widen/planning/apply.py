@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from widen.errors import InternalError
 from widen.model.path import Path, format_path, replace_type, resolve
-from widen.model.type import DataType, Field, StructType
+from widen.model.type import Field, StructType
 from widen.planning.name import COMMENT
 from widen.planning.operation import (
     AddColumn,
@@ -106,7 +106,7 @@ def _changed(schema: StructType, path: Path, change: _Change) -> StructType:
     field = struct.find(path[-1]) if isinstance(struct, StructType) else None
     if not isinstance(struct, StructType) or field is None:
         raise InternalError(reason=f"{format_path(path)} is no field of a struct")
-    return _replaced(schema, parent, change(struct, field))
+    return replace_type(schema, parent, change(struct, field))
 
 
 def _swapped(struct: StructType, old: Field, new: Field) -> StructType:
@@ -119,17 +119,11 @@ def _with_column(schema: StructType, operation: AddColumn) -> StructType:
         raise InternalError(
             reason=f"{format_path(operation.path)} cannot be added: the name is taken, or is in no struct"
         )
-    return _replaced(schema, path, put(struct, operation.field, operation.place))
+    return replace_type(schema, path, put(struct, operation.field, operation.place))
 
 
 def _with_type(schema: StructType, operation: WidenType) -> StructType:
     path, found = resolve(schema, operation.path)
     if found != operation.old:
         raise InternalError(reason=f"{format_path(operation.path)} is {found.sql}, not {operation.old.sql}")
-    return _replaced(schema, path, operation.new)
-
-
-def _replaced(schema: StructType, path: Path, new: DataType) -> StructType:
-    result = replace_type(schema, path, new)
-    assert isinstance(result, StructType)
-    return result
+    return replace_type(schema, path, operation.new)

@@ -177,7 +177,7 @@ class _Evolution:
                 self.refused.append(operation)
             else:
                 operations.append(operation)
-                current = _retyped(current, growth.column.path, growth.leaf)
+                current = replace_type(current, growth.column.path, growth.leaf)
         return current
 
     def _descend(self, current: StructType, part: Part, place: _Place, operations: list[Operation]) -> StructType:
@@ -189,7 +189,7 @@ class _Evolution:
                 seen = sub_fields(part.seen, column.dim, largest)
                 struct, inner = self._record(column.leaf, seen, below, is_main=column.dim == largest)
                 operations += inner
-                current = _retyped(current, column.path, struct)
+                current = replace_type(current, column.path, struct)
         return current
 
     def _record(
@@ -313,12 +313,6 @@ def _at(seen: RecordSeen, source: Path) -> FieldSeen:
     for key in source[:-1]:
         seen = seen.get(key, FieldSeen()).records.get(0, {})
     return seen.get(source[-1], FieldSeen())
-
-
-def _retyped(struct: StructType, path: Path, new: DataType) -> StructType:
-    found = replace_type(struct, path, new)
-    assert isinstance(found, StructType)
-    return found
 
 
 def _leaf_count(types: Iterable[DataType]) -> int:

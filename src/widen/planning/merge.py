@@ -15,6 +15,7 @@ from widen.errors import IdentityColumnGiven, IncompatibleTypes, SchemaMismatch
 from widen.model.path import ELEMENT, KEY, VALUE, Path, format_path, map_fields, relaxed
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.planning.assignment import can_assign
+from widen.planning.name import COMMENT
 from widen.planning.operation import AddColumn, Operation, WidenType
 from widen.protocol.column import find_identity, is_filled
 from widen.protocol.widening import is_widening
@@ -196,13 +197,7 @@ def _struct(current: StructType, incoming: StructType, at: Path, leeway: Leeway)
 
 def _open(field: Field) -> Field:
     """Return a new field as the table gets it: all in it may be null, and of its metadata only comments stay."""
-    opened = map_fields(relaxed(StructType((field,))), lambda _, inner: _commented(inner))
-    assert isinstance(opened, StructType)
-    return opened.fields[0]
-
-
-def _commented(field: Field) -> Field:
-    return field.without_metadata(*(key for key in field.metadata if key != "comment"))
+    return map_fields(relaxed(StructType((field,))), lambda _, inner: inner.only_metadata(COMMENT)).fields[0]
 
 
 def _type(current: DataType, incoming: DataType, at: Path, leeway: Leeway) -> Iterator[Need]:

@@ -20,6 +20,7 @@ from widen.model.path import map_fields, relaxed
 from widen.model.type import Field, StructType
 from widen.planning.command import ensure_types, with_schema
 from widen.planning.dependency import constraints, dependents
+from widen.planning.name import COMMENT
 from widen.planning.naming import ensure_names
 from widen.planning.state import State
 from widen.protocol.action import Metadata
@@ -66,8 +67,7 @@ def with_new_schema(state: State, incoming: StructType) -> Metadata:
 
     Source: Delta Lake's overwriteSchema; PROTOCOL.md#writer-requirements-for-column-mapping
     """
-    schema = map_fields(relaxed(incoming), lambda _, field: _plain(field))
-    assert isinstance(schema, StructType)
+    schema = map_fields(relaxed(incoming), lambda _, field: field.only_metadata(COMMENT))
     split = []
     for name in state.metadata.partition_columns:
         column = schema.find(name)
@@ -83,10 +83,6 @@ def with_new_schema(state: State, incoming: StructType) -> Metadata:
     ensure_names(schema.fields, state.properties)
     ensure_types(state, schema)
     return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(split))
-
-
-def _plain(field: Field) -> Field:
-    return field.without_metadata(*(key for key in field.metadata if key != "comment"))
 
 
 def partition_predicate(

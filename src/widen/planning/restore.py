@@ -88,9 +88,7 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
         furthest: Callable[[list[int]], int] = max if int(field.metadata[_STEP]) > 0 else min
         return replace(field, metadata={**field.metadata, _MARK: furthest([int(mark) for mark in marks])})
 
-    result = map_fields(schema, marked)
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, marked)
 
 
 def _clustering(

@@ -133,9 +133,7 @@ def surfaced(schema: StructType) -> StructType:
 
     Source: Delta Spark, which strips the history of type changes so that no other table inherits it.
     """
-    result = map_fields(schema, lambda _, field: field.without_metadata(*filter(_is_hidden, field.metadata)))
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, lambda _, field: field.without_metadata(*filter(_is_hidden, field.metadata)))
 
 
 def _is_hidden(key: str) -> bool:

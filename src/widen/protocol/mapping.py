@@ -71,9 +71,7 @@ def to_physical(schema: StructType, mode: str) -> StructType:
     Raises:
         CorruptLog: a field lacks its physical name.
     """
-    result = map_fields(schema, lambda _, field: replace(field, name=physical_name(field, mode)))
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, lambda _, field: replace(field, name=physical_name(field, mode)))
 
 
 def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
@@ -144,9 +142,7 @@ def assign(schema: StructType, last_id: int, name: Callable[[Field], str]) -> tu
             field = field.with_metadata(**{COLUMN_ID: ids[path]})
         return field if PHYSICAL_NAME in field.metadata else field.with_metadata(**{PHYSICAL_NAME: name(field)})
 
-    result = map_fields(schema, assigned)
-    assert isinstance(result, StructType)
-    return result, last_id
+    return map_fields(schema, assigned), last_id
 
 
 def assign_nested(schema: StructType, last_id: int) -> tuple[StructType, int]:
@@ -168,14 +164,10 @@ def assign_nested(schema: StructType, last_id: int) -> tuple[StructType, int]:
                 ids[".".join((field.metadata[PHYSICAL_NAME], *steps))] = last_id
         if ids:
             found[path] = ids
-    result = map_fields(schema, lambda at, f: f.with_metadata(**{NESTED_IDS: found[at]}) if at in found else f)
-    assert isinstance(result, StructType)
-    return result, last_id
+    schema = map_fields(schema, lambda at, f: f.with_metadata(**{NESTED_IDS: found[at]}) if at in found else f)
+    return schema, last_id
 
 
 def without_ids(schema: StructType) -> StructType:
     """Return the schema without ids and physical names, as a new table begins with it."""
-    keys = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
-    result = map_fields(schema, lambda _, field: field.without_metadata(*keys))
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, lambda _, field: field.without_metadata(COLUMN_ID, PHYSICAL_NAME, NESTED_IDS))

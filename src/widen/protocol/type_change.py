@@ -77,9 +77,7 @@ def record_all(old: StructType, new: StructType, table_version: int | None = Non
             field = record(field, TypeChange(change.path, change.old, change.new, table_version))
         return field
 
-    result = map_fields(new, recorded)
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(new, recorded)
 
 
 def moved(schema: StructType, old_version: int, new_version: int) -> StructType:
@@ -97,16 +95,12 @@ def moved(schema: StructType, old_version: int, new_version: int) -> StructType:
         later = [{**e, TABLE_VERSION: new_version} if e.get(TABLE_VERSION) == old_version else e for e in entries]
         return field.with_metadata(**{TYPE_CHANGES: later})
 
-    result = map_fields(schema, change)
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, change)
 
 
 def strip(schema: StructType) -> StructType:
     """Return the schema without any history, as it is shown to users and given to other writers."""
-    result = map_fields(schema, lambda _, field: field.without_metadata(TYPE_CHANGES))
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, lambda _, field: field.without_metadata(TYPE_CHANGES))
 
 
 def has_type_changes(schema: StructType) -> bool:

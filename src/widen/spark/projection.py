@@ -46,10 +46,9 @@ class DataColumn:
 
 def data_columns(scan: Scan, group: Group) -> dict[str, DataColumn]:
     """Return the columns that stand in the files of a group, by logical name and in the order of the schema."""
-    schema: DataType = scan.schema
+    schema = scan.schema
     for path, old in group.types.items():
         schema = replace_type(schema, path, old)
-    assert isinstance(schema, StructType)
     read = relaxed(surfaced(to_physical(schema, scan.mode)))
     unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
     guarded = [to_physical_path(scan.schema, path, scan.mode) for path in unsafe]

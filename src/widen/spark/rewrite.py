@@ -131,7 +131,6 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     """
     split = () if iceberg.enabled(snapshot.properties) else snapshot.partition_columns
     schema = map_fields(relaxed(snapshot.schema), lambda _, field: _plain(field))
-    assert isinstance(schema, StructType)
     schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
     kept = {k: v for k, v in snapshot.properties.items() if not k.lower().startswith(CONSTRAINT_PREFIX)}
     if columns:

@@ -76,9 +76,7 @@ def with_field_ids(schema: StructType) -> StructType:
 
     Source: PROTOCOL.md#writer-requirements-for-column-mapping
     """
-    result = map_fields(schema, lambda _, field: Field(field.name, field.type, field.nullable, _field_id(field)))
-    assert isinstance(result, StructType)
-    return result
+    return map_fields(schema, lambda _, field: Field(field.name, field.type, field.nullable, _field_id(field)))
 
 
 def _field_id(field: Field) -> dict[str, int]:

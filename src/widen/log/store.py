@@ -210,6 +210,14 @@ class LogStore:
         return path if found and found[1].lower() == "file" else unquote(path)
 
 
+def encoded(path: str) -> str:
+    """Return a plain path as an add action has it: percent-encoded.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    return quote(path, safe=_KEPT)
+
+
 def _normalised(location: str) -> str:
     found = _SCHEME.match(location)
     if not found:

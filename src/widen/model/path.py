@@ -170,6 +170,15 @@ _MISSED: Mapping[type[DataType], type[ColumnNotFound]] = {
 }
 
 
+def is_in_structs(schema: StructType, path: Path) -> bool:
+    """Tell whether nothing but structs leads to a place: it stands in no array and in no map.
+
+    Raises:
+        ColumnNotFound: the path leads nowhere.
+    """
+    return all(isinstance(resolve(schema, path[:end])[1], StructType) for end in range(len(path)))
+
+
 def find_field(schema: StructType, path: Path) -> Field | None:
     """Return the struct field at a path, or None for items of arrays and maps.
 

@@ -1,19 +1,20 @@
-"""What of a table depends on a column: constraints and generated columns.
+"""What of a table depends on its columns: constraints, invariants and generated columns.
 
 Source: Delta Lake's check of dependent expressions, before types change and names change or go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from widen.errors import ConstraintDependsOnColumn, GeneratedColumnDependsOnColumn
 from widen.model.path import Path, fields, format_path
 from widen.model.type import StructType
 from widen.planning.reference import references, touches
 from widen.planning.state import State
-from widen.protocol.column import find_generation
-from widen.protocol.feature import is_supported
+from widen.protocol.action import Protocol
+from widen.protocol.column import find_generation, find_invariant
+from widen.protocol.feature import features, is_supported
 from widen.protocol.property import CONSTRAINT_PREFIX
 
 
@@ -28,10 +29,10 @@ def ensure_independent(state: State, path: Path) -> None:
     """
     found = dependents(path, state.schema, constraints(state.properties))
     if found:
-        raise ConstraintDependsOnColumn(column=format_path(path), constraints=_lines(found))
+        raise ConstraintDependsOnColumn(column=format_path(path), constraints=listed(found))
     found = dependents(path, state.schema, generated_columns(state))
     if found:
-        raise GeneratedColumnDependsOnColumn(column=format_path(path), columns=_lines(found))
+        raise GeneratedColumnDependsOnColumn(column=format_path(path), columns=listed(found))
 
 
 def dependents(path: Path, schema: StructType, expressions: Mapping[str, str]) -> Mapping[str, str]:
@@ -61,5 +62,28 @@ def generated_columns(state: State) -> Mapping[str, str]:
     return {name: text for name, text in made.items() if text is not None}
 
 
-def _lines(expressions: Mapping[str, str]) -> str:
+def conditions(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the conditions that every row must fulfil: what each is called, e.g. ``constraint positive``, and its text.
+
+    Args:
+        schema: Of the table, with all metadata.
+        protocol: Of the table: a condition counts only where its feature is supported.
+        properties: Of the table.
+
+    Raises:
+        CorruptLog: an invariant cannot be read.
+
+    Source: PROTOCOL.md#column-invariants, #check-constraints
+    """
+    supported = features(protocol)
+    for path, field in fields(schema) if "invariants" in supported else ():
+        text = find_invariant(field)
+        if text is not None:
+            yield f"invariant of column {format_path(path)}", text
+    for key, text in constraints(properties).items() if "checkConstraints" in supported else ():
+        yield f"constraint {key[len(CONSTRAINT_PREFIX) :]}", text
+
+
+def listed(expressions: Mapping[str, str]) -> str:
+    """Return expressions with what they are called, one on a line, as errors show them."""
     return "\n".join(f"{name} -> {text}" for name, text in expressions.items())

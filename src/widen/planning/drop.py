@@ -24,9 +24,10 @@ from widen.model.path import fields, format_path
 from widen.model.schema import from_json, to_json
 from widen.model.type import Field, is_atomic
 from widen.planning.command import PREVIEW, TYPE_WIDENING, Change, State, unset_properties
+from widen.planning.dependency import constraints
 from widen.protocol.action import Metadata
 from widen.protocol.feature import dependents, downgraded, features, find_feature
-from widen.protocol.property import CONSTRAINT_PREFIX, ENABLE_TYPE_WIDENING, is_property
+from widen.protocol.property import ENABLE_TYPE_WIDENING, is_property
 from widen.protocol.protection import PROTECTED_BEFORE, PROTECTION
 from widen.protocol.type_change import TYPE_CHANGES, has_type_changes, strip
 
@@ -124,9 +125,8 @@ def find_removable(state: State, name: str, *, truncates: bool) -> Removable:
         raise TruncationRequired(feature=name)
     if needed := dependents(state.protocol, name):
         raise FeatureStillNeeded(feature=name, dependents=", ".join(needed))
-    constraints = [key for key in state.properties if key.lower().startswith(CONSTRAINT_PREFIX)]
-    if name == "checkConstraints" and constraints:
-        raise ConstraintsLeft(feature=name, constraints=", ".join(sorted(constraints)))
+    if name == "checkConstraints" and (left := constraints(state.properties)):
+        raise ConstraintsLeft(feature=name, constraints=", ".join(sorted(left)))
     return row
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from widen.errors import FoldRefused
-from widen.model.path import Path, find_field, format_path, resolve
+from widen.model.path import Path, find_field, format_path, is_in_structs, resolve
 from widen.model.type import TIMESTAMP, TIMESTAMP_NTZ, DataType, Field, MapType, StructType
 from widen.observe.kind import leaf_and_dim
 from widen.planning.name import EVOLVED_FROM, SOURCE, source_key
@@ -109,8 +109,7 @@ class _Found:
     def at(cls, schema: StructType, path: Path) -> _Found:
         spelled, _ = resolve(schema, path)
         field = find_field(schema, spelled)
-        above = [resolve(schema, spelled[:at])[1] for at in range(len(spelled))]
-        if field is None or not all(isinstance(parent, StructType) for parent in above):
+        if field is None or not is_in_structs(schema, spelled):
             reason = "what is inside an array or a map is not a column of its own"
             raise FoldRefused(column=format_path(path), into="another", reason=reason)
         return cls(spelled, field)

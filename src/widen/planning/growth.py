@@ -5,7 +5,7 @@ Source: Delta Lake's schema evolution on write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from widen.model.path import Path, format_path, nearest_field
 from widen.model.type import VOID, StructType
 from widen.planning.capability import AutomaticWidening, can_widen_by_itself
 from widen.planning.command import with_operations
-from widen.planning.dependency import constraints, dependents, generated_columns
+from widen.planning.dependency import constraints, dependents, generated_columns, listed
 from widen.planning.merge import Leeway, merge, never
 from widen.planning.naming import ensure_names
 from widen.planning.operation import AddColumn, Operation, WidenType
@@ -119,17 +119,13 @@ def _ensure_free(state: State, operation: WidenType) -> None:
         raise IdentityColumnFixed(column=column)
     found = dependents(operation.path, state.schema, constraints(state.properties))
     if found:
-        raise ConstraintTypeMismatch(column=column, old=old, new=new, constraints=_lines(found))
+        raise ConstraintTypeMismatch(column=column, old=old, new=new, constraints=listed(found))
     found = dependents(operation.path, state.schema, generated_columns(state))
     if found:
-        raise GeneratedColumnTypeMismatch(column=column, old=old, new=new, columns=_lines(found))
+        raise GeneratedColumnTypeMismatch(column=column, old=old, new=new, columns=listed(found))
     if find_generation(field) is not None:
         reason = "it has the type of the expression that generates it"
         raise GeneratedColumnTypeFixed(column=column, old=old, new=new, reason=reason, fix="Cast the data.")
-
-
-def _lines(expressions: Mapping[str, str]) -> str:
-    return "\n".join(f"{name} -> {text}" for name, text in expressions.items())
 
 
 def is_repeatable(before: State, first: Growth, now: State, again: Growth) -> bool:

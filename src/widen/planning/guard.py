@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from widen.model.path import Path, fields, find_field, format_path
-from widen.planning.dependency import constraints
+from widen.model.path import Path, fields, find_field
+from widen.planning.dependency import conditions
 from widen.planning.policy import Guard
 from widen.planning.reference import references
 from widen.planning.state import State
-from widen.protocol.column import find_invariant
-from widen.protocol.feature import features
-from widen.protocol.property import CONSTRAINT_PREFIX
 
 
 def guards_of(state: State) -> Mapping[Path, Guard]:
@@ -40,17 +37,7 @@ def _reasons(state: State) -> Iterator[tuple[Path, str, bool, bool]]:
     for path, field in fields(state.schema):
         if not field.nullable:
             yield path, "NOT NULL", True, True
-    for name, text in _rules(state):
+    for name, text in conditions(state.schema, state.protocol, state.properties):
         for path in sorted(references(text, state.schema)):
             if find_field(state.schema, path) is not None:
-                yield path, f"looked at by {name}", False, False
-
-
-def _rules(state: State) -> Iterator[tuple[str, str]]:
-    supported = features(state.protocol)
-    for path, field in fields(state.schema) if "invariants" in supported else ():
-        text = find_invariant(field)
-        if text is not None:
-            yield f"the invariant of column {format_path(path)}", text
-    for key, text in constraints(state.properties).items() if "checkConstraints" in supported else ():
-        yield f"the constraint {key[len(CONSTRAINT_PREFIX) :]}", text
+                yield path, f"looked at by the {name}", False, False

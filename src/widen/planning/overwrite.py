@@ -19,7 +19,7 @@ from widen.errors import (
 from widen.model.path import map_fields, relaxed
 from widen.model.type import Field, StructType
 from widen.planning.command import ensure_types, with_schema
-from widen.planning.dependency import constraints, dependents
+from widen.planning.dependency import constraints, dependents, listed
 from widen.planning.name import COMMENT
 from widen.planning.naming import ensure_names
 from widen.planning.state import State
@@ -78,8 +78,7 @@ def with_new_schema(state: State, incoming: StructType) -> Metadata:
         known = schema.find(field.name)
         found = dependents((field.name,), state.schema, constraints(state.properties))
         if found and (known is None or str(known.type) != str(field.type)):
-            lines = "\n".join(f"{name} -> {text}" for name, text in found.items())
-            raise ConstraintDependsOnColumn(column=field.name, constraints=lines)
+            raise ConstraintDependsOnColumn(column=field.name, constraints=listed(found))
     ensure_names(schema.fields, state.properties)
     ensure_types(state, schema)
     return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(split))

@@ -12,13 +12,13 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.path import ELEMENT, KEY, VALUE, Path, children, fields, find_field, format_path, resolve
+from widen.model.path import ELEMENT, KEY, VALUE, Path, children, find_field, format_path, resolve
 from widen.model.type import VOID, ArrayType, DataType, Field, MapType, StructType, quoted
+from widen.planning.dependency import conditions
 from widen.planning.reference import references
 from widen.protocol.action import Protocol
-from widen.protocol.column import find_generation, find_invariant, text_limits
-from widen.protocol.feature import features
-from widen.protocol.property import CONSTRAINT_PREFIX
+from widen.protocol.column import find_generation, text_limits
+from widen.protocol.feature import is_supported
 from widen.spark.failure import objection, refusal
 from widen.spark.schema import type_to_spark
 
@@ -104,15 +104,9 @@ def _conditions(
     schema: StructType, protocol: Protocol, properties: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Column]]:
     """Yield the name, the text and the condition of every rule that a row must fulfil."""
-    supported = features(protocol)
-    for path, field in fields(schema) if "invariants" in supported else ():
-        text = find_invariant(field)
-        if text is not None:
-            yield f"The invariant of column {format_path(path)}", text, F.expr(text)
-    for key, text in properties.items() if "checkConstraints" in supported else ():
-        if key.lower().startswith(CONSTRAINT_PREFIX):
-            yield f"The constraint {key[len(CONSTRAINT_PREFIX) :]}", text, F.expr(text)
-    for field in schema if "generatedColumns" in supported else ():
+    for called, condition in conditions(schema, protocol, properties):
+        yield f"The {called}", condition, F.expr(condition)
+    for field in schema if is_supported(protocol, "generatedColumns") else ():
         text = find_generation(field)
         if text is not None:
             made = F.expr(text).cast(type_to_spark(field.type))

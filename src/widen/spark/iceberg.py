@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from widen.log.store import encoded
 from widen.model.path import ELEMENT, KEY, VALUE, Path, relaxed
 from widen.model.type import ArrayType, DataType, Field, MapType, StructType, quoted
 from widen.protocol.action import Add
@@ -33,7 +33,6 @@ from widen.spark.schema import type_to_spark
 
 _TEXT = "__widen_text_"
 _ID = b"PARQUET:field_id"
-_KEPT = "/!$&'()*+,;=:@-._~"
 _WRITTEN = "path string, size_bytes bigint, stats string, texts string"
 
 
@@ -90,7 +89,7 @@ def write_for_iceberg(
 
 def _add(layout: Layout, part: Part, texts: Sequence[str | None]) -> Add:
     values = dict(zip(layout.split, texts, strict=True))
-    return msgspec.structs.replace(part.to_add(), path=quote(part.path, safe=_KEPT), partition_values=values)
+    return msgspec.structs.replace(part.to_add(), path=encoded(part.path), partition_values=values)
 
 
 # ---- on the executors ------------------------------------------------------------------------------

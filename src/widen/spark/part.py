@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 from widen.log.store import LogStore
 from widen.model.path import Path, fields
 from widen.model.schema import from_json
+from widen.planning.dependency import constraints
 from widen.protocol.action import Add, Metadata, Protocol
 from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.feature import is_supported
 from widen.protocol.mapping import NONE, mapping_mode
-from widen.protocol.property import CONSTRAINT_PREFIX
 from widen.protocol.statistics import indexed_leaves
 from widen.spark.conform import is_open
 from widen.spark.footer import footer_of
@@ -96,7 +96,7 @@ def find_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata
     """
     schema = from_json(metadata.schema_string)
     is_mapped = mapping_mode(metadata.configuration, protocol) != NONE
-    has_rules = any(key.lower().startswith(CONSTRAINT_PREFIX) for key in metadata.configuration) or any(
+    has_rules = bool(constraints(metadata.configuration)) or any(
         not _RULES.isdisjoint(field.metadata) for _, field in fields(schema)
     )
     is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)

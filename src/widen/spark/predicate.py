@@ -16,7 +16,7 @@ from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
 from widen.errors import ColumnNotFound
-from widen.model.path import Path, resolve
+from widen.model.path import Path, is_in_structs, resolve
 from widen.model.type import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic
 from widen.protocol.predicate import And, Anything, Compare, IsNull, Not, Or, Predicate, comparable
 from widen.protocol.value import UNKNOWN, Scalar, Unknown, from_text
@@ -57,8 +57,7 @@ class Scope:
             path, data_type = resolve(self.schema, names[1:] if own else names)
         except ColumnNotFound:
             return None
-        plain = all(isinstance(resolve(self.schema, path[:at])[1], StructType) for at in range(len(path)))
-        return (path, data_type) if plain and is_atomic(data_type) else None
+        return (path, data_type) if is_atomic(data_type) and is_in_structs(self.schema, path) else None
 
 
 def parse_predicate(text: str, scope: StructType | Scope) -> Predicate:

@@ -20,13 +20,14 @@ from widen.log.snapshot import Snapshot
 from widen.model.path import map_fields
 from widen.model.schema import to_json
 from widen.model.type import STRING, Field, StructType
+from widen.planning.dependency import constraints
 from widen.protocol import iceberg
 from widen.protocol.action import Action, Add, Metadata, Remove
-from widen.protocol.property import CONSTRAINT_PREFIX
 from widen.protocol.row_tracking import TrackingColumns, tracking_columns
-from widen.protocol.statistics import INDEXED_COLUMNS, FileStatistics, indexed_leaves
+from widen.protocol.statistics import INDEXED_COLUMNS, indexed_leaves
 from widen.protocol.type_change import TYPE_CHANGES, ensure_readable
 from widen.spark.deletion import FILE, ROW
+from widen.spark.ground import written_rows
 from widen.spark.scan import read, read_located
 from widen.spark.schema import DataFrame, SparkSession, relaxed
 from widen.spark.tracked import tracked
@@ -107,7 +108,7 @@ def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows
     view = snapshot.seen_with(stored)
     frame = _tracked(spark, view, files, columns) if columns else read(spark, view.store, view, only=_paths(files))
     adds = write(frame, snapshot.store, snapshot.protocol, stored)
-    written = sum(FileStatistics(add.stats).rows or 0 for add in adds)
+    written = written_rows(adds)
     if written != rows:
         discard(snapshot.store, adds)
         raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
@@ -132,7 +133,8 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     split = () if iceberg.enabled(snapshot.properties) else snapshot.partition_columns
     schema = map_fields(relaxed(snapshot.schema), lambda _, field: _plain(field))
     schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
-    kept = {k: v for k, v in snapshot.properties.items() if not k.lower().startswith(CONSTRAINT_PREFIX)}
+    rules = constraints(snapshot.properties)
+    kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
     if columns:
         kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
         schema = columns.added_to(schema)

@@ -33,6 +33,7 @@ from widen.spark.predicate import parse_predicate
 from widen.spark.projection import VALUE, data_columns, projection
 from widen.spark.pushdown import file_condition
 from widen.spark.schema import relaxed, surfaced, to_spark
+from widen.spark.source import as_literal
 from widen.spark.stored import decimals_to_know, stored_types
 
 EXPLICIT_FILES = 32
@@ -40,7 +41,6 @@ EXPLICIT_FILES = 32
 
 _EVERYTHING = Anything()
 _SCHEME = r"^[A-Za-z0-9+.-]+:/*"
-_GLOB = str.maketrans({char: f"\\{char}" for char in "\\{}[]*?"})
 
 
 def read(
@@ -175,7 +175,7 @@ def _source(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> D
     paths = _paths(spark, store, group.files)
     if group.is_hive and paths[0].startswith(store.uri("")):
         reader = reader.option("basePath", unquote(store.uri("")))
-    return reader.parquet(*(unquote(path).translate(_GLOB) for path in paths))
+    return reader.parquet(*(as_literal(unquote(path)) for path in paths))
 
 
 def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from widen.errors import CorruptFile, JobFailed, StorageError
 from widen.log.snapshot import Snapshot
-from widen.model.path import Path, leaves, resolve
+from widen.model.path import Path, is_in_structs, leaves
 from widen.model.text import parse_type
 from widen.model.type import BYTE, INTEGER, SHORT, DataType, DecimalType, StructType
 from widen.protocol.type_change import all_type_changes
@@ -47,12 +47,13 @@ Stored: TypeAlias = tuple[tuple[Path, DataType], ...]
 def unsafe_decimals(schema: StructType, partition_by: tuple[str, ...]) -> frozenset[Path]:
     """Return the widened decimals that Spark pushes filters on, by logical path.
 
-    Source: Spark's ParquetFilters, which compares the literal in the type of the file.
+    Source: Spark's ParquetFilters, which compares the literal in the type of the file; of what is in arrays and maps it
+        pushes nothing.
     """
     return frozenset(
         path
         for path, (old, _) in _widened_to_decimals(schema, partition_by).items()
-        if any(isinstance(one, DecimalType) for one in old) and _is_pushed(schema, path)
+        if any(isinstance(one, DecimalType) for one in old) and is_in_structs(schema, path)
     )
 
 
@@ -74,11 +75,6 @@ def _widened_to_decimals(
         if isinstance(new, DecimalType) and path[0] not in partition_by:
             found.setdefault(path, ([], new))[0].append(change.old)
     return found
-
-
-def _is_pushed(schema: StructType, path: Path) -> bool:
-    """Tell whether Spark pushes filters on a leaf to the files: only where nothing but structs leads to it."""
-    return all(isinstance(resolve(schema, path[:at])[1], StructType) for at in range(len(path)))
 
 
 def stored_types(

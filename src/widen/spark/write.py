@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Collection, Iterable
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
 from widen.errors import StorageError
-from widen.log.store import Entry, LogStore
+from widen.log.store import Entry, LogStore, encoded
 from widen.model.path import Path
 from widen.model.schema import from_json
 from widen.model.type import StructType
@@ -41,7 +41,6 @@ _OPTIONS = {
 """What holds for one job of ours whatever the session says; Spark 4.0 lets only the session say how times are written,
 and by default they then have no bounds."""
 
-_KEPT = "/!$&'()*+,;=:@-._~"
 
 
 def write(
@@ -120,7 +119,7 @@ def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path])
 
 
 def _add(entry: Entry, stats: str) -> Add:
-    path = quote(entry.path, safe=_KEPT)
+    path = encoded(entry.path)
     return Add(
         path=path,
         partition_values=dict(directory_values(path)),

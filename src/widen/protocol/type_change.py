@@ -13,7 +13,7 @@ from typing import Any
 from widen.errors import CorruptLog, InvalidType, UnsupportedTypeChange
 from widen.model.path import Path, children, fields, format_path, map_fields
 from widen.model.text import parse_type
-from widen.model.type import STRING, DataType, Field, StructType, is_atomic
+from widen.model.type import STRING, DataType, Field, OpaqueType, StructType, is_atomic
 from widen.protocol.widening import is_widening
 
 TYPE_CHANGES = "delta.typeChanges"
@@ -45,9 +45,9 @@ def type_changes(field: Field) -> tuple[TypeChange, ...]:
     """Return the recorded changes of one field, oldest first; none of the fields nested in it.
 
     Raises:
-        CorruptLog: an entry lacks a type, or names none.
+        CorruptLog: the history is no list of entries, or an entry lacks a type.
     """
-    return tuple(_from_value(field, entry) for entry in field.metadata.get(TYPE_CHANGES, ()))
+    return tuple(_from_value(field, entry) for entry in _entries(field))
 
 
 def record(field: Field, change: TypeChange) -> Field:
@@ -55,10 +55,12 @@ def record(field: Field, change: TypeChange) -> Field:
 
     Earlier entries and unknown metadata are kept as they are.
 
+    Raises:
+        CorruptLog: what is there is no list of entries.
+
     Source: PROTOCOL.md#type-change-metadata
     """
-    earlier = field.metadata.get(TYPE_CHANGES, [])
-    return field.with_metadata(**{TYPE_CHANGES: [*earlier, _to_value(change)]})
+    return field.with_metadata(**{TYPE_CHANGES: [*_entries(field), _to_value(change)]})
 
 
 def record_all(old: StructType, new: StructType, table_version: int | None = None) -> StructType:
@@ -66,6 +68,9 @@ def record_all(old: StructType, new: StructType, table_version: int | None = Non
 
     Structs are compared by the exact names of their fields, arrays and maps by position. A field without a
     counterpart is new and records nothing; neither do changes from void, which are no widening.
+
+    Raises:
+        CorruptLog: the history of a changed field is no list of entries.
 
     Source: PROTOCOL.md#type-change-metadata
     """
@@ -85,11 +90,14 @@ def moved(schema: StructType, old_version: int, new_version: int) -> StructType:
 
     Entries without a version, and those of other versions, stay as they are.
 
+    Raises:
+        CorruptLog: a history is no list of entries.
+
     Source: Delta Spark, for tables of the preview feature.
     """
 
     def change(_: Path, field: Field) -> Field:
-        entries = field.metadata.get(TYPE_CHANGES, ())
+        entries = _entries(field)
         if all(entry.get(TABLE_VERSION) != old_version for entry in entries):
             return field
         later = [{**e, TABLE_VERSION: new_version} if e.get(TABLE_VERSION) == old_version else e for e in entries]
@@ -109,7 +117,11 @@ def has_type_changes(schema: StructType) -> bool:
 
 
 def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
-    """Yield every recorded change with the full path of the leaf it changed, in the order of the schema."""
+    """Yield every recorded change with the full path of the leaf it changed, in the order of the schema.
+
+    Raises:
+        CorruptLog: a history cannot be read.
+    """
     for path, field in fields(schema):
         for change in type_changes(field):
             yield (*path, *change.path), change
@@ -120,6 +132,7 @@ def ensure_readable(schema: StructType) -> None:
 
     Raises:
         UnsupportedTypeChange: an entry is not in the matrix; the error has the column and both types.
+        CorruptLog: a history cannot be read.
 
     Source: PROTOCOL.md#reader-requirements-for-type-widening
     """
@@ -145,20 +158,37 @@ def _differences(old: DataType, new: DataType, at: Path = ()) -> Iterator[TypeCh
         yield from _differences(before, after, (*at, step))
 
 
+def _entries(field: Field) -> list[dict[str, Any]]:
+    found = field.metadata.get(TYPE_CHANGES, [])
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise _unreadable(field, "it is no list of objects")
+    return found
+
+
 def _from_value(field: Field, entry: dict[str, Any]) -> TypeChange:
-    try:
-        path = tuple(entry[FIELD_PATH].split(".")) if entry.get(FIELD_PATH) else ()
-        return TypeChange(path, _to_type(entry[FROM_TYPE]), _to_type(entry[TO_TYPE]), entry.get(TABLE_VERSION))
-    except (KeyError, TypeError, AttributeError, InvalidType) as error:
-        raise CorruptLog(
-            path="_delta_log",
-            reason=f"the type history of column {field.name} cannot be read ({error})",
-            fix="Repair the schema with the client that wrote it.",
-        ) from error
+    texts = [entry.get(key) for key in (FROM_TYPE, TO_TYPE, FIELD_PATH)]
+    old, new, at = (text if isinstance(text, str) else "" for text in texts)
+    if not old or not new:
+        raise _unreadable(field, f"an entry lacks {FROM_TYPE} or {TO_TYPE}")
+    return TypeChange(tuple(at.split(".")) if at else (), _to_type(old), _to_type(new), entry.get(TABLE_VERSION))
+
+
+def _unreadable(field: Field, reason: str) -> CorruptLog:
+    return CorruptLog(
+        path="_delta_log",
+        reason=f"the type history of column {field.name} cannot be read: {reason}",
+        fix="Repair the schema with the client that wrote it.",
+    )
 
 
 def _to_type(text: str) -> DataType:
-    return STRING if _TEXT.fullmatch(text.strip()) else parse_type(text)
+    """Return the type that an entry names; one that is not known has no way in the matrix."""
+    if _TEXT.fullmatch(text.strip()):
+        return STRING
+    try:
+        return parse_type(text)
+    except InvalidType:
+        return OpaqueType(text)
 
 
 def _to_value(change: TypeChange) -> dict[str, Any]:

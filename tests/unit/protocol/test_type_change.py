@@ -78,10 +78,19 @@ def test_entries_are_read_in_every_form_that_the_protocol_shows() -> None:
     assert type_changes(field(unordered)) == (TypeChange(("key",), SHORT, INT, 5),)
 
 
-@pytest.mark.parametrize("broken", [{"toType": "integer"}, {"fromType": "wide", "toType": "integer"}, "short"])
+@pytest.mark.parametrize("broken", [{"toType": "integer"}, {"fromType": 5, "toType": "integer"}, "short", None])
 def test_an_entry_that_cannot_be_read_is_told_with_its_column(broken: object) -> None:
     with pytest.raises(CorruptLog, match="column a"):
         type_changes(field(broken))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("broken", [None, {}, '[{"fromType": "short", "toType": "integer"}]'])
+def test_a_history_that_is_no_list_is_neither_read_nor_written_over(broken: object) -> None:
+    history = Field("a", INT, metadata={"delta.typeChanges": broken})
+    for use in (type_changes, lambda a: record(a, TypeChange((), INT, LONG)), lambda a: moved(StructType((a,)), 1, 2)):
+        with pytest.raises(CorruptLog, match="column a cannot be read: it is no list"):
+            use(history)
+    assert has_type_changes(StructType((history,)))
 
 
 def test_a_history_grows_at_its_end_and_keeps_what_it_does_not_know() -> None:
@@ -215,6 +224,8 @@ def test_only_the_entries_of_the_lost_version_move() -> None:
         ({"fromType": "decimal(9,2)", "toType": "decimal(9,3)"}, "DECIMAL(9,2)", "DECIMAL(9,3)"),
         ({"fromType": "long", "toType": "double"}, "BIGINT", "DOUBLE"),
         ({"fromType": "date", "toType": "timestamp"}, "DATE", "TIMESTAMP"),
+        ({"fromType": "geometry(4326)", "toType": "integer"}, "GEOMETRY(4326)", "INT"),
+        ({"fromType": "integer", "toType": "decimal(50,0)"}, "INT", "DECIMAL(50,0)"),
     ],
 )
 @pytest.mark.parametrize(

@@ -206,6 +206,18 @@ def test_a_v2_table_gets_a_checkpoint_with_a_sidecar(tmp_path: Path) -> None:
     assert snapshot.transactions["s"].version == 3
 
 
+def test_small_actions_are_found_in_whatever_row_group_they_stand(tmp_path: Path) -> None:
+    path = write(tmp_path, *(add(f"f{number}") for number in range(50)), Txn(app_id="s", version=3))
+    whole = pq.read_table(path)
+    pq.write_table(whole.take(list(reversed(range(whole.num_rows)))), path, row_group_size=10)
+    (tmp_path / "_delta_log" / f"{0:020d}.json").unlink()
+    (tmp_path / "_delta_log" / f"{0:020d}.crc").unlink(missing_ok=True)
+    snapshot = open_snapshot(LogStore(str(tmp_path)))
+    assert (snapshot.metadata.description, snapshot.protocol.min_writer_version) == ("d", 2)
+    assert snapshot.transactions["s"].version == 3
+    assert snapshot.files().num_rows == 50
+
+
 def test_an_older_checkpoint_does_not_move_the_pointer_back(tmp_path: Path) -> None:
     write(tmp_path, add("a"))
     store = LogStore(str(tmp_path))

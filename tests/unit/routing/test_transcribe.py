@@ -104,6 +104,32 @@ def test_in_a_column_of_texts_that_was_there_numbers_are_not_looked_at_one_by_on
     assert maker.observation.root["s"].kinds[Kind("long")].count == 1
 
 
+def test_a_field_of_several_columns_is_decoded_natively_until_it_has_another_kind() -> None:
+    """Then the columns that were there tell without a look what they hold (U7)."""
+    tag = Field("tag_string", parse_type("string"), metadata={"widen.source": ["tag"]})
+    table = StructType((Field("tag", parse_type("array<string>")), tag))
+    maker = Transcriber(table, base=table)
+    for _ in range(2):
+        for text, held in ((b'{"tag":"x"}', (["x"], "x")), (b'{"tag":["y"]}', (["y"], None))):
+            assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+        assert maker.observation.root == {}
+        maker.adapt()
+    for text, held in ((b'{"tag":1.10}', (["1.10"], "1.10")), (b'{"tag":true}', (["true"], "true"))):
+        assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+        maker.adapt()
+    assert set(maker.observation.root["tag"].kinds) == {Kind("double")}
+
+
+def test_a_whole_number_that_goes_to_a_column_of_texts_keeps_its_digits() -> None:
+    number = Field("zip_int", parse_type("int"), metadata={"widen.source": ["zip"]})
+    table = StructType((Field("zip", parse_type("string")), number))
+    for base in (None, table):
+        maker = Transcriber(table, base=base)
+        texts = (b'{"zip":-2147483648}', b'{"zip":0}', b'{"zip":"007"}', b'{"zip":-0}')
+        rows = [tuple(taken(maker, table, text)[0].values()) for text in texts]
+        assert rows == [("-2147483648", -2147483648), ("0", 0), ("007", None), ("-0", 0)]
+
+
 def test_in_a_decimal_column_that_was_there_only_what_does_not_fit_is_looked_at() -> None:
     table = parse_type("struct<a: decimal(5,2)>")
     assert isinstance(table, StructType)

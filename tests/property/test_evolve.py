@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.generate import batches, observed
+from support.operation import operation_from_value
 from widen.model.path import leaves
 from widen.model.type import ArrayType, DataType, DecimalType, StructType
 from widen.observe.kind import Kind
 from widen.observe.observation import FieldSeen, KindSeen, Observation, RecordSeen, merge_records
 from widen.planning.apply import apply
 from widen.planning.evolve import evolve
-from widen.planning.operation import AddColumn, operation_from_value
+from widen.planning.operation import AddColumn
 from widen.planning.policy import Mode, Policy
 from widen.protocol.widening import is_widening
 from widen.routing.route import RecordRoute, does_route, routes

@@ -6,7 +6,7 @@ Source: PROTOCOL.md#delta-log-entries (one writer wins a version); Delta Spark's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -63,10 +63,6 @@ class Reads:
     def has_seen(self, remove: Remove) -> bool:
         """Tell whether a removed file has been read."""
         return self.files or remove.path in self.paths
-
-    def with_app(self, app_id: str) -> Reads:
-        """Return the same with one more application."""
-        return replace(self, app_ids=self.app_ids | {app_id})
 
 
 Reads.NOTHING = Reads()

@@ -8,12 +8,11 @@ Source: house rule: a change is a value with many readers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from widen.model.path import Path, format_path
-from widen.model.schema import field_from_value, field_to_value, type_from_value, type_to_value
+from widen.model.schema import field_to_value, type_to_value
 from widen.model.type import DataType, Field, StructType
 from widen.planning.place import After, End, Place
 
@@ -288,18 +287,6 @@ Operation: TypeAlias = (
 """Any of the changes."""
 
 
-def operation_from_value(value: Mapping[str, Any]) -> Operation:
-    """Return the operation that a JSON object holds, as `to_value` made it.
-
-    Raises:
-        KeyError: the object is no operation of this version, or lacks one of its keys.
-    """
-    kind = _KINDS[value[KIND]]
-    parts = {item.name: _READERS.get(item.name, _same)(value[_key(item.name)]) for item in fields(kind)}
-    operation: Operation = kind(**parts)
-    return operation
-
-
 def _key(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(word.title() for word in others)
@@ -318,24 +305,3 @@ def _to_value(part: object) -> object:
         case str() | int():
             return part
     return type_to_value(part)  # type: ignore[arg-type]
-
-
-def _place(value: Any) -> Place:
-    return End(value) if isinstance(value, str) else After(value["after"])
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_KINDS: Mapping[str, Any] = {kind.__name__: kind for kind in get_args(Operation)}
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "schema": type_from_value,
-    "partition_by": tuple,
-    "parent": tuple,
-    "path": tuple,
-    "field": field_from_value,
-    "old": type_from_value,
-    "new": type_from_value,
-    "place": _place,
-}

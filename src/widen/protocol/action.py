@@ -197,17 +197,7 @@ _KEY_OF: Mapping[type, str] = {
     Sidecar: "sidecar",
     CheckpointMetadata: "checkpointMetadata",
 }
-_decoder = msgspec.json.Decoder(Line)
 _encoder = msgspec.json.Encoder()
-
-
-def decode_lines(data: bytes) -> list[Line]:
-    """Return the lines of a commit file, in its order.
-
-    Raises:
-        msgspec.DecodeError: a line is no JSON or lacks what its action requires; the log layer names the file.
-    """
-    return _decoder.decode_lines(data)
 
 
 def encode_lines(info: CommitInfo, actions: Iterable[Action]) -> bytes:

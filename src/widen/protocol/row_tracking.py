@@ -18,8 +18,6 @@ FEATURE = "rowTracking"
 ENABLE, SUSPENDED = "delta.enableRowTracking", "delta.rowTrackingSuspended"
 ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
-PRESERVED = "delta.rowTracking.preserved"
-"""The tag of a commit that says whether every row has kept its id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Source: Delta Spark's configuration of schema evolution
 
 from __future__ import annotations
 
+from widen.planning.capability import AutomaticWidening, parse_automatic_widening
 from widen.spark.schema import SparkSession
 
 AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
@@ -14,11 +15,19 @@ AUTOMATIC_WIDENING = "spark.databricks.delta.typeWidening.allowAutomaticWidening
 """Which types they may widen then."""
 
 
-def merges_schemas(spark: SparkSession) -> bool:
-    """Tell whether writes of this session let tables grow unless they say otherwise."""
-    return str(spark.conf.get(AUTO_MERGE, "false")).lower() == "true"
+def evolution(
+    spark: SparkSession, merge_schema: bool | None, widening: str | None
+) -> tuple[bool, AutomaticWidening]:
+    """Return whether a write may let the table grow, and which types may widen then.
 
+    Args:
+        spark: The session, which counts where the write says nothing.
+        merge_schema: What the write says of the first.
+        widening: What it says of the second, by its name.
 
-def automatic_widening(spark: SparkSession) -> str:
-    """Return which types writes of this session widen unless they say otherwise, by its name."""
-    return str(spark.conf.get(AUTOMATIC_WIDENING, "always"))
+    Raises:
+        InvalidOption: there is no such name.
+    """
+    grows = str(spark.conf.get(AUTO_MERGE, "false")).lower() == "true" if merge_schema is None else merge_schema
+    said = str(spark.conf.get(AUTOMATIC_WIDENING, "always")) if widening is None else widening
+    return grows, parse_automatic_widening(said)

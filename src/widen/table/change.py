@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from widen.errors import AppendOnlyTable, InvalidOption
 from widen.log.commit import Conflicted, commit
 from widen.model.schema import from_json
-from widen.planning.capability import AutomaticWidening, parse_automatic_widening
+from widen.planning.capability import AutomaticWidening
 from widen.planning.growth import grow, leeway_of
 from widen.planning.identity import advanced
 from widen.planning.overwrite import ensure_consistent, with_new_schema
@@ -28,7 +28,7 @@ from widen.spark.metric import delete_metrics, merge_metrics, overwrite_metrics,
 from widen.spark.overwrite import overwrite_all, overwrite_partitions, overwrite_where
 from widen.spark.resolve import Sides, resolve_merge
 from widen.spark.schema import DataFrame, SparkSession, from_spark
-from widen.spark.setting import automatic_widening, merges_schemas
+from widen.spark.setting import evolution
 from widen.table.merge import MergeBuilder
 from widen.table.opened import Opened
 
@@ -100,7 +100,7 @@ class Changes(Opened):
         if overwrite_schema:
             metadata = with_new_schema(state, incoming)
         else:
-            merges, mode = _evolution(frame.sparkSession, merge_schema, widening)
+            merges, mode = evolution(frame.sparkSession, merge_schema, widening)
             leeway = leeway_of(state, merge_schema=merges, widening=mode, cast=cast)
             metadata = grow(state, incoming, leeway).metadata
         if where is not None:
@@ -204,12 +204,15 @@ class Changes(Opened):
             widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
                 `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
 
+        Raises:
+            InvalidOption: ``widening`` is none of the three.
+
         Source: Delta Lake's MERGE
 
         Example:
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
-        merges, mode = _evolution(source.sparkSession, merge_schema, widening)
+        merges, mode = evolution(source.sparkSession, merge_schema, widening)
         sides = Sides(source, on, source_alias, target_alias)
         return MergeBuilder(partial(self._merge, sides, merges=merges, mode=mode))
 
@@ -258,9 +261,3 @@ class Changes(Opened):
             if not isinstance(committed, Conflicted):
                 undo.pop_all()
         return self._at(committed)
-
-
-def _evolution(spark: SparkSession, merge_schema: bool | None, widening: str | None) -> tuple[bool, AutomaticWidening]:
-    """Return whether a write may let the table grow, and which types may widen then: as it says, or as its session."""
-    merges = merges_schemas(spark) if merge_schema is None else merge_schema
-    return merges, parse_automatic_widening(automatic_widening(spark) if widening is None else widening)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from widen.log.commit import Conflicted, Outcome, commit
 from widen.model.literal import to_identifier
 from widen.model.type import StructType
-from widen.planning.capability import AutomaticWidening, parse_automatic_widening
+from widen.planning.capability import AutomaticWidening
 from widen.planning.growth import Growth, grow, is_repeatable, leeway_of
 from widen.planning.identity import advanced
 from widen.planning.state import State
@@ -21,7 +21,7 @@ from widen.protocol.mapping import mapping_mode
 from widen.spark.complete import missing_identities
 from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
-from widen.spark.setting import automatic_widening, merges_schemas
+from widen.spark.setting import evolution
 from widen.spark.unify import unified as with_one_column_a_field
 from widen.spark.write import discard, write
 from widen.table.opened import Opened
@@ -115,9 +115,7 @@ class Rows(Opened):
 
         Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
         """
-        spark = frame.sparkSession
-        merges = merges_schemas(spark) if merge_schema is None else merge_schema
-        mode = parse_automatic_widening(automatic_widening(spark) if widening is None else widening)
+        merges, mode = evolution(frame.sparkSession, merge_schema, widening)
         plan = partial(self._grown, from_spark(frame.schema), merge_schema=merges, widening=mode, cast=cast)
         before, first = plan()
         outcome = self._write(frame, before, first.metadata)

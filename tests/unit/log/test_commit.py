@@ -205,7 +205,13 @@ RACES: list[tuple[str, list[Action], Reads, list[Action], type[ContentionError] 
         [Txn(app_id="s", version=1)],
         ConcurrentTransaction,
     ),
-    ("read application", [add("n")], Reads.NOTHING.with_app("s"), [Txn(app_id="s", version=1)], ConcurrentTransaction),
+    (
+        "read application",
+        [add("n")],
+        Reads(app_ids=frozenset({"s"})),
+        [Txn(app_id="s", version=1)],
+        ConcurrentTransaction,
+    ),
     ("other application", [Txn(app_id="s", version=1)], Reads.NOTHING, [Txn(app_id="t", version=1)], None),
     (
         "same domain",

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from support.operation import operation_from_value
 from widen.errors import ColumnNotFound, InternalError
 from widen.model.text import parse_type
 from widen.model.type import INTEGER, LONG, STRING, Field, StructType
@@ -28,7 +29,6 @@ from widen.planning.operation import (
     SetNotNull,
     SyncIdentity,
     WidenType,
-    operation_from_value,
 )
 from widen.planning.place import After, End
 

@@ -119,7 +119,7 @@ def set_properties(state: State, properties: Mapping[str, str]) -> Change | None
 
     Raises:
         InvalidOption: a value cannot be used.
-        IcebergIncompatible: compatibility with Iceberg is switched on, and the table is not compatible.
+        IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
 
     Source: PROTOCOL.md#table-features; Delta Spark for the features that properties add.
     """
@@ -182,6 +182,7 @@ def add_feature(state: State, name: str) -> Change | None:
 
     Raises:
         InvalidOption: this version knows no such feature.
+        IcebergIncompatible: it is a compatibility with Iceberg, which does not know a change of type of the table.
 
     Source: PROTOCOL.md#table-features
     """
@@ -196,6 +197,9 @@ def add_feature(state: State, name: str) -> Change | None:
 def _change(
     state: State, protocol: Protocol, metadata: Metadata, operation: str, parameters: Mapping[str, object]
 ) -> Change | None:
+    compat = iceberg.guarding(protocol, metadata.configuration)
+    if compat is not None and iceberg.guarding(state.protocol, state.properties) is None:
+        iceberg.ensure_guardable(compat, state.schema)
     actions: tuple[Metadata | Protocol, ...] = (metadata,) if metadata != state.metadata else ()
     if features(protocol) != features(state.protocol):
         actions = (metadata, protocol)

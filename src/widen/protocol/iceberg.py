@@ -99,6 +99,19 @@ def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType
             raise IcebergIncompatible(version=compat.version, kind=kind, reason=found, fix=fix)
 
 
+def ensure_guardable(compat: Compat, schema: StructType) -> None:
+    """Check that a table whose changes of type are to be guarded has none that Iceberg does not know.
+
+    Raises:
+        IcebergIncompatible: it has one; the error names the column.
+
+    Source: as for `guarding`
+    """
+    found = _unknown_change(schema)
+    if found is not None:
+        raise IcebergIncompatible(version=compat.version, kind=_WIDENED, reason=found, fix=_REWRITE)
+
+
 def ensure_same_partitions(old: Metadata, new: Metadata) -> None:
     """Check that a table with partitions keeps their names.
 
@@ -171,7 +184,11 @@ def _is_allowed(leaf: DataType) -> bool:
 
 
 def _widened(table: _Table) -> str | None:
-    for path, change in all_type_changes(table.schema):
+    return _unknown_change(table.schema)
+
+
+def _unknown_change(schema: StructType) -> str | None:
+    for path, change in all_type_changes(schema):
         if is_widening(change.old, change.new) and not is_iceberg_compatible(change.old, change.new):
             return f"column {format_path(path)} was changed from {change.old.sql} to {change.new.sql}"
     return None
@@ -188,6 +205,9 @@ def _without_nested_id(table: _Table) -> str | None:
     return None
 
 
+_WIDENED = "UNSUPPORTED_TYPE_WIDENING"
+_REWRITE = "Iceberg cannot read files of that type; drop the feature typeWidening first, which rewrites them."
+
 Rule: TypeAlias = tuple[str, Callable[[_Table], "str | None"], str]
 
 RULES: Sequence[Rule] = (
@@ -203,11 +223,7 @@ RULES: Sequence[Rule] = (
         "Set delta.enableDeletionVectors to false; for V1 drop the feature deletionVectors.",
     ),
     ("UNSUPPORTED_DATA_TYPE", _unknown_type, "Leave such columns out; V2 allows arrays and maps, V1 does not."),
-    (
-        "UNSUPPORTED_TYPE_WIDENING",
-        _widened,
-        "Iceberg cannot read files of that type; drop the feature typeWidening first, which rewrites them.",
-    ),
+    (_WIDENED, _widened, _REWRITE),
     ("MISSING_NESTED_IDS", _without_nested_id, "Switch the compatibility off and on again; that gives the ids."),
 )
 """What a table must fulfil, in the order of the checks: Delta's name of the rule, what breaks it, and what to do."""

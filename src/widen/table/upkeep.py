@@ -35,6 +35,7 @@ class Upkeep(Opened):
 
         Raises:
             InvalidOption: a value cannot be used.
+            IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
             UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
             ContentionError: somebody changed the schema or the properties meanwhile.
             StorageError: the store refused.
@@ -61,6 +62,7 @@ class Upkeep(Opened):
 
         Raises:
             InvalidOption: this version knows no such feature.
+            IcebergIncompatible: it is a compatibility with Iceberg, which does not know a change of type of the table.
             UnsupportedFeatureForWrite: this version cannot obey it.
             ContentionError: somebody changed the schema or the properties meanwhile.
             StorageError: the store refused.

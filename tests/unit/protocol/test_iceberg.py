@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -11,11 +13,20 @@ from widen.model.path import fields
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.planning.command import add_feature, set_properties, unset_properties, with_schema
-from widen.planning.state import State
+from widen.planning.state import Change, State
 from widen.protocol.iceberg import ensure_same_partitions, guarding
 from widen.protocol.type_change import TypeChange, record
 
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
+UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}
+ASKED: dict[str, Callable[[State], Change | None]] = {
+    "V1": lambda table: set_properties(table, V1),
+    "V2": lambda table: set_properties(table, V2),
+    "UniForm": lambda table: set_properties(table, UNIFORM),
+    "V1 by name": lambda table: set_properties(table, {"delta.feature.icebergCompatV1": "supported"}),
+    "V2 by name": lambda table: add_feature(table, "icebergCompatV2"),
+}
+"""All ways in which a table comes to be guarded."""
 
 
 def ids(table: State) -> dict[str, object]:
@@ -87,7 +98,7 @@ def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> Non
         set_properties(plain, {"delta.enableIcebergCompatV2": "yes"})
 
 
-@pytest.mark.parametrize("switch", [V1, V2])
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize(
     ("old", "new", "is_known"),
     [
@@ -101,16 +112,16 @@ def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> Non
     ],
 )
 def test_a_history_that_iceberg_does_not_know_keeps_the_compatibility_away(
-    switch: dict[str, str], old: str, new: str, is_known: bool
+    ask: Callable[[State], Change | None], old: str, new: str, is_known: bool
 ) -> None:
     before = state(f"a {new}", {**MAPPED, "delta.enableTypeWidening": "true"})
     (field,) = before.schema.fields
     widened = before.with_schema(StructType((record(field, TypeChange((), parse_type(old), parse_type(new))),)))
     if is_known:
-        assert set_properties(widened, switch) is not None
+        assert ask(widened) is not None
         return
     with pytest.raises(IcebergIncompatible) as caught:
-        set_properties(widened, switch)
+        ask(widened)
     told = f"column a was changed from {parse_type(old).sql} to {parse_type(new).sql}"
     assert (caught.value.fields["kind"], caught.value.fields["reason"]) == ("UNSUPPORTED_TYPE_WIDENING", told)
 
@@ -156,7 +167,7 @@ def test_the_strictest_reading_guards_changes_of_type() -> None:
         (plain, None),
         (supported, 2),
         (state("a int", V1), 1),
-        (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "iceberg"})), 2),
+        (after(plain, set_properties(plain, UNIFORM)), 2),
         (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
     ]:
         found = guarding(table.protocol, table.properties)

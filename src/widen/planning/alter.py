@@ -14,6 +14,7 @@ from widen.planning.check import ensure_allowed
 from widen.planning.command import with_operations
 from widen.planning.operation import AddConstraint, Operation, SetNotNull
 from widen.planning.provenance import provenance
+from widen.planning.retype import ensure_supported
 from widen.planning.state import Change, State
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, upgraded
@@ -45,6 +46,7 @@ def altered(state: State, operations: Sequence[Operation]) -> Change | None:
             done.append(operation)
     if not done:
         return None
+    ensure_supported(state)
     protocol = upgraded(state.protocol, _features(done))
     actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
     if features(protocol) != features(state.protocol):

@@ -20,7 +20,7 @@ from widen.protocol import iceberg
 from widen.protocol.column import TEXT_LIMIT, find_generation
 from widen.protocol.feature import is_supported
 from widen.protocol.iceberg import guarding
-from widen.protocol.property import ENABLE_TYPE_WIDENING
+from widen.protocol.property import ENABLE_TYPE_WIDENING, is_on
 from widen.protocol.widening import is_iceberg_compatible, is_widening
 
 _ELSEWHERE = "Write the values to a new column instead."
@@ -35,11 +35,21 @@ def is_enabled(state: State) -> bool:
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
-    if state.properties.get(ENABLE_TYPE_WIDENING, "false").lower() != "true":
-        return False
-    if not any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, PREVIEW)):
+    ensure_supported(state)
+    return is_on(state.properties, ENABLE_TYPE_WIDENING)
+
+
+def ensure_supported(state: State) -> None:
+    """Check that a table whose property enables type widening has the feature, or its preview.
+
+    Raises:
+        EnabledWithoutFeature: it has neither.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    is_there = any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, PREVIEW))
+    if is_on(state.properties, ENABLE_TYPE_WIDENING) and not is_there:
         raise EnabledWithoutFeature(property=ENABLE_TYPE_WIDENING, feature=TYPE_WIDENING)
-    return True
 
 
 def format_of(state: State) -> TableFormat:

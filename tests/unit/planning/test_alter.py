@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from support.state import MAPPED, WIDE, after, schema, state
-from widen.errors import FeatureRequired, TypeChangeRefused, WidenError
+from widen.errors import EnabledWithoutFeature, FeatureRequired, TypeChangeRefused, WidenError
 from widen.model.path import fields, find_field, parse_path, resolve
 from widen.model.schema import from_json
 from widen.model.text import parse_type
@@ -174,6 +175,26 @@ def test_a_type_change_needs_the_feature_and_those_of_the_type() -> None:
     with pytest.raises(WidenError) as caught:
         alter(broken, "a", type="bigint")
     assert code(caught) == "DELTA_FEATURE_ENABLED_WITHOUT_SUPPORT"
+
+
+def test_a_property_without_its_feature_is_an_error_of_every_change() -> None:
+    legal = state("a int, b int", {**MAPPED, **WIDE})
+    broken = dataclasses.replace(legal, protocol=state("a int", MAPPED).protocol)
+    assert alter(broken, "a", type="int") is None
+    for change in [
+        lambda: alter(broken, "a", type="bigint"),
+        lambda: alter(broken, "a", comment="x"),
+        lambda: rename(broken, "a", "c"),
+        lambda: add(broken, {"c": "int"}),
+        lambda: drop(broken, "a"),
+        lambda: replace(broken, "a int, b int, c int"),
+    ]:
+        with pytest.raises(EnabledWithoutFeature) as caught:
+            change()
+        assert caught.value.fields == {"property": "delta.enableTypeWidening", "feature": "typeWidening"}
+    repaired = after(broken, set_properties(broken, WIDE))
+    assert "typeWidening" in (repaired.protocol.reader_features or ())
+    assert alter(repaired, "a", type="bigint") is not None
 
 
 def test_iceberg_knows_fewer_changes() -> None:

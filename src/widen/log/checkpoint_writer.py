@@ -21,10 +21,10 @@ from widen.log.snapshot import Snapshot
 from widen.log.stats import parsed_partition_values, parsed_stats
 from widen.protocol.action import Remove
 from widen.protocol.feature import ensure_writable, is_supported
-from widen.protocol.interval import DELETED_FILE_RETENTION, interval_ms
+from widen.protocol.interval import DELETED_FILE_RETENTION, duration_ms, interval_ms
+from widen.protocol.property import is_on
 
 STATS_AS_JSON, STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
-_DEFAULT_RETENTION_MS = 7 * 24 * 3600 * 1000
 _ROWS_IN_GROUP = 1 << 16
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
@@ -169,10 +169,10 @@ def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list
 def retention_ms(properties: Mapping[str, str]) -> int:
     """Return how long removed files are remembered, in ms.
 
-    Source: Delta Spark: delta.deletedFileRetentionDuration, a week by default.
+    Source: Delta Spark: delta.deletedFileRetentionDuration; what cannot be read counts as not set.
     """
     found = interval_ms(properties.get(DELETED_FILE_RETENTION, ""))
-    return _DEFAULT_RETENTION_MS if found is None else found
+    return duration_ms({}, DELETED_FILE_RETENTION) if found is None else found
 
 
 def _remove_row(remove: Remove) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _remove_row(remove: Remove) -> dict[str, Any]:
 def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.DataType]:
     """Return the column of add actions in pieces, and its type."""
     as_json = snapshot.properties.get(STATS_AS_JSON, "true").lower() == "true"
-    as_struct = snapshot.properties.get(STATS_AS_STRUCT, "false").lower() == "true"
+    as_struct = is_on(snapshot.properties, STATS_AS_STRUCT)
     names = [name for name in FILES.names if name != "stats" or as_json]
     fields = [
         pa.field(key_of(name), _VECTOR if name == "deletion_vector" else FILES.field(name).type) for name in names

@@ -12,23 +12,21 @@ from widen.log.line import COMMIT_INFO, small_lines
 from widen.log.segment import LogFile
 from widen.log.store import LogStore
 from widen.protocol.action import CommitInfo
+from widen.protocol.property import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, is_on
 
-ENABLE = "delta.enableInCommitTimestamps"
-ENABLED_IN_VERSION = "delta.inCommitTimestampEnablementVersion"
-ENABLED_AT_MS = "delta.inCommitTimestampEnablementTimestamp"
 IN_COMMIT_TIMESTAMP = "inCommitTimestamp"
 
 
 def has_in_commit_timestamps(properties: Mapping[str, str]) -> bool:
     """Tell whether commits of a table say themselves when they were made."""
-    return properties.get(ENABLE, "").lower() == "true"
+    return is_on(properties, ENABLE_IN_COMMIT_TIMESTAMPS)
 
 
 def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
     """Return the first version whose commit says when it was made; None if the table does not have that."""
     if not has_in_commit_timestamps(properties):
         return None
-    text = properties.get(ENABLED_IN_VERSION, "0")
+    text = properties.get(TIMESTAMPS_SINCE_VERSION, "0")
     return int(text) if text.isdecimal() else 0
 
 

@@ -27,7 +27,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.log.aftermath import write_aftermath
-from widen.log.clock import ENABLED_AT_MS, ENABLED_IN_VERSION, IN_COMMIT_TIMESTAMP, has_in_commit_timestamps
+from widen.log.clock import IN_COMMIT_TIMESTAMP, has_in_commit_timestamps
 from widen.log.compat import ensure_files_compatible
 from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
 from widen.log.line import strict_lines
@@ -39,6 +39,7 @@ from widen.model.schema import from_json, to_json
 from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.feature import ensure_writable, is_enabled, is_supported
 from widen.protocol.iceberg import ensure_compatible, ensure_same_partitions
+from widen.protocol.property import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
 from widen.protocol.storable import ensure_storable
 from widen.protocol.type_change import TABLE_VERSION, moved
 
@@ -235,7 +236,7 @@ class _Attempt:
         already = self.version == 0 or has_in_commit_timestamps(self.ours.metadata.configuration)
         if already or not isinstance(action, Metadata):
             return action
-        marks = {ENABLED_IN_VERSION: str(self.version), ENABLED_AT_MS: str(now_ms)}
+        marks = {TIMESTAMPS_SINCE_VERSION: str(self.version), TIMESTAMPS_SINCE_MS: str(now_ms)}
         return msgspec.structs.replace(action, configuration={**action.configuration, **marks})
 
     def _info(self, said: _Said, now_ms: int) -> CommitInfo:

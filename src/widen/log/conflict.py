@@ -20,10 +20,12 @@ from widen.errors import (
     MetadataChanged,
     ProtocolChanged,
 )
+from widen.protocol import row_tracking
 from widen.protocol.action import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
 from widen.protocol.column import HIGH_WATER_MARK
 from widen.protocol.feature import features, stopping_features
-from widen.protocol.mapping import COLUMN_ID, PHYSICAL_NAME
+from widen.protocol.mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
+from widen.protocol.property import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
 from widen.protocol.selection import Selection
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
@@ -218,15 +220,15 @@ RULES: tuple[Rule, ...] = (
 HARMLESS_PROPERTIES: frozenset[str] = frozenset(
     {
         "delta.checkpointPolicy",
-        "delta.columnMapping.maxColumnId",
-        "delta.columnMapping.mode",
+        MAX_COLUMN_ID,
+        MODE,
         "delta.enableDeletionVectors",
-        "delta.enableInCommitTimestamps",
-        "delta.enableRowTracking",
-        "delta.inCommitTimestampEnablementTimestamp",
-        "delta.inCommitTimestampEnablementVersion",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
-        "delta.rowTracking.materializedRowIdColumnName",
+        ENABLE_IN_COMMIT_TIMESTAMPS,
+        row_tracking.ENABLE,
+        TIMESTAMPS_SINCE_MS,
+        TIMESTAMPS_SINCE_VERSION,
+        row_tracking.VERSION_COLUMN,
+        row_tracking.ID_COLUMN,
     }
 )
 """Properties that somebody may set meanwhile without any harm to files that are about to be added."""

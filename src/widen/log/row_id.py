@@ -12,8 +12,8 @@ import msgspec
 from widen.errors import CorruptLog, InternalError
 from widen.log.conflict import ROW_TRACKING_DOMAIN
 from widen.protocol.action import Action, Add, DomainMetadata
-
-SUSPENDED = "delta.rowTrackingSuspended"
+from widen.protocol.property import is_on
+from widen.protocol.row_tracking import SUSPENDED
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -55,7 +55,7 @@ def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highe
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking
     """
-    if properties.get(SUSPENDED, "").lower() == "true":
+    if is_on(properties, SUSPENDED):
         return list(actions)
     given: list[Action] = []
     mark = highest

@@ -32,8 +32,7 @@ from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.feature import ensure_readable
-
-_MAPPING_MODE, _PHYSICAL_NAME = "delta.columnMapping.mode", "delta.columnMapping.physicalName"
+from widen.protocol.mapping import MODE, NONE, PHYSICAL_NAME
 
 
 def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
@@ -243,9 +242,9 @@ class Snapshot:
 
         Source: PROTOCOL.md#column-mapping
         """
-        if self.properties.get(_MAPPING_MODE, "none").lower() == "none":
+        if self.properties.get(MODE, NONE).lower() == NONE:
             return self.partition_columns
-        columns = {field.name: field.metadata.get(_PHYSICAL_NAME, field.name) for field in self.schema}
+        columns = {field.name: field.metadata.get(PHYSICAL_NAME, field.name) for field in self.schema}
         return tuple(columns.get(name, name) for name in self.partition_columns)
 
     def files(self) -> pa.Table:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from widen.model.type import AtomicType, DataType, DecimalType, Field, StructType
+from widen.protocol.mapping import PHYSICAL_NAME
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -30,10 +31,7 @@ def to_json_text(parsed: pa.StructArray, text: pa.Array | None) -> pa.Array:
     Source: PROTOCOL.md#checkpoint-schema; Delta Spark for the forms of dates, times and decimals.
     """
     given = text.to_pylist() if text is not None else [None] * len(parsed)
-    try:
-        values = parsed.to_pylist()
-    except OverflowError:
-        values = _within_years(parsed).to_pylist()
+    values = _sayable(parsed).to_pylist()
     made = [
         old if old is not None or new is None else _encoder.encode(_value(new)).decode()
         for old, new in zip(given, values, strict=True)
@@ -41,17 +39,25 @@ def to_json_text(parsed: pa.StructArray, text: pa.Array | None) -> pa.Array:
     return pa.array(made, pa.string())
 
 
-def _within_years(column: pa.Array) -> pa.Array:
-    """Return a column with null for times of years that Python does not know; a bound that is null is unknown."""
+def _sayable(column: pa.Array) -> pa.Array:
+    """Return a column in which times stored in 96 bits have their zone, and others than Python knows are null.
+
+    A bound that is null is unknown.
+    """
     if pa.types.is_struct(column.type):
-        parts = [_within_years(column.field(at)) for at in range(column.type.num_fields)]
-        return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=column.is_null())
+        parts = [_sayable(column.field(at)) for at in range(column.type.num_fields)]
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in column.type], mask=column.is_null())
+    if column.type == INT96:
+        column = column.cast(pa.timestamp(INT96.unit, "UTC"))
     if column.type not in _YEARS:
         return column
     first, last = (pa.scalar(end, column.type) for end in _YEARS[column.type])
     is_known = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, last))
     return pc.if_else(is_known, column, None)
 
+
+INT96 = pa.timestamp("ms")
+"""What times that are stored in 96 bits are read as; they are always in UTC, and no other one is read so."""
 
 _YEARS: Mapping[pa.DataType, tuple[dt.date, dt.date]] = {
     pa.date32(): (dt.date.min, dt.date.max),
@@ -110,7 +116,7 @@ _ARROW: Mapping[str, pa.DataType] = {
 def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed:
     """Return the column ``stats_parsed``: statistics in the types that the table has now.
 
-    Statistics that do not fit these types are left out, as they are optional.
+    Of a file with bounds that do not fit these types, as the infinite ones of Delta Spark, only the counts are there.
 
     Source: PROTOCOL.md#checkpoint-schema (physical names, current types)
     """
@@ -125,15 +131,36 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
 
     def made(rows: pa.RecordBatch) -> pa.Array:
         texts = rows.column("stats")
-        data = "\n".join((text or "{}").replace("\n", " ") for text in texts.to_pylist()).encode()
-        try:
-            table = pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
-        except pa.ArrowInvalid:
-            return pa.nulls(len(texts), data_type)
+        table = _read_json([text or "{}" for text in texts.to_pylist()], options)
         arrays = [table.column(name).combine_chunks().cast(kind) for name, kind in fields]
         return pa.StructArray.from_arrays(arrays, fields=list(data_type), mask=texts.is_null())
 
     return Parsed(pa.field("stats_parsed", data_type), made)
+
+
+def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
+    data = "\n".join(text.replace("\n", " ") for text in texts).encode()
+    try:
+        return pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return _read_json([_counts_of(texts[0])], options)
+        middle = len(texts) // 2
+        return pa.concat_tables([_read_json(part, options) for part in (texts[:middle], texts[middle:])])
+
+
+def _counts_of(text: str) -> str:
+    """Return statistics without bounds, and without whatever else is not as it should be."""
+    try:
+        found = msgspec.json.decode(text, type=_Counts)
+    except msgspec.DecodeError:
+        found = _Counts()
+    return _encoder.encode(found).decode()
+
+
+class _Counts(msgspec.Struct, omit_defaults=True):
+    numRecords: int | None = None
+    tightBounds: bool | None = None
 
 
 def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Sequence[str]) -> Parsed:
@@ -201,5 +228,5 @@ def _as_read(data_type: pa.DataType) -> pa.DataType:
 
 
 def _physical(column: Field) -> str:
-    name: str = column.metadata.get("delta.columnMapping.physicalName", column.name)
+    name: str = column.metadata.get(PHYSICAL_NAME, column.name)
     return name

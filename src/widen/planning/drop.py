@@ -27,7 +27,13 @@ from widen.planning.command import PREVIEW, TYPE_WIDENING, Change, State, unset_
 from widen.planning.dependency import constraints
 from widen.protocol.action import Metadata
 from widen.protocol.feature import dependents, downgraded, features, find_feature
-from widen.protocol.property import ENABLE_TYPE_WIDENING, is_property
+from widen.protocol.property import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_property,
+)
 from widen.protocol.protection import PROTECTED_BEFORE, PROTECTION
 from widen.protocol.type_change import TYPE_CHANGES, has_type_changes, strip
 
@@ -71,7 +77,6 @@ def _widening(name: str) -> Removable:
     return Removable(name=name, properties=unset, has_types=True, keeps_history=True, is_trace=_has_type_changes)
 
 
-_TIMES = "delta.inCommitTimestampEnablement"
 REMOVABLE: Mapping[str, Removable] = {
     row.name: row
     for row in (
@@ -79,7 +84,7 @@ REMOVABLE: Mapping[str, Removable] = {
         Removable(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
         Removable(
             name="inCommitTimestamp",
-            properties=("delta.enableInCommitTimestamps", f"{_TIMES}Version", f"{_TIMES}Timestamp"),
+            properties=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
         ),
         _widening(TYPE_WIDENING),
         _widening(PREVIEW),

@@ -15,8 +15,8 @@ from widen.planning.name import FORBIDDEN
 from widen.planning.operation import RenameColumn
 from widen.planning.state import State
 from widen.protocol.mapping import MODE, NONE, mapping_mode
+from widen.protocol.property import ENABLE_CHANGE_DATA_FEED, is_on
 
-_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 _CHANGE_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
 
@@ -51,7 +51,7 @@ def _ensure_name(path: Path, properties: Mapping[str, str]) -> None:
         fix = f"Choose another name, or let the table map its columns: set_properties({{{MODE!r}: 'name'}})."
         raise InvalidColumnName(name=name, reason=f"files have none of {FORBIDDEN!r} in names", fix=fix)
     reserved = len(path) == 1 and name.lower() in _CHANGE_COLUMNS
-    if reserved and properties.get(_CHANGE_DATA_FEED, "false").lower() == "true":
+    if reserved and is_on(properties, ENABLE_CHANGE_DATA_FEED):
         raise InvalidColumnName(name=name, reason="the change data feed keeps it", fix="Choose another name.")
 
 

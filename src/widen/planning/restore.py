@@ -5,8 +5,7 @@ Source: Delta Spark's RESTORE; PROTOCOL.md#protocol-evolution
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 import msgspec
 
@@ -16,15 +15,20 @@ from widen.model.schema import to_json
 from widen.model.type import Field, StructType
 from widen.planning.command import State
 from widen.protocol.action import Action, DomainMetadata, Metadata
+from widen.protocol.clustering import DOMAIN as CLUSTERING
+from widen.protocol.column import HIGH_WATER_MARK, STEP
 from widen.protocol.feature import is_enabled, merged
 from widen.protocol.mapping import MAX_COLUMN_ID
+from widen.protocol.property import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_on,
+)
 from widen.protocol.protection import PROTECTED_BEFORE
 
 OPERATION = "RESTORE"
-CLUSTERING = "delta.clustering"
-_STEP, _MARK = "delta.identity.step", "delta.identity.highWaterMark"
-_ICT = "delta.enableInCommitTimestamps"
-_ICT_BEGIN = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+_TIMESTAMPS_SINCE = (TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS)
 
 
 def restored(
@@ -69,9 +73,9 @@ def _configuration(now: Metadata, then: Metadata) -> dict[str, str]:
         known = [int(each[key]) for each in (now.configuration, before) if each.get(key, "").isdecimal()]
         if known:
             kept[key] = str(max(known))
-    if all(each.get(_ICT, "").lower() == "true" for each in (now.configuration, before)):
-        kept = {key: value for key, value in kept.items() if key not in _ICT_BEGIN}
-        kept |= {key: now.configuration[key] for key in _ICT_BEGIN if key in now.configuration}
+    if all(is_on(each, ENABLE_IN_COMMIT_TIMESTAMPS) for each in (now.configuration, before)):
+        kept = {key: value for key, value in kept.items() if key not in _TIMESTAMPS_SINCE}
+        kept |= {key: now.configuration[key] for key in _TIMESTAMPS_SINCE if key in now.configuration}
     return kept
 
 
@@ -82,11 +86,12 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
     """
 
     def marked(path: Path, field: Field) -> Field:
-        marks = [each.metadata[_MARK] for each in (field, now.get(path, field)) if _MARK in each.metadata]
-        if _STEP not in field.metadata or not marks:
+        known = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
+        marks = [int(mark) for mark in known if mark is not None]
+        if STEP not in field.metadata or not marks:
             return field
-        furthest: Callable[[list[int]], int] = max if int(field.metadata[_STEP]) > 0 else min
-        return replace(field, metadata={**field.metadata, _MARK: furthest([int(mark) for mark in marks])})
+        furthest = max(marks) if int(field.metadata[STEP]) > 0 else min(marks)
+        return field.with_metadata(**{HIGH_WATER_MARK: furthest})
 
     return map_fields(schema, marked)
 

@@ -16,7 +16,13 @@ from widen.model.path import fields, leaves
 from widen.model.type import StructType
 from widen.protocol.action import Protocol
 from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START
-from widen.protocol.property import CONSTRAINT_PREFIX, ENABLE_TYPE_WIDENING, FEATURE_PREFIX
+from widen.protocol.property import (
+    CONSTRAINT_PREFIX,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
+    FEATURE_PREFIX,
+)
 
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
@@ -64,7 +70,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="appendOnly", writer_version=2, switch=_on("delta.appendOnly")),
     Feature(name="invariants", writer_version=2, column_key=INVARIANT, stops_writers=True),
     Feature(name="checkConstraints", writer_version=3, switch=(CONSTRAINT_PREFIX, ()), stops_writers=True),
-    Feature(name="changeDataFeed", writer_version=4, switch=_on("delta.enableChangeDataFeed")),
+    Feature(name="changeDataFeed", writer_version=4, switch=_on(ENABLE_CHANGE_DATA_FEED)),
     Feature(name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True),
     Feature(
         name="columnMapping",
@@ -87,7 +93,7 @@ FEATURES: tuple[Feature, ...] = (
         requires=("columnMapping", "rowTracking"),
         writes=False,
     ),
-    Feature(name="inCommitTimestamp", switch=_on("delta.enableInCommitTimestamps")),
+    Feature(name="inCommitTimestamp", switch=_on(ENABLE_IN_COMMIT_TIMESTAMPS)),
     Feature(name="materializePartitionColumns", stops_writers=True, writes=False),
     Feature(name="rowTracking", switch=_on("delta.enableRowTracking"), requires=("domainMetadata",)),
     Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),

@@ -12,6 +12,10 @@ from widen.errors import InvalidOption
 CONSTRAINT_PREFIX, FEATURE_PREFIX = "delta.constraints.", "delta.feature."
 _FOLDED_PREFIXES = (FEATURE_PREFIX, "delta.universalformat.")
 
+ENABLE_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+ENABLE_IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+TIMESTAMPS_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
+TIMESTAMPS_SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
 ENABLE_TYPE_WIDENING = "delta.enableTypeWidening"
 UNIFORM_FORMATS = "delta.universalFormat.enabledFormats"
 
@@ -19,13 +23,13 @@ SWITCHES: tuple[str, ...] = (
     "delta.appendOnly",
     "delta.checkpoint.writeStatsAsJson",
     "delta.checkpoint.writeStatsAsStruct",
-    "delta.enableChangeDataFeed",
+    ENABLE_CHANGE_DATA_FEED,
     "delta.enableDeletionVectors",
     "delta.enableExpiredLogCleanup",
     "delta.enableIcebergCompatV1",
     "delta.enableIcebergCompatV2",
     "delta.enableIcebergCompatV3",
-    "delta.enableInCommitTimestamps",
+    ENABLE_IN_COMMIT_TIMESTAMPS,
     "delta.enableRowTracking",
     ENABLE_TYPE_WIDENING,
     "delta.enableVariantShredding",
@@ -46,8 +50,8 @@ OTHERS: tuple[str, ...] = (
     "delta.deletedFileRetentionDuration",
     "delta.dropFeatureTruncateHistory.retentionDuration",
     "delta.ignoreProtocolDefaults",
-    "delta.inCommitTimestampEnablementTimestamp",
-    "delta.inCommitTimestampEnablementVersion",
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
     "delta.isolationLevel",
     "delta.logRetentionDuration",
     "delta.minReaderVersion",

@@ -9,12 +9,10 @@ from widen.log.feed import VersionChanges, version_changes
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.schema import from_json
 from widen.planning.feed import is_told_in
-from widen.protocol.property import is_on
+from widen.protocol.property import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.spark.feed import changed_rows
 from widen.spark.schema import DataFrame, SparkSession
 from widen.table.opened import Opened
-
-ENABLE = "delta.enableChangeDataFeed"
 
 
 class Feed(Opened):
@@ -46,7 +44,7 @@ class Feed(Opened):
         if end < first:
             raise InvalidOption(option="last", value=last, expected=f"It is not before the first, which is {first}.")
         start = open_snapshot(self._store, first)
-        if not is_on(start.properties, ENABLE):
+        if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
             raise ChangesNotRecorded(first=first, last=end, version=first)
         found = list(_checked(self._snapshot, first, end))
         if not is_told_in(start.schema, first, self._snapshot.schema, self.version):
@@ -58,7 +56,7 @@ class Feed(Opened):
 def _checked(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:
     """Yield what the versions changed, and stop where their rows cannot be told in the columns that are shown."""
     for each in version_changes(shown.store, first, last):
-        if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE):
+        if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
             raise ChangesNotRecorded(first=first, last=last, version=each.version)
         if each.metadata is not None and each.version > first:
             schema = from_json(each.metadata.schema_string)

@@ -20,7 +20,7 @@ from widen.log.line import SmallLine, corrupt, small_lines, strict_lines
 from widen.log.listing import FILES, TEXT_MAP, batch, key_of
 from widen.log.memory import lean_memory
 from widen.log.segment import SIDECARS, Checkpoint
-from widen.log.stats import to_json_text
+from widen.log.stats import INT96, to_json_text
 from widen.log.store import Entry, LogStore
 from widen.protocol.action import Remove, Sidecar
 
@@ -114,7 +114,12 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
     with store.open(path) as source:
         try:
             buffer_bytes = _BUFFER_BYTES if store.is_local else _REMOTE_BUFFER_BYTES
-            yield pq.ParquetFile(pa.PythonFile(source, mode="r"), buffer_size=buffer_bytes, pre_buffer=False)
+            yield pq.ParquetFile(
+                pa.PythonFile(source, mode="r"),
+                buffer_size=buffer_bytes,
+                pre_buffer=False,
+                coerce_int96_timestamp_unit=INT96.unit,
+            )
         except (pa.ArrowException, KeyError) as error:
             raise corrupt(path, f"it is no readable checkpoint ({error})") from error
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from widen.model.type import AtomicType, DataType, DecimalType, Field, StructType
+from widen.protocol.statistics import MAX_VALUES, MIN_VALUES
 from widen.protocol.mapping import PHYSICAL_NAME
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -112,6 +113,9 @@ _ARROW: Mapping[str, pa.DataType] = {
 }
 """The types that have a smallest and a largest value in statistics."""
 
+_UNORDERED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "binary": pa.binary()}
+"""Further types that partition values may have."""
+
 
 def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed:
     """Return the column ``stats_parsed``: statistics in the types that the table has now.
@@ -144,23 +148,19 @@ def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
         return pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
     except pa.ArrowInvalid:
         if len(texts) == 1:
-            return _read_json([_counts_of(texts[0])], options)
+            return _read_json([_without_bounds(texts[0])], options)
         middle = len(texts) // 2
         return pa.concat_tables([_read_json(part, options) for part in (texts[:middle], texts[middle:])])
 
 
-def _counts_of(text: str) -> str:
-    """Return statistics without bounds, and without whatever else is not as it should be."""
+def _without_bounds(text: str) -> str:
+    """Return statistics without their bounds, or without anything if they have none."""
     try:
-        found = msgspec.json.decode(text, type=_Counts)
+        found = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
-        found = _Counts()
-    return _encoder.encode(found).decode()
-
-
-class _Counts(msgspec.Struct, omit_defaults=True):
-    numRecords: int | None = None
-    tightBounds: bool | None = None
+        return "{}"
+    counts = {key: value for key, value in found.items() if key not in (MIN_VALUES, MAX_VALUES)}
+    return _encoder.encode(counts).decode() if len(counts) < len(found) else "{}"
 
 
 def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Sequence[str]) -> Parsed:
@@ -173,9 +173,7 @@ def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Se
 
     Source: PROTOCOL.md#checkpoint-schema; PROTOCOL.md#partition-value-serialization (the empty text is null)
     """
-    types = [
-        _arrow_type(found.type) or pa.string() if (found := schema.find(name)) else pa.string() for name in columns
-    ]
+    types = [_partition_type(schema.find(name)) for name in columns]
     data_type = pa.struct(list(zip(keys, types, strict=True)))
 
     def made(rows: pa.RecordBatch) -> pa.Array:
@@ -193,13 +191,25 @@ def _cast(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     try:
         return given.cast(data_type)
     except pa.ArrowInvalid:
-        return pa.nulls(len(texts), data_type)
+        return pa.concat_arrays([_cast_or_null(given.slice(at, 1), data_type) for at in range(len(given))])
+
+
+def _cast_or_null(text: pa.Array, data_type: pa.DataType) -> pa.Array:
+    try:
+        return text.cast(data_type)
+    except pa.ArrowInvalid:
+        return pa.nulls(len(text), data_type)
 
 
 def _arrow_type(data_type: DataType) -> pa.DataType | None:
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     return _ARROW.get(str(data_type)) if isinstance(data_type, AtomicType) else None
+
+
+def _partition_type(column: Field | None) -> pa.DataType:
+    known = None if column is None else _arrow_type(column.type) or _UNORDERED.get(str(column.type))
+    return known or pa.string()
 
 
 def _bounds(columns: Iterable[Field]) -> pa.StructType:

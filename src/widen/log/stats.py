@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from widen.model.type import AtomicType, DataType, DecimalType, Field, StructType
-from widen.protocol.statistics import MAX_VALUES, MIN_VALUES
 from widen.protocol.mapping import PHYSICAL_NAME
+from widen.protocol.statistics import MAX_VALUES, MIN_VALUES
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 

@@ -76,6 +76,11 @@ def tell(before: int, table: Table, *, json: bool) -> None:
         changes = [change.to_value() for interval in intervals for change in interval.changes]
         show_json({"version": table.version, "changed": changed, "changes": changes})
     elif not changed:
-        show([Text(f"Nothing to change: version {table.version} is so already.")])
+        show_unchanged(table)
     else:
         show(door.terminal.done_parts(table.location, intervals[0]))
+
+
+def show_unchanged(table: Table) -> None:
+    """Say that a table is as it was asked to be."""
+    show([Text(f"Nothing to change: version {table.version} is so already.")])

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import door, engine, option
-from widen.cli.alter import tell
+from widen.cli.alter import show_unchanged, tell
 from widen.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -88,4 +88,4 @@ def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> 
     elif operations:
         show(Text(f"would {door.words.printable(str(operation))}") for operation in operations)
     else:
-        show([Text(f"Nothing to change: version {table.version} is so already.")])
+        show_unchanged(table)

@@ -17,8 +17,8 @@ import msgspec
 import typer
 
 from widen.cli import door, engine
-from widen.cli.output import note, progress
-from widen.errors import InvalidOption, StorageError
+from widen.cli.output import note, progress, writing
+from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
     from widen.ingestion import Ingested, IntervalEvent
@@ -55,12 +55,8 @@ class EventFile:
         Raises:
             StorageError: the file cannot be written.
         """
-        try:
-            with self.path.open("ab") as file:
-                file.write(msgspec.json.encode(event.to_value()) + b"\n")
-        except OSError as error:
-            fix = "Name a file in a folder that exists and may be written."
-            raise StorageError(location=str(self.path), reason=error.strerror or str(error), fix=fix) from error
+        with writing(self.path), self.path.open("ab") as file:
+            file.write(msgspec.json.encode(event.to_value()) + b"\n")
 
 
 def ensure_meant(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widen.cli import door, engine, option
-from widen.cli.output import note, progress, show_json, show_line
+from widen.cli.output import note, progress, show_json, show_line, writing
 from widen.cli.output import show as show_parts
-from widen.errors import EngineMissing, InvalidOption, StorageError, TableError
+from widen.errors import EngineMissing, InvalidOption, TableError
 
 if TYPE_CHECKING:
     from widen.log.snapshot import Snapshot
@@ -79,7 +79,9 @@ def report(
             found = door.scanned(engine.session(), snapshot, found)
     found = door.shown(found, samples.value)
     if html is not None:
-        _write(html, door.page(found))
+        text = door.page(found)
+        with writing(html):
+            html.write_text(text, encoding="utf-8")
         note(f"wrote {html}")
     if json:
         show_json(found.to_value())
@@ -166,11 +168,3 @@ def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
 
 
 _AS_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) as line"
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        fix = "Name a file in a folder that exists and may be written."
-        raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error

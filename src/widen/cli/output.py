@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from widen.errors import WidenError
+from widen.errors import StorageError, WidenError
 
 WIDE = 4096
 """The width of tables where no terminal folds them: lines stay whole for other programs."""
@@ -63,6 +64,20 @@ def show_error(error: Exception) -> None:
 def note(text: str, style: str = "dim") -> None:
     """Write a remark to stderr: what a person should know, but no program that reads the result."""
     _console(sys.stderr).print(Text(text, style), soft_wrap=True)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Let a file be written that somebody has named.
+
+    Raises:
+        StorageError: it cannot be.
+    """
+    try:
+        yield
+    except OSError as error:
+        fix = "Name a file in a folder that exists and may be written."
+        raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error
 
 
 @contextmanager

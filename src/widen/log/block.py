@@ -18,21 +18,22 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from widen.log.line import ensure_whole, strict_lines
-from widen.log.listing import DELETION_VECTOR_KEYS, FILES, batch, file_key, file_keys, from_adds, key_of, text_map
+from widen.log.listing import (
+    DELETION_VECTOR_KEYS,
+    FILES,
+    STORED_VECTOR,
+    batch,
+    file_key,
+    file_keys,
+    from_adds,
+    key_of,
+    text_map,
+)
 from widen.protocol.action import Add
 
 BLOCK_BYTES = 1 << 20
 _SHORT_RUN = 32
 _TAGS = "tags"
-_VECTOR = pa.struct(
-    list(
-        zip(
-            DELETION_VECTOR_KEYS,
-            [pa.string(), pa.string(), pa.int32(), pa.int32(), pa.int64()],
-            strict=True,
-        )
-    )
-)
 _COLUMNS = ("path", "size_bytes", "modification_time_ms", "stats", "base_row_id", "default_row_commit_version")
 _TYPES = {"path": pa.string(), "stats": pa.string()}
 
@@ -100,9 +101,9 @@ class BlockReader:
         self._partitions = tuple(partitions)
         columns = [(key_of(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
         values = pa.struct([(name, pa.string()) for name in self._partitions])
-        add = [*columns, ("partitionValues", values), ("deletionVector", _VECTOR), ("clusteringProvider", pa.string())]
-        add.append((_TAGS, pa.struct([])))  # only to see whether there are any
-        remove = [("path", pa.string()), ("deletionVector", _VECTOR)]
+        add = [*columns, ("partitionValues", values), ("deletionVector", STORED_VECTOR)]
+        add += [("clusteringProvider", pa.string()), (_TAGS, pa.struct([]))]  # tags only to see whether there are any
+        remove = [("path", pa.string()), ("deletionVector", STORED_VECTOR)]
         schema = pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import FileMissing
-from widen.log.listing import DELETION_VECTOR, DELETION_VECTOR_KEYS, FILES, TEXT_MAP, key_of
+from widen.log.listing import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
 from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path
 from widen.log.snapshot import Snapshot
 from widen.log.stats import parsed_partition_values, parsed_stats
@@ -29,9 +29,6 @@ _ROWS_IN_GROUP = 1 << 16
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _TEXTS = pa.list_(_S)
-_VECTOR = pa.struct(
-    [pa.field(key, field.type) for key, field in zip(DELETION_VECTOR_KEYS, DELETION_VECTOR, strict=True)]
-)
 _SMALL = {
     "protocol": pa.struct(
         [("minReaderVersion", _I), ("minWriterVersion", _I), ("readerFeatures", _TEXTS), ("writerFeatures", _TEXTS)]
@@ -63,7 +60,7 @@ _REMOVE = pa.struct(
         ("extendedFileMetadata", _B),
         ("partitionValues", TEXT_MAP),
         ("size", _L),
-        ("deletionVector", _VECTOR),
+        ("deletionVector", STORED_VECTOR),
         ("baseRowId", _L),
         ("defaultRowCommitVersion", _L),
     ]
@@ -189,7 +186,7 @@ def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.D
     as_struct = is_on(snapshot.properties, STATS_AS_STRUCT)
     names = [name for name in FILES.names if name != "stats" or as_json]
     fields = [
-        pa.field(key_of(name), _VECTOR if name == "deletion_vector" else FILES.field(name).type) for name in names
+        pa.field(key_of(name), STORED_VECTOR if name == "deletion_vector" else FILES.field(name).type) for name in names
     ]
     fields.append(pa.field("dataChange", _B))
     extra = [parsed_stats(snapshot.schema, snapshot.partition_columns)] if as_struct else []
@@ -218,4 +215,4 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
     if name != "deletion_vector":
         return array
     parts = [array.field(at) for at in range(len(DELETION_VECTOR_KEYS))]
-    return pa.StructArray.from_arrays(parts, fields=list(_VECTOR), mask=array.is_null())
+    return pa.StructArray.from_arrays(parts, fields=list(STORED_VECTOR), mask=array.is_null())

@@ -53,6 +53,11 @@ _KEYS = {
     "clustering_provider": "clusteringProvider",
 }
 DELETION_VECTOR_KEYS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+STORED_VECTOR = pa.struct(
+    [pa.field(key, field.type) for key, field in zip(DELETION_VECTOR_KEYS, DELETION_VECTOR, strict=True)]
+)
+"""A descriptor under the keys that it has on disk."""
+
 AT_ONCE = 1 << 14
 
 

@@ -136,6 +136,16 @@ class Interval:
     quarantined: int | None = None
 
     @property
+    def schema_changes(self) -> tuple[Change, ...]:
+        """The changes of the schema: all but new kinds of values in a column that stays as it is."""
+        return tuple(change for change in self.changes if change.what != ROUTED)
+
+    @property
+    def told(self) -> tuple[Change, ...]:
+        """Those of them that are told one by one: not the plain columns with which a table begins."""
+        return tuple(c for c in self.schema_changes if not (self.is_first and c.grade == "additive"))
+
+    @property
     def events(self) -> int:
         """How many things its ingestion recorded that its records made necessary."""
         return sum(len(change.reasons) for change in self.changes)

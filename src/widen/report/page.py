@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from widen.report import words
-from widen.report.model import GRADES, ROUTED, Change, Column, Interval, Report
+from widen.report.model import GRADES, Column, Interval, Report
 
 MAX_CHART_WIDTH, PLACE_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
 GAP = 0.25
@@ -56,7 +56,7 @@ def page(report: Report) -> str:
     """Return the report as a document of HTML."""
     template = _environment().get_template("page.html.j2")
     width = min(MAX_CHART_WIDTH, PLACE_WIDTH * max(len(report.intervals), 1))
-    shown = [interval for interval in report.intervals if told(interval) or _plain(interval)]
+    shown = [interval for interval in report.intervals if interval.schema_changes]
     bars = list(_bars(report.intervals, width))
     is_there = {
         "has_distinct": any(column.distinct is not None for column in report.columns),
@@ -67,11 +67,6 @@ def page(report: Report) -> str:
     return template.render(report=report, bars=bars, width=width, shown=shown, **facts)
 
 
-def told(interval: Interval) -> list[Change]:
-    """Return the changes of an interval that are told one by one: not the plain columns of a new table."""
-    return [c for c in interval.changes if c.what != ROUTED and not (interval.is_first and c.grade == "additive")]
-
-
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("widen.report", "."),
@@ -80,14 +75,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(words=words, grades=GRADES, told=told, plain=_plain)
+    environment.globals.update(words=words, grades=GRADES)
     environment.globals.update(height=CHART_HEIGHT, strip_width=STRIP_WIDTH)
     return environment
-
-
-def _plain(interval: Interval) -> int:
-    """Return how many columns a new table began with that need no telling."""
-    return sum(change.what != ROUTED for change in interval.changes) - len(told(interval)) if interval.is_first else 0
 
 
 def _most(intervals: tuple[Interval, ...]) -> int:
@@ -99,9 +89,9 @@ def _bars(intervals: tuple[Interval, ...], width: int) -> Iterator[Bar]:
     place = width / max(len(intervals), 1)
     for at, interval in enumerate(intervals):
         records = interval.records or 0
-        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in told(interval)))
+        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in interval.told))
         moment = f"version {interval.moment.version}, {words.moment_text(interval.moment.time_ms)} UTC"
-        label = f"{moment}: {words.counted(interval.records, 'record')}, {words.counted(len(told(interval)), 'change')}"
+        label = f"{moment}: {words.counted(interval.records, 'record')}, {words.counted(len(interval.told), 'change')}"
         height = max(CHART_HEIGHT * records / most, 1.5) if records else 0
         yield Bar(at * place + place * GAP / 2, place * (1 - GAP), height, marks, label)
 

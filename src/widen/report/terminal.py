@@ -18,7 +18,7 @@ from rich.text import Text
 from widen.model.path import Path
 from widen.planning.plan import Plan, Quarantined, Rescued
 from widen.report.change import plan_changes
-from widen.report.model import ROUTED, Change, Column, Interval, Moment, Report
+from widen.report.model import Change, Column, Interval, Moment, Report
 from widen.report.outline import Line, Outline, Step
 from widen.report.part import facts_line, heading, table_of, title, version_text
 from widen.report.part import pairs_table as pairs_table
@@ -237,7 +237,7 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
     yield heading("Columns")
     yield Fitting(partial(_columns_table, report.columns))
     yield from (Text(f"  {note}", "dim") for note in report.notes)
-    changed = [interval for interval in report.intervals if _told(interval)]
+    changed = [interval for interval in report.intervals if interval.schema_changes]
     yield heading("Changes of the schema")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)
     yield heading("Intervals")
@@ -293,10 +293,6 @@ def _span(first: Moment | None, last: Moment | None) -> str:
     return f"v{first.version}" if first == last else f"v{first.version} … v{last.version}"
 
 
-def _told(interval: Interval) -> list[Change]:
-    return [change for change in interval.changes if change.what != ROUTED]
-
-
 def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
     for interval in intervals:
         head = Text.assemble(
@@ -305,12 +301,11 @@ def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
             printable(interval.operation),
         )
         if interval.is_first:
-            plain = sum(change.grade == "additive" for change in interval.changes)
+            plain = len(interval.schema_changes) - len(interval.told)
             head.append(f": the table begins with {counted(plain, 'column')}")
         yield head
-        shown = [c for c in _told(interval) if not (interval.is_first and c.grade == "additive")]
-        if shown:
-            yield Padding(changes_table(shown), (0, 0, 0, 2))
+        if interval.told:
+            yield Padding(changes_table(interval.told), (0, 0, 0, 2))
 
 
 def _intervals_table(intervals: Sequence[Interval]) -> Table:
@@ -327,7 +322,7 @@ def _intervals_table(intervals: Sequence[Interval]) -> Table:
             Text(count_text(corrupt), "red" if corrupt else "dim"),
             Text(count_text(interval.files)),
             Text(size_text(interval.size_bytes)),
-            Text(count_text(len(_told(interval)))),
+            Text(count_text(len(interval.schema_changes))),
         )
     return table
 

@@ -58,8 +58,11 @@ def write_file(gigabytes: float) -> tuple[Path, int]:
 
 def session(heap: str) -> SparkSession:
     """Return a session with so much heap."""
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.memory", heap).getOrCreate()
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": heap}
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in quiet.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -39,7 +39,7 @@ real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real
 real: setup $(WORK)/data/real.stamp ## ingest public documents and prove that no value is lost
 	@$(PYTEST) tests/real $(ARGS)
 
-bench: setup $(WORK)/bench.stamp ## side by side with Spark and deltalake; prints ratios
+bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp ## side by side with Spark, Delta Lake, deltalake and dlt; prints ratios
 	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
 
 matrix: setup $(WORK)/venv-4.0.stamp $(WORK)/venv-4.3.stamp ## the engine tests on the oldest and the newest Spark

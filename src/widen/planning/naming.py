@@ -14,10 +14,12 @@ from widen.planning.dependency import ensure_independent
 from widen.planning.name import FORBIDDEN
 from widen.planning.operation import RenameColumn
 from widen.planning.state import State
+from widen.protocol.change_data import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.mapping import MODE, NONE, mapping_mode
 from widen.protocol.property import ENABLE_CHANGE_DATA_FEED, is_on
 
-_CHANGE_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+_KEPT_NAMES = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+"""What the change data feed keeps for itself."""
 
 
 def ensure_names(new: Iterable[Field], properties: Mapping[str, str], parent: Path = ()) -> None:
@@ -50,7 +52,7 @@ def _ensure_name(path: Path, properties: Mapping[str, str]) -> None:
     if properties.get(MODE, NONE) == NONE and any(char in FORBIDDEN for char in name):
         fix = f"Choose another name, or let the table map its columns: set_properties({{{MODE!r}: 'name'}})."
         raise InvalidColumnName(name=name, reason=f"files have none of {FORBIDDEN!r} in names", fix=fix)
-    reserved = len(path) == 1 and name.lower() in _CHANGE_COLUMNS
+    reserved = len(path) == 1 and name.lower() in _KEPT_NAMES
     if reserved and is_on(properties, ENABLE_CHANGE_DATA_FEED):
         raise InvalidColumnName(name=name, reason="the change data feed keeps it", fix="Choose another name.")
 

@@ -15,11 +15,12 @@ from pyspark.sql import functions as F
 
 from widen.model.type import quoted
 from widen.protocol.action import Add, AddCdc
+from widen.protocol.change_data import CHANGE_TYPE
 from widen.protocol.statistics import with_loose_bounds
 from widen.spark.decision import BEFORE, CLAUSE, Decide, Kind, tally, with_clause
 from widen.spark.deletion import BROADCAST_ROWS, FILE, ROW
 from widen.spark.failure import translated
-from widen.spark.ground import CHANGE_TYPE, Files, Ground, Outcome, deleted_rows, ensure_same, written_rows
+from widen.spark.ground import Files, Ground, Outcome, deleted_rows, ensure_same, written_rows
 from widen.spark.vector import write_vectors
 
 Check: TypeAlias = Callable[[DataFrame], None]

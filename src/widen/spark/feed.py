@@ -17,14 +17,12 @@ from widen.log.feed import VersionChanges
 from widen.log.listing import concat, from_adds
 from widen.log.snapshot import Snapshot
 from widen.model.schema import from_json, to_json
-from widen.model.type import STRING, Field, StructType
 from widen.protocol.action import Add, AddCdc, Remove
-from widen.protocol.mapping import PHYSICAL_NAME
+from widen.protocol.change_data import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.spark.deletion import FILE, ROW
 from widen.spark.scan import file_keys, read_located
 from widen.spark.schema import DataFrame, SparkSession
 
-CHANGE_TYPE, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 INSERT, DELETE = "insert", "delete"
 _TIME_MS = "__widen_time_ms"
 
@@ -66,8 +64,8 @@ def changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence[Vers
     frames += [frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted(silent))]
     whole = reduce(DataFrame.unionByName, frames) if frames else _nothing(spark, snapshot)
     columns = [F.col(f"`{name}`") for name in snapshot.schema.names]
-    time = F.timestamp_millis(F.col(_TIME_MS)).alias(TIME)
-    return whole.select(*columns, CHANGE_TYPE, VERSION, time)
+    time = F.timestamp_millis(F.col(_TIME_MS)).alias(COMMIT_TIMESTAMP)
+    return whole.select(*columns, CHANGE_TYPE, COMMIT_VERSION, time)
 
 
 def _inserted(changes: Iterable[VersionChanges]) -> Iterator[_Part]:
@@ -103,8 +101,7 @@ def _as_add(cdc: AddCdc) -> Add:
 
 def _with_type(snapshot: Snapshot) -> Snapshot:
     """Return the version as files see it that tell changes: what happened stands in one column more."""
-    column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
-    schema = StructType((*from_json(snapshot.metadata.schema_string), column))
+    schema = with_change_type(from_json(snapshot.metadata.schema_string))
     return snapshot.seen_with(msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema)))
 
 
@@ -119,7 +116,7 @@ def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_Part]) -> 
         keys = file_keys(snapshot.store, _listed([part.file for part in layer]))
         columns = {
             FILE: pa.array(keys, pa.string()),
-            VERSION: pa.array([part.version for part in layer], pa.int64()),
+            COMMIT_VERSION: pa.array([part.version for part in layer], pa.int64()),
             _TIME_MS: pa.array([part.time_ms for part in layer], pa.int64()),
         }
         yield rows.join(F.broadcast(spark.createDataFrame(pa.table(columns))), FILE).drop(FILE, ROW)
@@ -142,4 +139,4 @@ def _listed(files: Sequence[Add]) -> pa.Table:
 
 def _nothing(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     empty = read_located(spark, snapshot.store, snapshot, _listed([])).drop(FILE, ROW)
-    return empty.withColumns({CHANGE_TYPE: F.lit(""), VERSION: F.lit(0), _TIME_MS: F.lit(0)})
+    return empty.withColumns({CHANGE_TYPE: F.lit(""), COMMIT_VERSION: F.lit(0), _TIME_MS: F.lit(0)})

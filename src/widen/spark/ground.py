@@ -22,10 +22,10 @@ from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.schema import from_json, to_json
-from widen.model.type import STRING, Field, StructType
+from widen.model.type import StructType
 from widen.protocol.action import Action, Add, AddCdc, Metadata, Protocol
+from widen.protocol.change_data import CHANGE_FOLDER, with_change_type
 from widen.protocol.feature import is_enabled
-from widen.protocol.mapping import PHYSICAL_NAME
 from widen.protocol.row_tracking import TrackingColumns, tracking_columns
 from widen.protocol.selection import Selection
 from widen.protocol.statistics import FileStatistics
@@ -136,13 +136,6 @@ class Ground:
         return {key: rows - deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
 
 
-CHANGE_DATA, CHANGE_TYPE = "_change_data", "_change_type"
-"""Where files of changes lie, and the column in them that tells what happened.
-
-Source: PROTOCOL.md#change-data-files
-"""
-
-
 def deleted_rows(add: Add) -> int:
     """Return how many rows of a file are deleted."""
     return add.deletion_vector.cardinality if add.deletion_vector else 0
@@ -237,15 +230,13 @@ class Files:
         return write(frame, ground.store, ground.protocol, metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
-        """Write rows with what happened to each in the column `CHANGE_TYPE`, for those who follow the changes.
+        """Write rows with what happened to each in `CHANGE_TYPE`, for those who follow the changes.
 
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
         ground = self.ground
-        column = Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})
-        schema = StructType((*from_json(ground.metadata.schema_string), column))
-        metadata = _with_schema(ground.metadata, schema)
-        adds = write(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_DATA}/"))
+        metadata = _with_schema(ground.metadata, with_change_type(from_json(ground.metadata.schema_string)))
+        adds = write(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
         return [
             AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
             for add in adds

@@ -16,12 +16,13 @@ from widen.log.snapshot import Snapshot
 from widen.model.type import VOID, quoted
 from widen.planning.overwrite import partition_predicate
 from widen.protocol.action import Metadata
+from widen.protocol.change_data import CHANGE_TYPE
 from widen.protocol.predicate import Anything
 from widen.spark.complete import completed
 from widen.spark.condition import Expression, to_column, to_text
 from widen.spark.edit import delete
 from widen.spark.failure import refusal, translated
-from widen.spark.ground import CHANGE_TYPE, Files, Ground, Outcome, whole_files
+from widen.spark.ground import Files, Ground, Outcome, whole_files
 from widen.spark.partition import files_in_same_partitions
 from widen.spark.scan import select
 from widen.spark.schema import type_to_spark

@@ -24,7 +24,7 @@ help: ## this list
 demo: setup ## three days of drifting orders into one table, and the report
 	@$(WITH_JAVA) sh examples/orders/demo.sh
 
-test: setup ## unit, property, golden, architecture and Spark engine tests
+test: setup ## unit, spec, property, golden, architecture and Spark engine tests
 	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real $(ARGS)
 
 lint: setup ## ruff and mypy

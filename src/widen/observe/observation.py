@@ -163,14 +163,14 @@ class Observation(msgspec.Struct, omit_defaults=True):
         corrupt: The lines that are no record.
         root: What stood at each key of the good records.
         quarantined: The records that are kept out of the table, though they are records.
-        refused: What keeps records out: what stands at their keys and does not fit columns that cannot yield.
+        kept_out: What keeps records out: what stands at their keys and does not fit columns that cannot yield.
     """
 
     records: int = 0
     corrupt: int = 0
     root: dict[str, FieldSeen] = {}
     quarantined: int = 0
-    refused: dict[str, FieldSeen] = {}
+    kept_out: dict[str, FieldSeen] = {}
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return what both have seen.
@@ -184,7 +184,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             combine(self.corrupt, other.corrupt),
             merge_records(self.root, other.root, combine),
             combine(self.quarantined, other.quarantined),
-            merge_records(self.refused, other.refused, combine),
+            merge_records(self.kept_out, other.kept_out, combine),
         )
 
     def to_json(self) -> bytes:
@@ -222,7 +222,7 @@ def observation_from_json(data: bytes) -> Observation:
     """Return the observation that `Observation.to_json` gave as JSON."""
     wire = _decoder.decode(data)
     return Observation(
-        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.refused)
+        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.kept_out)
     )
 
 
@@ -259,7 +259,7 @@ class _ObservationWire(msgspec.Struct):
     corrupt: int = 0
     root: dict[str, _FieldWire] = {}
     quarantined: int = 0
-    refused: dict[str, _FieldWire] = {}
+    kept_out: dict[str, _FieldWire] = {}
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordSeen:

@@ -102,7 +102,7 @@ def signature(seen: Observation) -> object:
 
     Counts, places and samples are left out; whether there are corrupt lines is in.
     """
-    return bool(seen.corrupt), _signature(seen.root), _signature(seen.refused)
+    return bool(seen.corrupt), _signature(seen.root), _signature(seen.kept_out)
 
 
 def _signature(record: RecordSeen) -> tuple[object, ...]:

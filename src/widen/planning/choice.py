@@ -106,8 +106,14 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """A column that is widened in place for some kinds."""
+class Widened:
+    """A column that is widened in place for some kinds.
+
+    Args:
+        column: As it is before.
+        leaf: What its arrays hold in the end, then.
+        kinds: The kinds that it is for.
+    """
 
     column: Column
     leaf: DataType
@@ -116,9 +122,14 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one field needs: columns to widen, then columns to add, the one with the plain name first."""
+    """What one field needs.
 
-    growths: tuple[Growth, ...] = ()
+    Args:
+        widened: The columns to widen.
+        wants: The columns to add, the one with the plain name first.
+    """
+
+    widened: tuple[Widened, ...] = ()
     wants: tuple[Want, ...] = ()
 
 
@@ -148,12 +159,12 @@ def choose(columns: tuple[Column, ...], kinds: Kinds, mode: Mode, table_format: 
     """
     if not columns:
         return _first_sight(kinds, mode)
-    growths = _growths(columns, kinds, table_format) if mode is Mode.WIDEN else ()
-    columns = _grown(columns, growths)
+    widened = _widened(columns, kinds, table_format) if mode is Mode.WIDEN else ()
+    columns = grown(columns, widened)
     missing = {kind: kinds[kind] for kind in uncovered(columns, kinds)}
     has_timestamp = any(_is_timestamp(word_of(column.leaf)) for column in columns)
     wants = _once(_with_room(_numbers(missing, mode, has_timestamp), columns) + _others(missing))
-    choice = Choice(growths, tuple(sorted(wants, key=_order)))
+    choice = Choice(widened, tuple(sorted(wants, key=_order)))
     return _with_common(choice, columns, kinds, table_format if mode is Mode.WIDEN else None)
 
 
@@ -297,8 +308,8 @@ def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, wide
         return choice
     for column in columns:
         if widens and column.dim == common.dim and can_widen(widens, column.leaf, common.leaf):
-            growth = Growth(column, common.leaf, common.kinds)
-            return replace(choice, growths=_merged(choice.growths, growth))
+            wide = Widened(column, common.leaf, common.kinds)
+            return replace(choice, widened=_merged(choice.widened, wide))
     kept = [want for want in choice.wants if not (_are_decimal(want, common) and want.dim == common.dim)]
     return replace(choice, wants=(*kept, common))
 
@@ -318,29 +329,29 @@ def _are_decimal(*wants: Want) -> bool:
     return all(isinstance(want.leaf, DecimalType) for want in wants)
 
 
-def _growths(columns: tuple[Column, ...], kinds: Kinds, table_format: TableFormat) -> tuple[Growth, ...]:
+def _widened(columns: tuple[Column, ...], kinds: Kinds, table_format: TableFormat) -> tuple[Widened, ...]:
     """Return the columns to widen in place, each as far as the format lets it, for values no column holds yet.
 
     Source: spec of evolution, D1.
     """
-    growths: tuple[Growth, ...] = ()
+    widened: tuple[Widened, ...] = ()
     while True:
-        now = _grown(columns, growths)
+        now = grown(columns, widened)
         missing = {kind: kinds[kind] for kind in uncovered(now, kinds) if kind.word in _GROWING}
-        growth = next(_steps(now, missing, table_format), None)
-        if growth is None:
-            return growths
-        growths = _merged(growths, growth)
+        step = next(_steps(now, missing, table_format), None)
+        if step is None:
+            return widened
+        widened = _merged(widened, step)
 
 
-def _steps(columns: tuple[Column, ...], missing: Kinds, table_format: TableFormat) -> Iterator[Growth]:
+def _steps(columns: tuple[Column, ...], missing: Kinds, table_format: TableFormat) -> Iterator[Widened]:
     words = {kind.word for kind in missing}
     for together in _TOGETHER:
         for column in sorted(columns, key=lambda column: column.dim) if together <= words else ():
             fitting = {k: seen for k, seen in missing.items() if k.word in together and k.dim <= column.dim}
             leaf = _wider(column.leaf, fitting, table_format) if fitting else None
             if leaf is not None:
-                yield Growth(column, leaf, tuple(fitting))
+                yield Widened(column, leaf, tuple(fitting))
 
 
 def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType | None:
@@ -354,18 +365,19 @@ def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType 
     return None
 
 
-def _grown(columns: tuple[Column, ...], growths: tuple[Growth, ...]) -> tuple[Column, ...]:
-    new = {growth.column.name: growth.leaf for growth in growths}
+def grown(columns: tuple[Column, ...], widened: tuple[Widened, ...]) -> tuple[Column, ...]:
+    """Return columns as they are once some of them are widened."""
+    new = {each.column.name: each.leaf for each in widened}
     return tuple(replace(column, leaf=new.get(column.name, column.leaf)) for column in columns)
 
 
-def _merged(growths: tuple[Growth, ...], later: Growth) -> tuple[Growth, ...]:
-    """Return the growths with a later one; of a column that grows twice, one step from its first type to its last."""
-    first = next((growth for growth in growths if growth.column.name == later.column.name), None)
+def _merged(widened: tuple[Widened, ...], later: Widened) -> tuple[Widened, ...]:
+    """Return the columns with a later one; of one that is widened twice, one step from its first type to its last."""
+    first = next((each for each in widened if each.column.name == later.column.name), None)
     if first is None:
-        return (*growths, later)
-    both = Growth(first.column, later.leaf, tuple(sorted({*first.kinds, *later.kinds})))
-    return tuple(both if growth is first else growth for growth in growths)
+        return (*widened, later)
+    both = Widened(first.column, later.leaf, tuple(sorted({*first.kinds, *later.kinds})))
+    return tuple(both if each is first else each for each in widened)
 
 
 def _is_timestamp(word: str | None) -> bool:

@@ -15,7 +15,7 @@ from widen.model.path import ELEMENT, VALUE, Path, leaves, replace_type, resolve
 from widen.model.type import DataType, Field, MapType, StructType
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nested
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, merge_records
-from widen.planning.choice import Choice, Column, Growth, Want, choose, uncovered
+from widen.planning.choice import Choice, Column, Want, Widened, choose, uncovered
 from widen.planning.name import (
     CORRUPT,
     CORRUPT_AT,
@@ -49,7 +49,7 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
 
     Source: spec of evolution, U4 to U18, D1 to D4, D7 to D12, D15.
     """
-    return _Evolution(policy, observation.refused).plan(schema, observation)
+    return _Evolution(policy, observation.kept_out).plan(schema, observation)
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class _Evolution:
         table_format, kinds = self.policy.table_format, part.own_kinds
         if part.guard is not None:
             can_widen = mode is Mode.WIDEN and part.guard.can_widen and kinds
-            return Choice(choose(part.choosing, kinds, mode, table_format).growths) if can_widen else Choice()
+            return Choice(choose(part.choosing, kinds, mode, table_format).widened) if can_widen else Choice()
         if part.columns or part.pinned is None:
             is_unbuilt = any(column.name == UNBUILT for column in part.columns)
             return choose(part.columns, kinds, Mode.SPLIT if is_unbuilt else mode, table_format) if kinds else Choice()
@@ -169,15 +169,15 @@ class _Evolution:
         return Choice(wants=(main, *rest.wants))
 
     def _grow(self, current: StructType, part: Part, place: _Place, operations: list[Operation]) -> StructType:
-        for growth in part.choice.growths:
-            path = (*place.at, *growth.column.path)
-            self._tell(part, growth, path, "D1", Grade.WIDENING)
-            operation = WidenType(path, growth.column.leaf, growth.leaf)
+        for each in part.choice.widened:
+            path = (*place.at, *each.column.path)
+            self._tell(part, each, path, "D1", Grade.WIDENING)
+            operation = WidenType(path, each.column.leaf, each.leaf)
             if part.mode is Mode.FAIL:
                 self.refused.append(operation)
             else:
                 operations.append(operation)
-                current = replace_type(current, growth.column.path, growth.leaf)
+                current = replace_type(current, each.column.path, each.leaf)
         return current
 
     def _descend(self, current: StructType, part: Part, place: _Place, operations: list[Operation]) -> StructType:
@@ -278,7 +278,7 @@ class _Evolution:
         pin = self.policy.pins.get(part.source)
         return found.with_metadata(**{FORM: pin.value}) if isinstance(pin, Form) and is_plain else found
 
-    def _tell(self, part: Part, item: Want | Growth, path: Path, rule: str, grade: Grade) -> None:
+    def _tell(self, part: Part, item: Want | Widened, path: Path, rule: str, grade: Grade) -> None:
         found, kinds = total(part.kinds, item.kinds), tuple(map(part.text, item.kinds))
         self.events.append(Event((rule,), part.source, kinds, path, found.count, found.first, found.sample, grade))
 

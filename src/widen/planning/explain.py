@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from widen.model.path import format_path
-from widen.observe.observation import Position
+from widen.observe.observation import Position, place_text
 from widen.planning.operation import Operation
 from widen.planning.plan import Event, Pending, Plan, Quarantined, Rescued
 
@@ -67,4 +67,4 @@ def _pending(pending: Pending) -> str:
 
 
 def _sight(first: Position | None, sample: str) -> str:
-    return f"; first {sample!r} at {first[0]}:{first[1]}" if first else ""
+    return f"; first {sample!r} at {place_text(first)}" if first else ""

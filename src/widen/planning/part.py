@@ -16,7 +16,7 @@ from widen.model.path import ELEMENT, VALUE, Path
 from widen.model.type import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim, nested, word_of
 from widen.observe.observation import FieldSeen, KindSeen, RecordSeen, merge_records
-from widen.planning.choice import Choice, Column, Kinds, Want
+from widen.planning.choice import Choice, Column, Kinds, Want, grown
 from widen.planning.name import allowed_name, naming_order, suffix
 from widen.planning.plan import Event, Grade, Pending
 from widen.planning.policy import Guard, Mode
@@ -90,9 +90,8 @@ class Part:
     @property
     def grown_columns(self) -> list[Column]:
         """The columns that it may do with after the plan, those that it gets at the end."""
-        grown = {growth.column.name: growth.leaf for growth in self.choice.growths}
-        columns = [Column(c.name, grown.get(c.name, c.leaf), c.dim, c.above) for c in self.choosing]
-        return columns + [Column(UNBUILT, *leaf_and_dim(built.type)) for built in self.built]
+        new = (Column(UNBUILT, *leaf_and_dim(built.type)) for built in self.built)
+        return [*grown(self.choosing, self.choice.widened), *new]
 
     def entries(self, dim: int) -> Part:
         """Return what stands in the maps of a dim, as a part: it has the maps of that dim, else those of the next."""

@@ -209,7 +209,7 @@ class Transcriber:
         wrong = list(misfits(self._guarded, taken))
         if wrong:
             for misfit in wrong:
-                misfit.observe(self.observation.refused, at)
+                misfit.observe(self.observation.kept_out, at)
             yield from self._kept_out(self._hider.record(record, text), at, "; ".join(map(str, wrong)))
             return
         self.observation.records += 1

@@ -14,7 +14,7 @@ import typer
 
 
 class Shown(str, Enum):
-    """How values are shown."""
+    """How values are shown: the words of `widen.report.mask.Samples`."""
 
     NONE = "none"
     MASKED = "masked"

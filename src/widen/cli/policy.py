@@ -19,7 +19,7 @@ from widen.cli.option import pairs
 
 
 class Evolve(str, Enum):
-    """What happens when a batch does not fit the table."""
+    """What happens when a batch does not fit the table: the words of `widen.planning.policy.Mode`."""
 
     WIDEN = "widen"
     SPLIT = "split"
@@ -28,7 +28,7 @@ class Evolve(str, Enum):
 
 
 class Format(str, Enum):
-    """What files hold."""
+    """What files hold: the words of `widen.spark.format.Format`."""
 
     JSON = "json"
     CSV = "csv"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rest(str, Enum):
-    """What becomes of values that do not convert exactly."""
+    """What becomes of values that do not convert exactly: the words of `widen.planning.fold.Rest`."""
 
     REFUSE = "refuse"
     KEEP = "keep"

@@ -6,7 +6,6 @@ Source: spec of evolution, D1: one capability table says what each format can do
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
+from widen.log.clock import current_ms
 from widen.log.commit import Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -86,7 +86,7 @@ class Target:
             InvalidOption: a column name cannot be used.
         """
         if self.snapshot is None:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = current_ms()
             actions = command.create(plan.schema, (), NEW_PROPERTIES[self.policy.mode], now_ms).actions
             metadata, protocol = actions
             assert isinstance(metadata, Metadata)

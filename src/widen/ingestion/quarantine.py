@@ -8,11 +8,11 @@ Source: spec of evolution, D12.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from widen.errors import InvalidOption, TableNotFound
+from widen.log.clock import current_ms
 from widen.log.commit import commit
 from widen.log.listing import to_remove
 from widen.log.snapshot import Snapshot, open_snapshot
@@ -69,7 +69,7 @@ class Kept:
 
     def give_back(self) -> None:
         """Take the rows out of the quarantine again: the interval has not been written."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
         commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"})
 
@@ -139,7 +139,7 @@ def find_quarantine(store: LogStore) -> Snapshot | None:
 def _made(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
     if snapshot is not None:
         return (), snapshot.protocol, snapshot.metadata
-    metadata, protocol = command.create(COLUMNS, (), {}, time.time_ns() // 1_000_000).actions
+    metadata, protocol = command.create(COLUMNS, (), {}, current_ms()).actions
     assert isinstance(metadata, Metadata)
     assert isinstance(protocol, Protocol)
     return (metadata, protocol), protocol, metadata

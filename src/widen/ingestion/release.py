@@ -10,7 +10,6 @@ Source: spec of evolution, D12; PROTOCOL.md#transaction-identifiers
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from widen.ingestion.land import MAX_RACES, Landing, Progress, ensure_allowed, s
 from widen.ingestion.quarantine import find_quarantine
 from widen.ingestion.settle import Settled, settle
 from widen.ingestion.words import Words, understood
+from widen.log.clock import current_ms
 from widen.log.commit import Conflicted, commit
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot, open_snapshot
@@ -165,7 +165,7 @@ class _Replay:
         if done is None or (told is not None and told.version >= done.version):
             return
         left = _left_by(target.snapshot, done)
-        now_ms, live = time.time_ns() // 1_000_000, set(held.files()["path"].to_pylist())
+        now_ms, live = current_ms(), set(held.files()["path"].to_pylist())
         read_then = open_snapshot(self.place, done.version).files()
         gone = [to_remove(add, now_ms, data_change=True) for add in to_adds(read_then) if add.path in live]
         actions: list[Action] = [Txn(app_id=done.app_id, version=done.version), *gone, *left]

@@ -5,7 +5,6 @@ Source: PROTOCOL.md#checkpoints
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import FileMissing
+from widen.log.clock import current_ms
 from widen.log.listing import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
 from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path
 from widen.log.snapshot import Snapshot
@@ -113,7 +113,7 @@ def _write_v2(
     name = f"{uuid.uuid4()}.parquet"
     side = _encoded(pa.schema([("remove", _REMOVE), ("add", add_type)]), removed, adds)
     snapshot.store.put(f"{SIDECARS}/{name}", side)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = current_ms()
     rows = [
         {"checkpointMetadata": {"version": snapshot.version}},
         *small,
@@ -159,7 +159,7 @@ def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list
 
     Source: PROTOCOL.md#action-reconciliation (tombstones stay until they expire, without statistics and tags)
     """
-    since_ms = time.time_ns() // 1_000_000 - retention_ms(properties)
+    since_ms = current_ms() - retention_ms(properties)
     return [_remove_row(remove) for remove in removed if (remove.deletion_timestamp or 0) > since_ms]
 
 

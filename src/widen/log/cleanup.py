@@ -5,10 +5,8 @@ Source: PROTOCOL.md#metadata-cleanup; the requirements for checkpoint protection
 
 from __future__ import annotations
 
-import time
-
 from widen.log.checkpoint import sidecars
-from widen.log.clock import file_times_ms
+from widen.log.clock import current_ms, file_times_ms
 from widen.log.segment import SIDECARS, Listing, list_log
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
@@ -62,7 +60,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
 
     Source: PROTOCOL.md#metadata-cleanup
     """
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now_ms = current_ms() if now_ms is None else now_ms
     listing = list_log(snapshot.store)
     first = _first_to_keep(listing, (now_ms - retention_ms) // unit_ms * unit_ms)
     if first is None or first < protected_before(snapshot.protocol, snapshot.properties):

@@ -1,10 +1,11 @@
-"""When a version was committed: by its commit file, or by what the commit itself says.
+"""Times: of this machine, and of versions: by their commit files, or by what the commits say themselves.
 
 Source: PROTOCOL.md#in-commit-timestamps; Delta Spark for making file times monotonic.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from widen.errors import VersionNotFound
@@ -15,6 +16,11 @@ from widen.protocol.action import CommitInfo
 from widen.protocol.property import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, is_on
 
 IN_COMMIT_TIMESTAMP = "inCommitTimestamp"
+
+
+def current_ms() -> int:
+    """Return the time by the clock of this machine, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def has_in_commit_timestamps(properties: Mapping[str, str]) -> bool:

@@ -5,7 +5,6 @@ Source: PROTOCOL.md#delta-log-entries, #commit-provenance-information
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.log.aftermath import write_aftermath
-from widen.log.clock import IN_COMMIT_TIMESTAMP, has_in_commit_timestamps
+from widen.log.clock import IN_COMMIT_TIMESTAMP, current_ms, has_in_commit_timestamps
 from widen.log.compat import ensure_files_compatible
 from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
 from widen.log.line import strict_lines
@@ -223,7 +222,7 @@ class _Attempt:
     def finished(self, said: _Said) -> tuple[CommitInfo, list[Action]]:
         """Return provenance and actions as they are to be written for this version."""
         actions = sorted(self.ours.actions, key=lambda action: _ORDER.get(type(action), _REST))
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = current_ms()
         if has_in_commit_timestamps(self.metadata.configuration):
             now_ms = max(now_ms, (self.earlier_ms or 0) + 1)
             actions = [self._with_enablement(action, now_ms) for action in actions]

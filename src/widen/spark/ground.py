@@ -5,7 +5,6 @@ Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #add-cdc-file
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -17,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed
+from widen.log.clock import current_ms
 from widen.log.conflict import Reads
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
@@ -173,7 +173,7 @@ class Outcome:
     @property
     def actions(self) -> list[Action]:
         """The actions of the commit, apart from those that change the metadata."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.removed]
         return [*removes, *self.revised, *self.added, *self.recorded]
 

@@ -8,7 +8,6 @@ Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from widen.log.clock import current_ms
 from widen.log.store import LogStore
 from widen.model.path import Path, fields
 from widen.model.schema import from_json
@@ -74,7 +74,7 @@ class Part(msgspec.Struct, frozen=True):
 
     def to_add(self) -> Add:
         """Return the action that makes the file part of the table."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = current_ms()
         return Add(
             path=self.path,
             partition_values={},

@@ -7,7 +7,6 @@ Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requ
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from widen.errors import InternalError
+from widen.log.clock import current_ms
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
 from widen.model.path import map_fields
@@ -112,7 +112,7 @@ def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows
     if written != rows:
         discard(snapshot.store, adds)
         raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = current_ms()
     return Rewrite(
         tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
         tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),

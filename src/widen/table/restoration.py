@@ -5,12 +5,12 @@ Source: Delta Spark's RESTORE
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from widen.errors import FileMissing
+from widen.log.clock import current_ms
 from widen.log.difference import missing, only_in
 from widen.log.listing import to_remove
 from widen.log.snapshot import Snapshot
@@ -59,7 +59,7 @@ def restoration(now: Snapshot, then: Snapshot) -> Restoration | None:
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         reason = f"version {then.version} needs {', '.join(gone[:_NAMED])}{more}, which are gone"
         raise FileMissing(location=now.location, reason=reason, fix="Restore a later version.")
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = current_ms()
     files = then.files()
     metrics = {
         "tableSizeAfterRestore": pc.sum(files["size_bytes"]).as_py() or 0,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
+from widen.log.clock import current_ms
 from widen.log.commit import commit
 from widen.log.store import LogStore
 from widen.planning import command
@@ -51,7 +51,7 @@ def create_table(
     Source: PROTOCOL.md#change-metadata
     """
     store, wanted = LogStore(location, storage_options), to_schema(schema)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = current_ms()
     if has_expressions(wanted):
         ensure_expressions(spark or find_session(), wanted)
     change = command.create(wanted, tuple(partition_by), dict(properties or {}), now_ms, description)

@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import msgspec
-
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
 from widen.log.clock import current_ms
 from widen.log.commit import Outcome, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.planning import command
 from widen.planning.growth import ensure_free
@@ -170,7 +168,7 @@ def _with_sources(metadata: Metadata) -> Metadata:
     """Return the metadata with the source path of every column written down; see `widen.planning.name`."""
     schema = from_json(metadata.schema_string)
     known = with_sources(schema)
-    return metadata if known == schema else msgspec.structs.replace(metadata, schema_string=to_json(known))
+    return metadata if known == schema else metadata.with_schema(known)
 
 
 def _state(snapshot: Snapshot) -> command.State:

@@ -34,7 +34,7 @@ from widen.log.row_id import high_water_mark, with_row_ids
 from widen.log.segment import commit_path
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.feature import ensure_writable, is_enabled, is_supported
 from widen.protocol.iceberg import ensure_compatible, ensure_same_partitions
@@ -262,8 +262,7 @@ def _renumbered(action: Action, lost: int) -> Action:
     """
     if not isinstance(action, Metadata) or TABLE_VERSION not in action.schema_string:
         return action
-    schema = moved(from_json(action.schema_string), lost, lost + 1)
-    return msgspec.structs.replace(action, schema_string=to_json(schema))
+    return action.with_schema(moved(from_json(action.schema_string), lost, lost + 1))
 
 
 def _parameter(value: object) -> object:

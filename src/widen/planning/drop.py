@@ -21,7 +21,7 @@ from widen.errors import (
     TruncationRequired,
 )
 from widen.model.path import fields, format_path
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.model.type import Field, is_atomic
 from widen.planning.command import PREVIEW, TYPE_WIDENING, Change, State, unset_properties
 from widen.planning.dependency import constraints
@@ -160,7 +160,7 @@ def without_type_changes(state: State, operation: str) -> Change | None:
         for path, field in fields(state.schema)
         if TYPE_CHANGES in field.metadata
     ]
-    metadata = msgspec.structs.replace(state.metadata, schema_string=to_json(strip(state.schema)))
+    metadata = state.metadata.with_schema(strip(state.schema))
     return Change((metadata,), operation, {"columns": changed})
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import msgspec
-
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.model.type import LONG, Field, StructType
 from widen.protocol.action import Add, Metadata
 from widen.protocol.column import HIGH_WATER_MARK, Identity, find_identity
@@ -54,7 +52,7 @@ def advanced(metadata: Metadata, names: Collection[str], mode: str, adds: Iterab
     fields = [
         _advanced(field, mode, written) if field.name in names else field for field in from_json(metadata.schema_string)
     ]
-    return msgspec.structs.replace(metadata, schema_string=to_json(StructType(tuple(fields))))
+    return metadata.with_schema(StructType(tuple(fields)))
 
 
 def _advanced(field: Field, mode: str, written: Iterable[FileStatistics]) -> Field:

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import msgspec
-
 from widen.model.path import Path
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.planning.operation import Operation
 from widen.protocol.action import Metadata, Protocol
@@ -46,7 +44,7 @@ class State:
 
     def with_schema(self, schema: StructType) -> State:
         """Return the same state with another schema."""
-        return replace(self, metadata=msgspec.structs.replace(self.metadata, schema_string=to_json(schema)))
+        return replace(self, metadata=self.metadata.with_schema(schema))
 
 
 @dataclass(frozen=True, slots=True)

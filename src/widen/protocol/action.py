@@ -12,6 +12,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from widen.model.schema import to_json
+from widen.model.type import StructType
+
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The common form of actions: keys in camelCase, what is at its default is left out."""
@@ -43,6 +46,10 @@ class Metadata(_Value, frozen=True):
     name: str | None = None
     description: str | None = None
     created_time: int | None = None
+
+    def with_schema(self, schema: StructType) -> Metadata:
+        """Return the same with another schema."""
+        return msgspec.structs.replace(self, schema_string=to_json(schema))
 
 
 class DeletionVector(_Value, frozen=True):

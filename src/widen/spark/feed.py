@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from widen.log.feed import VersionChanges
 from widen.log.listing import concat, from_adds
 from widen.log.snapshot import Snapshot
-from widen.model.schema import from_json, to_json
+from widen.model.type import quoted
 from widen.protocol.action import Add, AddCdc, Remove
 from widen.protocol.change_data import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.spark.deletion import FILE, ROW
@@ -63,7 +62,7 @@ def changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence[Vers
     frames += [frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted(silent))]
     frames += [frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted(silent))]
     whole = reduce(DataFrame.unionByName, frames) if frames else _nothing(spark, snapshot)
-    columns = [F.col(f"`{name}`") for name in snapshot.schema.names]
+    columns = [F.col(quoted(name)) for name in snapshot.schema.names]
     time = F.timestamp_millis(F.col(_TIME_MS)).alias(COMMIT_TIMESTAMP)
     return whole.select(*columns, CHANGE_TYPE, COMMIT_VERSION, time)
 
@@ -101,8 +100,7 @@ def _as_add(cdc: AddCdc) -> Add:
 
 def _with_type(snapshot: Snapshot) -> Snapshot:
     """Return the version as files see it that tell changes: what happened stands in one column more."""
-    schema = with_change_type(from_json(snapshot.metadata.schema_string))
-    return snapshot.seen_with(msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema)))
+    return snapshot.seen_with(snapshot.metadata.with_schema(with_change_type(snapshot.schema)))
 
 
 def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_Part]) -> Iterator[DataFrame]:

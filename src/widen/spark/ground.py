@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,7 +20,7 @@ from widen.log.conflict import Reads
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
-from widen.model.schema import from_json, to_json
+from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.change_data import CHANGE_FOLDER, with_change_type
@@ -109,7 +108,7 @@ class Ground:
             files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
         if self.tracking is None:
             return read_located(self.spark, self.store, self.snapshot, files)
-        view = self.snapshot.seen_with(_with_schema(self.snapshot.metadata, self.before))
+        view = self.snapshot.seen_with(self.snapshot.metadata.with_schema(self.before))
         return tracked(read_located(self.spark, self.store, view, files), self.store, files, self.tracking)
 
     def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
@@ -226,7 +225,7 @@ class Files:
     def rows(self, frame: DataFrame) -> list[Add]:
         """Write rows as `widen.spark.write.write` does."""
         ground = self.ground
-        metadata = _with_schema(ground.metadata, ground.schema)
+        metadata = ground.metadata.with_schema(ground.schema)
         return write(frame, ground.store, ground.protocol, metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
@@ -235,16 +234,12 @@ class Files:
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
         ground = self.ground
-        metadata = _with_schema(ground.metadata, with_change_type(from_json(ground.metadata.schema_string)))
+        metadata = ground.metadata.with_schema(with_change_type(from_json(ground.metadata.schema_string)))
         adds = write(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
         return [
             AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
             for add in adds
         ]
-
-
-def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
-    return msgspec.structs.replace(metadata, schema_string=to_json(schema))
 
 
 def written_rows(adds: Iterable[Add]) -> int:

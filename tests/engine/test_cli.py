@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from widen.cli.app import app
+from support.command_line import run, told
 
 ORDERS = Path(__file__).resolve().parents[2] / "examples" / "orders"
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-def told(*words: str) -> Any:
-    done = run(*words, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")

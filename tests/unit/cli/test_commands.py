@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.command_line import run
 from support.drift_log import write_drift
-from widen.cli.app import app
 
 ENTRY = [sys.executable, "-c", "from widen.cli import main; main()"]
 
@@ -20,10 +19,6 @@ ENTRY = [sys.executable, "-c", "from widen.cli import main; main()"]
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     return str(write_drift(tmp_path / "orders"))
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
 
 
 def process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
+from support.command_line import run, told
 from support.log_table import add, write_commit
-from widen.cli.app import app
 
 FEATURES = ["appendOnly", "invariants", "typeWidening"]
 PROTOCOL = {
@@ -45,16 +44,6 @@ def table(tmp_path: Path) -> str:
     files = [write_file(place, "old.parquet", pa.int8()), write_file(place, "new.parquet", pa.int32())]
     write_commit(place, 0, PROTOCOL, metadata(**{"delta.typeChanges": CHANGES}), *files)
     return str(place)
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-def told(*words: str) -> Any:
-    done = run(*words, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_show_tells_which_files_hold_old_types(table: str) -> None:

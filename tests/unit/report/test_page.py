@@ -13,7 +13,6 @@ from widen.log.store import LogStore
 from widen.report.build import build
 from widen.report.page import page
 
-REFERRING = {"href", "src", "action", "xlink:href"}
 VOID = {"meta", "line", "rect", "circle", "wbr"}
 
 

@@ -63,7 +63,13 @@ def file_times_ms(commits: Sequence[LogFile]) -> list[int]:
 def commit_times_ms(
     commits: Sequence[LogFile], infos: Sequence[CommitInfo], properties: Mapping[str, str]
 ) -> list[int]:
-    """Return for every commit its time: what it says itself where the table has that, else the time of its file."""
+    """Return the time of every commit in ms since the epoch: what it says itself, else the time of its file.
+
+    Args:
+        commits: Every commit there is up to some version, oldest first.
+        infos: The provenance of each.
+        properties: Of the table, which tell from which version on commits say their time.
+    """
     first = first_version_with_timestamps(properties)
     return [
         info.get(IN_COMMIT_TIMESTAMP, by_file) if first is not None and commit.first >= first else by_file

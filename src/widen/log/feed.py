@@ -40,6 +40,11 @@ class VersionChanges:
 def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionChanges]:
     """Yield what each of some versions changed, in their order.
 
+    Args:
+        store: Of the table.
+        first: The first of the versions.
+        last: The last of them.
+
     Raises:
         VersionNotFound: a commit of them has been cleaned up, or was never made.
         CorruptLog: a commit is damaged.

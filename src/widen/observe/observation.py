@@ -201,7 +201,13 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 
 
 def merge_records(left: RecordSeen, right: RecordSeen, combine: Combine = operator.add) -> RecordSeen:
-    """Return what both have seen at each key; the keys come out sorted."""
+    """Return what both have seen at each key; the keys come out sorted.
+
+    Args:
+        left: What one has seen.
+        right: What the other has seen.
+        combine: How their counts become one.
+    """
     return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 
 

@@ -72,7 +72,7 @@ class Reading:
         return {key: each.value(value) for key, value, each in below if each.take is not Take.LEFT_OUT}
 
     def value(self, value: Document) -> Document:
-        """Return a value of the field as it is taken; one that is left out is the concern of what it stands in."""
+        """Return a value of the field as it is taken. One that is left out does not come here: `record` drops it."""
         if value is None or self.is_plain:
             return value
         if self.take is Take.MASKED:

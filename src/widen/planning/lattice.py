@@ -202,6 +202,11 @@ def does_hold(leaf: DataType, kind_word: str, seen: KindSeen) -> bool:
 
     Where the source says a type, the column holds them if it is of that type, or of one that it can be widened to.
 
+    Args:
+        leaf: What the arrays of the column hold in the end.
+        kind_word: The word of the kind.
+        seen: What is known of its values.
+
     Source: spec of evolution, D2, D16.
     """
     said = parse_type(seen.type) if seen.type else None

@@ -47,7 +47,7 @@ class Part:
         pinned: The type of the column that it is to get if it has none.
         guard: Why its column cannot yield, if it cannot.
         maps: The numbers of arrays around the maps that these values stand in, outermost first.
-        is_first: The maps that these values stand in are the first that there is of the field.
+        is_first: Whether the column that these values get is the first of the field, so that it has the plain name.
         choice: What it gets.
         built: That, as columns.
     """
@@ -160,7 +160,12 @@ def _is_live(kind: Kind, seen: FieldSeen) -> bool:
 
 
 def sub_fields(seen: FieldSeen, dim: int, largest: int) -> RecordSeen:
-    """Return the sub-fields for a record: all of them for the largest, else those of its own dim.
+    """Return the sub-fields for a column of records: all of them for the one with most arrays, else those of its dim.
+
+    Args:
+        seen: What the interval brings for the field.
+        dim: How many arrays the column has.
+        largest: How many the one with most of them has.
 
     Source: spec of evolution, U17.
     """
@@ -181,6 +186,11 @@ def total(kinds: Kinds, some: Iterable[Kind]) -> KindSeen:
 
 def waiting(seen: FieldSeen, columns: list[Column], source: Path) -> Iterator[Pending]:
     """Yield what has no kind and no column that could hold it; nothing of a field that is rescued as a whole.
+
+    Args:
+        seen: What the interval brings for the field.
+        columns: The columns that it has after the plan.
+        source: The path of the source field.
 
     Source: spec of evolution, D7.
     """

@@ -39,7 +39,7 @@ Place: TypeAlias = End | After
 def put(struct: StructType, field: Field, place: Place) -> StructType:
     """Return the struct with a field at its place, whether it was there before or not.
 
-    Behind itself is where it is.
+    A field that is to stand behind itself stays where it is.
 
     Raises:
         ColumnNotFound: there is no other field of the name that it is to follow.

@@ -33,6 +33,11 @@ def replaced(old: StructType, given: StructType) -> StructType:
 def differences(old: StructType, given: StructType, at: Path = ()) -> Iterator[Difference]:
     """Yield what the columns given ask for, as single operations: what is new, gone, of another type, never null.
 
+    Args:
+        old: The columns as they are.
+        given: The columns as they are to be.
+        at: The path of the struct that both stand in; empty for the table itself.
+
     Raises:
         AmbiguousReplacement: in one struct fields would come and others go, which might be a change of names.
 

@@ -229,6 +229,11 @@ def upgraded(protocol: Protocol, names: Iterable[str]) -> Protocol:
 def downgraded(protocol: Protocol, gone: str, added: Iterable[str] = ()) -> Protocol:
     """Return the protocol without a feature, and with others in its place; as low as the rest of them allows.
 
+    Args:
+        protocol: As it is.
+        gone: The feature that goes.
+        added: The features that come.
+
     Source: Delta Spark's DROP FEATURE
     """
     return normalised(_listing((features(protocol) - {gone}) | set(added)))

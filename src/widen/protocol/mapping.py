@@ -77,6 +77,11 @@ def to_physical(schema: StructType, mode: str) -> StructType:
 def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
     """Return the path in data files of a path spelled as in the schema.
 
+    Args:
+        schema: In logical names.
+        path: The path.
+        mode: Of column mapping.
+
     Raises:
         CorruptLog: a field on the way lacks its physical name.
     """

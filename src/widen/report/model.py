@@ -72,9 +72,9 @@ class Change:
     Args:
         what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED`, `ROUTED`, `MOVED` or `CHANGED`.
         column: Its path.
-        old: The type before, or the path before if it was renamed; empty if there was none. What it was in words if it
-            was changed.
-        new: The type after; empty if there is none. Likewise; the place if it was moved.
+        old: The type before; of what was `RENAMED` the path before, of what was `CHANGED` how it was, in words.
+            Empty if there is nothing to say.
+        new: The type after; likewise the path, or how it is, and of what was `MOVED` the place.
         reasons: What made it necessary; none if somebody changed the column by hand.
     """
 

@@ -104,6 +104,11 @@ def _union(spark: SparkSession, store: LogStore, scan: Scan, *, is_located: bool
 def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> Scan:
     """Return which files are read and how; files without a matching row are left out.
 
+    Args:
+        snapshot: The version.
+        predicate: Which rows are wanted, as far as that is understood.
+        only: Which files, by their paths in the log; by default all of the version.
+
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema breaks the rules of column mapping.

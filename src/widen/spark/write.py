@@ -99,7 +99,13 @@ def discard(store: LogStore, adds: Iterable[Add]) -> None:
 
 
 def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> None:
-    """Delete all files below a folder of a table except some paths, as far as the store lets us."""
+    """Delete all files below a folder of a table, as far as the store lets us.
+
+    Args:
+        store: Of the table.
+        folder: Its path in the table.
+        but: The paths, in the table too, of files that stay.
+    """
     with contextlib.suppress(StorageError):
         store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
 

@@ -33,6 +33,10 @@ class Upkeep(Opened):
 
         Row tracking takes some more commits before: every file must have row ids when it is switched on.
 
+        Args:
+            properties: Texts by their keys, e.g. ``{"delta.enableTypeWidening": "true"}``. The case of a key that Delta
+                knows does not count. Properties that are not named stay as they are.
+
         Raises:
             InvalidOption: a value cannot be used.
             IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
@@ -50,6 +54,9 @@ class Upkeep(Opened):
     def unset_properties(self, keys: Iterable[str]) -> Self:
         """Remove properties in one commit; the features that they asked for stay.
 
+        Args:
+            keys: Of the properties; one that is not set is no error.
+
         Raises:
             InvalidOption: a property cannot be removed.
             ContentionError: somebody changed the schema or the properties meanwhile.
@@ -59,6 +66,10 @@ class Upkeep(Opened):
 
     def add_feature(self, name: str) -> Self:
         """Let the table support a feature, with what it requires, in one commit.
+
+        Args:
+            name: Of the feature, in any case, e.g. ``typeWidening``. Clients that do not know it can no longer open the
+                table.
 
         Raises:
             InvalidOption: this version knows no such feature.
@@ -71,7 +82,7 @@ class Upkeep(Opened):
         """
         return self._change(command.add_feature(self.refresh()._state, name))
 
-    def drop_feature(self, name: str, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
+    def drop_feature(self, name: str, spark: SparkSession | None = None, *, truncate_history: bool = False) -> Self:
         """Take a feature out of the protocol, after all that makes use of it, and return the table without it.
 
         For type widening the property goes, whatever it says, files that hold an old type are written anew, and the
@@ -82,9 +93,9 @@ class Upkeep(Opened):
 
         Args:
             name: Of the feature, e.g. ``typeWidening`` or ``typeWidening-preview``; each is dropped by itself.
-            truncate_history: Whether versions that use the feature are to be deleted instead of being protected.
             spark: The session, classic or Connect; by default the active one, else a local one. It is only asked
                 where files are written, or very many looked at.
+            truncate_history: Whether versions that use the feature are to be deleted instead of being protected.
 
         Raises:
             FeatureDropRefused: one of its kinds: the table does not have the feature, or it cannot be dropped so.

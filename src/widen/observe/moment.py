@@ -17,7 +17,9 @@ from widen.observe.document import Day, Instant
 from widen.observe.number import NO_FACTS, Facts
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_INSTANT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)")
+_INSTANT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
+)
 _DAY_CHARS, _LEAST_CHARS, _MOST_CHARS = 10, 20, 32
 
 _UNEVEN = NO_FACTS._replace(epoch_ms_exact=False)

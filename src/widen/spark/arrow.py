@@ -53,6 +53,30 @@ def to_arrow(data_type: DataType) -> pa.DataType:
     )
 
 
+def in_utc(values: pa.Array) -> pa.Array:
+    """Return values of Spark with their points in time in UTC, where Python has all of them.
+
+    Spark hands them over in the time zone of the session, in which the first day of the year 1 may be one before it,
+    and of which Python need not know the name.
+    """
+    wanted = _in_utc(values.type)
+    return values if wanted == values.type else values.cast(wanted)
+
+
+def _in_utc(found: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(found):
+        return found if found.tz is None else pa.timestamp(found.unit, tz="UTC")
+    if pa.types.is_struct(found):
+        return pa.struct([_with_utc(field) for field in found])
+    if pa.types.is_map(found):
+        return pa.map_(found.key_field, _with_utc(found.item_field))
+    return pa.list_(_with_utc(found.value_field)) if pa.types.is_list(found) else found
+
+
+def _with_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_in_utc(field.type))
+
+
 def to_arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of a table schema.
 

@@ -19,6 +19,7 @@ from widen.model.type import StructType
 from widen.observe.document import Document, parse
 from widen.planning.policy import Policy
 from widen.routing.proof import Proof, digest
+from widen.spark.arrow import in_utc
 from widen.spark.batch import Positions
 from widen.spark.failure import translated
 from widen.spark.raw import TEXT
@@ -171,7 +172,7 @@ def _of_record(proof: Proof, record: dict[str, Document], place: str) -> dict[st
 def _row_digests(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     proof = Proof(schema, policy)
     for batch in batches:
-        yield _batch({DIGEST: digest(proof.of_row(row))} for row in batch.column(0).to_pylist())
+        yield _batch({DIGEST: digest(proof.of_row(row))} for row in in_utc(batch.column(0)).to_pylist())
 
 
 def _kept_out_digests(

@@ -94,6 +94,15 @@ def test_a_stream_that_fails_says_why_and_goes_on_where_it_was(spark: SparkSessi
     assert numbers(spark, tmp_path) == {1: 1, 2: 1}
 
 
+def test_what_is_no_record_does_not_end_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Not even an interval of nothing else, nor the first one."""
+    put(tmp_path / "in", "1.json", "no record")
+    assert [(each.records, each.corrupt) for each in stream(spark, tmp_path)] == [(0, 1)]
+    put(tmp_path / "in", "2.json", {"n": 2})
+    stream(spark, tmp_path)
+    assert numbers(spark, tmp_path) == {None: 1, 2: 1}
+
+
 def test_a_stream_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", "1.json", {"n": 1})
     done: list[widen.Ingested] = []
@@ -146,6 +155,8 @@ BAD: dict[str, dict[str, Any]] = {
     "the checkpoint is in the source": {"checkpoint": "in/checkpoint"},
     "the table is in the source": {"table": "in/table"},
     "two limits": {"max_files": 1, "max_bytes": 1},
+    "a limit that lets nothing through": {"max_files": 0},
+    "a time before now": {"every_seconds": -1},
 }
 
 
@@ -153,7 +164,7 @@ BAD: dict[str, dict[str, Any]] = {
 def test_what_no_stream_can_be(spark: SparkSession, tmp_path: Path, words: dict[str, Any]) -> None:
     put(tmp_path / "in", "1.json", {"n": 1})
     places = {key: str(tmp_path / words.get(key, key)) for key in ("table", "checkpoint")}
-    limits = {key: value for key, value in words.items() if key.startswith("max_")}
+    limits = {key: value for key, value in words.items() if key not in places}
     with pytest.raises(InvalidOption):
         widen.ingest_stream(
             str(tmp_path / "in"), places["table"], checkpoint=places["checkpoint"], spark=spark, **limits

@@ -6,8 +6,9 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
 from widen.ingestion.event import IntervalEvent
@@ -19,7 +20,7 @@ from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
 from widen.planning.plan import Plan
 from widen.protocol.action import Txn
-from widen.spark.intake import Given
+from widen.spark.intake import Given, steady
 from widen.spark.interval import Batch
 from widen.spark.raw import TEXT
 from widen.spark.schema import SparkSession
@@ -30,6 +31,8 @@ from widen.target import open_target
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+_Given = TypeVar("_Given", bound=Given)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 """Is told each thing that an interval has done, once it is committed."""
@@ -87,7 +90,7 @@ def ingest(
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it is made if it does not exist.
         verify: Whether to rebuild every leaf of every record from the table afterwards, and compare; or for what share
-            of the records, between 0 and 1.
+            of the records, between 0 and 1. Spark keeps the rows of a DataFrame meanwhile.
         plan_hash: The hash of the only plan that is allowed.
         txn: The name of an application, and how far it has written with this batch: a number that grows. A batch that
             the table has already is not written again.
@@ -111,12 +114,13 @@ def ingest(
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
     store = LogStore(into, storage_options)
     landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=words.get("quarantine"))
-    open_target(landing.store, policy)
-    progress("looking at the source")
-    batch = intake.of(session, source)
-    landed = land(batch, landing)
-    assert landed is not None
-    return told(batch, landing, landed, Watch(to_share(verify), on_event))
+    watch = Watch(to_share(verify), on_event)
+    with held(source, landing, watch) as given:
+        progress("looking at the source")
+        batch = intake.of(session, given)
+        landed = land(batch, landing)
+        assert landed is not None
+        return told(batch, landing, landed, watch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,22 @@ class Watch:
 
     verified: float = 0.0
     on_event: OnEvent | None = None
+
+
+def held(given: _Given, landing: Landing, watch: Watch) -> AbstractContextManager[_Given]:
+    """Return what a caller gives; rows that are read more than once are the same each time as long as it is open.
+
+    Args:
+        given: Paths or rows.
+        landing: Where they go.
+        watch: What is to be known.
+
+    Raises:
+        InvalidOption: there is no table but there are other files.
+        TableError: the table cannot be read or written.
+    """
+    guards = open_target(landing.store, landing.policy).policy.guards
+    return steady(given) if watch.verified or guards else nullcontext(given)
 
 
 def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingested:

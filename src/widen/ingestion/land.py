@@ -46,7 +46,8 @@ class Landing:
         policy: What may be done to the table.
         plan_hash: The only plan that is allowed, by its hash; None for every plan that the policy allows.
         txn: Which interval of which stream the batch is; None if it is of none.
-        may_be_empty: Whether a batch without a record, or without a value, is nothing to complain of.
+        may_be_empty: Whether a batch without a record, or without a value, is nothing to complain of: of what follows
+            one another, one that cannot go in would keep out all that come after it.
         progress: Is told what is going on.
         quarantine: Where what is kept out of the table goes; by default beside it.
     """
@@ -106,9 +107,10 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
         settled = settle(target, known, partial(write_pass, batch, target, landing.progress))
         with ExitStack() as undo:
             undo.callback(discard, landing.store, settled.adds)
-            if landing.may_be_empty and not settled.adds and settled.kept_out is None:
+            if not landing.may_be_empty:
+                ensure_records(batch, settled)
+            elif not settled.adds and settled.kept_out is None:
                 return None
-            ensure_records(batch, settled)
             ensure_allowed(settled.plan, landing)
             landing.progress("committing")
             kept = _keep(target, settled, landing)
@@ -160,7 +162,8 @@ def ensure_records(batch: Batch, settled: Settled) -> None:
     """
     seen, reason = settled.seen, None
     if not seen.records and not seen.quarantined:
-        reason = f"none of its {seen.corrupt} texts is a record" if seen.corrupt else "it holds no record"
+        none = f"none of its {seen.corrupt} texts is a record: JSON is read as UTF-8"
+        reason = none if seen.corrupt else "it holds no record"
     elif not settled.plan.schema.fields:
         reason = "no field of its records has a value yet"
     if reason:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InvalidOption
-from widen.ingestion.interval import OnEvent, Watch, to_share, told
+from widen.ingestion.interval import OnEvent, Watch, held, to_share, told
 from widen.ingestion.land import Landing, Progress, land, silent
 from widen.ingestion.outcome import Ingested
 from widen.ingestion.words import Words, understood
@@ -86,6 +87,7 @@ def ingest_stream(
 
     Source: spec of evolution, section 3.
     """
+    _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     session, (intake, policy) = spark or find_session(), understood(words)
     store, quarantine = LogStore(into, storage_options), words.get("quarantine")
     landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
@@ -98,7 +100,8 @@ def ingest_stream(
         _ensure_apart(paths, {"into": into, "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
     open_target(landing.store, policy)
-    work = _Work(read, checkpoint, landing, Watch(to_share(verify), on_event), on_interval)
+    watch, is_of_files = Watch(to_share(verify), on_event), not isinstance(source, DataFrame)
+    work = _Work(read, checkpoint, landing, watch, on_interval, is_of_files)
     return start(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
@@ -112,6 +115,7 @@ class _Work:
         landing: Where the intervals go.
         watch: What is to be known of each.
         on_interval: Is told what each did.
+        is_of_files: Whether the rows only list what there is to read.
         stream_id: That of the stream, once somebody has looked.
     """
 
@@ -120,6 +124,7 @@ class _Work:
     landing: Landing
     watch: Watch
     on_interval: OnInterval | None
+    is_of_files: bool
     stream_id: str | None = None
 
     def __call__(self, rows: DataFrame, number: int) -> None:
@@ -127,12 +132,19 @@ class _Work:
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         landing = replace(self.landing, txn=Txn(app_id=self.stream_id, version=number))
-        batch = self.read(spark, rows)
-        landed = None if batch is None else land(batch, landing)
-        if batch is not None and landed is not None:
-            done = told(batch, landing, landed, self.watch)
-            if self.on_interval:
-                self.on_interval(done)
+        with nullcontext(rows) if self.is_of_files else held(rows, landing, self.watch) as given:
+            batch = self.read(spark, given)
+            landed = None if batch is None else land(batch, landing)
+            if batch is not None and landed is not None:
+                done = told(batch, landing, landed, self.watch)
+                if self.on_interval:
+                    self.on_interval(done)
+
+
+def _ensure_limits(limits: Mapping[str, tuple[float | None, int]]) -> None:
+    for option, (value, least) in limits.items():
+        if value is not None and value < least:
+            raise InvalidOption(option=option, value=value, expected=f"It is a number from {least} on.")
 
 
 def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:

@@ -5,10 +5,12 @@ Source: spec of evolution, D16.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import InvalidOption
@@ -22,6 +24,8 @@ from widen.spark.typed import TypedBatch
 
 Given: TypeAlias = "str | Sequence[str] | DataFrame"
 """Files, directories and patterns, or rows."""
+
+_Given = TypeVar("_Given", bound=Given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,23 @@ class Intake:
             expected = "A DataFrame has types; only JSON in a column of it is a format."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         return TypedBatch([to_records(rows, _DATA_FRAME)], _DATA_FRAME)
+
+
+@contextmanager
+def steady(given: _Given) -> Iterator[_Given]:
+    """Keep what a DataFrame says: it may say other values when it is evaluated again, such as the current time.
+
+    Args:
+        given: Files are left alone, and so are rows that somebody keeps already.
+    """
+    if not isinstance(given, DataFrame) or given.isStreaming or given.storageLevel != StorageLevel.NONE:
+        yield given
+        return
+    given.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield given
+    finally:
+        given.unpersist()
 
 
 _DATA_FRAME = "the DataFrame"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from widen.errors import EvolutionRefused, InvalidOption, SourceError
+from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, SourceError
 from widen.ingestion import Ingested, ingest, plan
+from widen.model.type import LONG, Field, StructType
 from widen.planning.policy import Policy
+from widen.spark import columnar
 from widen.spark.intake import Intake
+from widen.spark.taken import taken
 from widen.spark.verify import verify
 from widen.table import Table
 
@@ -158,6 +165,71 @@ def test_what_is_said_of_single_fields_holds(spark: SparkSession, tmp_path: Path
     assert rows(spark, table) == [{"n": 1, "secret": "***", "r": {"y": "***"}, "j": '{"x":1}', "d": Decimal("7.0000")}]
 
 
+def test_names_that_differ_only_in_case_are_fields_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Also inside records, whose fields Spark does not tell apart then."""
+    table = tmp_path / "table"
+    ddl = "n int, id int, ID int, r struct<a: int, A: string, x: string>, l array<struct<b: int, B: int>>"
+    source = spark.createDataFrame([(1, 2, 3, (4, "x", "y"), [(5, 6)])], ddl)
+    proved(source, table, mask=["r.A"], exclude=["r.x"], pins={"l": "json"})
+    [row] = rows(spark, table)
+    assert row == {"n": 1, "id": 2, "ID_2": 3, "r": {"a": 4, "A_2": "***"}, "l": '[{"b":5,"B":6}]'}
+    frozen = tmp_path / "frozen"
+    proved(frame(spark, "1 AS n"), frozen)
+    proved(source.where("n = 1").drop("n"), frozen, evolve="freeze")
+    rescued = '{"id":2,"ID":3,"r":{"a":4,"A":"x","x":"y"},"l":[{"b":5,"B":6}]}'
+    assert [row._rescued for row in Table(str(frozen)).read(spark).where("n IS NULL").collect()] == [rescued]
+
+
+def test_keys_of_maps_are_the_same_texts_in_json(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    maps = (
+        "map(timestamp'2024-05-01 12:00:00.5Z', 1) AS a, map(date'2024-05-01', 1) AS b, map(double('NaN'), 1) AS c,"
+        " map(timestamp_ntz'2024-05-01 12:00:00', map(1.50BD, true)) AS d"
+    )
+    proved(frame(spark, "1 AS n"), table)
+    proved(frame(spark, f"2 AS n, {maps}"), table, evolve="freeze")
+    assert rows(spark, table)[1]["_rescued"] == (
+        '{"a":{"2024-05-01T12:00:00.5Z":1},"b":{"2024-05-01":1},"c":{"NaN":1},"d":{"2024-05-01T12:00:00":{"1.50":true}}}'
+    )
+
+
+def test_what_is_hidden_is_hidden_in_texts_and_variants(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    select = "1 AS n, struct('1' AS phone, 2 AS x) AS c, array(struct('1' AS phone)) AS l, map('phone', '1') AS m"
+    source = frame(spark, f"{select}, parse_json('{{\"phone\":1}}') AS v")
+    hidden = ["c.phone", "l.phone", "m.phone"]
+    proved(source, table, mask=[*hidden, "v"], pins={"c": "json", "l": "text", "m": "json"})
+    assert rows(spark, table) == [
+        {"n": 1, "c": '{"phone":"***","x":2}', "l": '[{"phone":"***"}]', "m": '{"phone":"***"}', "v": "***"}
+    ]
+    with pytest.raises(SourceError, match="variants of v"):
+        ingest(source, str(table), mask=["v.phone"])
+
+
+def test_rows_that_say_other_things_each_time_are_proved(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.range(3).select(F.col("id").alias("n"), F.current_timestamp().alias("at"))
+    proved(source, tmp_path / "table")
+    assert source.storageLevel == StorageLevel.NONE
+
+
+def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    widen.create_table(str(table), "n bigint, p int not null")
+    chance = F.udf(lambda: random.choice((1, None)), "int").asNondeterministic()
+    done = ingest(spark.range(500).select(F.col("id").alias("n"), chance().alias("p")), str(table))
+    there = Table(str(table)).read(spark).select("n")
+    kept = Table(str(done.quarantine)).read(spark).select(F.get_json_object("text", "$.n").cast("bigint").alias("n"))
+    assert there.unionAll(kept).distinct().count() == there.count() + kept.count() == 500
+
+
+def test_the_columns_of_wide_records_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(columnar.F, "col", lambda name: made.append(name) or F.lit(None))
+    schema = StructType(tuple(Field(f"c{at}", LONG) for at in range(40)))
+    taken(columnar.Records(None, schema), "it", None, Policy())  # type: ignore[arg-type]
+    assert len(made) == 40
+
+
 def test_rows_that_do_not_fit_what_cannot_yield_are_kept_out(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     widen.create_table(str(table), "n int not null, p int, a int", partition_by=["p"])
@@ -217,6 +289,7 @@ BAD = {
     "a type of no table": ("interval '1' day AS a", SourceError, "interval"),
     "a map by records": ("map(struct(1 AS x), 1) AS a", SourceError, "map"),
     "no record": ("1 AS a WHERE false", SourceError, "no record"),
+    "two fields of one name": ("named_struct('x', 1, 'x', 2) AS a", SourceError, "two columns a.x"),
 }
 
 
@@ -228,6 +301,25 @@ def test_what_cannot_be_taken_in(
         ingest(spark.sql(f"SELECT {select}"), str(tmp_path / "table"))
     with pytest.raises(InvalidOption):
         ingest(spark.range(1), str(tmp_path / "table"), format="csv")
+
+
+def test_files_that_spark_cannot_read_are_told_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:
+    times = pa.table({"t": pa.array([1], pa.timestamp("ns"))})
+    twice = pa.table({"id": [1], "ID": [2]})
+    for name, written, way_out in (("times", times, "microseconds"), ("twice", twice, "caseSensitive")):
+        pq.write_table(written, tmp_path / f"{name}.parquet")
+        with pytest.raises(SourceError) as found:
+            ingest(str(tmp_path / f"{name}.parquet"), str(tmp_path / "table"))
+        assert way_out in (found.value.advice or "")
+    (tmp_path / "broken.parquet").write_bytes(b"hello" * 10)
+    with pytest.raises(CorruptFile, match=r"broken\.parquet"):
+        ingest(str(tmp_path / "broken.parquet"), str(tmp_path / "table"))
+
+
+def test_the_name_of_a_file_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("[ab].parquet", "c{d}.parquet"):
+        pq.write_table(pa.table({"n": [1]}), tmp_path / name)
+        assert proved(str(tmp_path / name), tmp_path / "table").records == 1
 
 
 def test_avro_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from widen.model.type import StructType
-from widen.spark.failure import FAILURES
+from widen.model.path import format_path
+from widen.model.type import DataType, StructType
+from widen.spark.failure import FAILURES, known_failure
 from widen.spark.format import Format
 from widen.spark.look import PLACE
-from widen.spark.schema import from_spark, relaxed
+from widen.spark.schema import from_spark, relaxed, type_to_spark
 from widen.spark.source import Source, as_literal, unusable
+from widen.spark.step import stepped, twins
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _PLACE = "_widen_place"
@@ -44,7 +47,7 @@ class Records:
     @property
     def columns(self) -> Mapping[str, Column]:
         """The column of each field."""
-        return {field.name: F.col(str(at)) for at, field in enumerate(self.schema)}
+        return {field.name: _stepped(F.col(str(at)), field.type) for at, field in enumerate(self.schema)}
 
 
 def to_records(frame: DataFrame, name: str, *, is_placed: bool = False) -> Records:
@@ -60,11 +63,16 @@ def to_records(frame: DataFrame, name: str, *, is_placed: bool = False) -> Recor
     """
     fields = relaxed(from_spark(frame.schema)).fields
     schema = StructType(fields[:-1] if is_placed else fields)
-    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    twice = next(twins(schema), None)
     if twice is not None:
-        raise unusable(name, f"it has two columns {twice!r}", "Give them names of their own.")
+        raise unusable(name, f"it has two columns {format_path(twice)}", "Give them names of their own.")
     numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
     return Records(numbered, schema, F.col(_PLACE) if is_placed else None)
+
+
+def _stepped(values: Column, data_type: DataType) -> Column:
+    wanted = stepped(data_type)
+    return values if wanted == data_type else values.cast(type_to_spark(wanted))
 
 
 def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
@@ -82,12 +90,26 @@ def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
     try:
         return [_records(frame, source, group) for frame, group in _frames(reader, source.format, paths)]
     except FAILURES as error:
+        known = known_failure(error)
+        if known is not None:
+            raise known from error
         reason, name = str(error).partition("\n")[0][:300], source.format.value
         if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
             fix = f"Start Spark with its package: spark.jars.packages={package}"
             raise unusable(source.name, f"this Spark has no reader for {name}", fix) from error
-        raise unusable(source.name, reason, "Give files of one of the formats, and name it.") from error
+        fix = next((fix for what, fix in _FIXES.items() if what in reason), "Give files of one of the formats.")
+        raise unusable(source.name, reason, fix) from error
+
+
+_FIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "NANOS": "Write times in microseconds (pyarrow: coerce_timestamps='us'), or take them as whole numbers: set "
+        "spark.sql.legacy.parquet.nanosAsLong.",
+        "COLUMN_ALREADY_EXISTS": "Let Spark tell apart what differs in case: set spark.sql.caseSensitive.",
+    }
+)
+"""What to do where Spark cannot read a file, by what it says of that."""
 
 
 def _frames(reader: DataFrameReader, format: Format, paths: Sequence[str]) -> Iterator[tuple[DataFrame, Sequence[str]]]:

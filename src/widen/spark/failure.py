@@ -65,13 +65,19 @@ def translated() -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
+        known = known_failure(error)
+        if known is not None:
+            raise known from error
         text = str(error)
-        for pattern, told in _TOLD:
-            if found := pattern.search(text):
-                raise told(found) from error
         causes = _CAUSE.findall(text)
         reason = f"{causes[-1][0].rpartition('.')[2]}: {causes[-1][1]}" if causes else text.partition("\n")[0]
         raise JobFailed(reason=reason[:300].rstrip(".")) from error
+
+
+def known_failure(error: Exception) -> WidenError | None:
+    """Return the error of ours that tells what a failure of Spark says; None if none does."""
+    found = ((pattern.search(str(error)), told) for pattern, told in _TOLD)
+    return next((told(match) for match, told in found if match), None)
 
 
 def refusal(kind: str, told: Mapping[str, str], value: Column | None = None) -> Column:
@@ -111,8 +117,9 @@ def _row(found: re.Match[str]) -> WidenError:
 
 
 def _read(found: re.Match[str]) -> WidenError:
-    detail = found[3].strip().rstrip(".")
-    reason = f"Spark says {found[1]}" + (f" ({detail[:200]})" if detail and "SQLSTATE" not in detail[:9] else "")
+    causes = _CAUSE.findall(found.string)
+    detail = found[3].strip() if "SQLSTATE" not in found[3].strip()[:9] else causes[-1][1] if causes else ""
+    reason = f"Spark says {found[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")
     return CorruptFile(path=found[2], reason=reason, fix="Restore the file from a backup, or leave it out.")
 
 

@@ -13,13 +13,13 @@ import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.type import TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
+from widen.model.type import BINARY, STRING, TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
 from widen.observe.kind import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.observe.observation import SAMPLE_CHARS, FieldSeen, KindSeen, RecordSeen
 from widen.observe.typed import facts_of
-from widen.spark.exact import is_exact_double, is_whole_ms
+from widen.spark.exact import converted, is_exact_double, is_whole_ms
 from widen.spark.failure import translated
-from widen.spark.treat import Typed, to_json_text
+from widen.spark.step import Typed, steps
 
 PER_PASS = 200
 """How many kinds are looked at in one pass over the records."""
@@ -44,17 +44,22 @@ class _Look:
     type: DataType | None
 
     def aggregates(self, place: Column) -> list[Column]:
-        """Return how many there are, the first with its place as JSON, and whether all are exact."""
+        """Return how many there are, the first with its place as JSON, and what their type does not tell of them."""
         if self.is_many:
             there = F.filter(self.values, F.isnotnull)
             count, sample = F.coalesce(F.size(there), F.lit(0)), self._text(F.try_element_at(there, F.lit(1)))
         else:
             count, sample = self.values.isNotNull().cast("int"), self._text(self.values)
         first = F.min(F.when(count > 0, F.struct(place.alias("place"), sample.alias("sample"))))
-        return [F.coalesce(F.sum(count), F.lit(0)), F.to_json(first), self._is_exact(), self._digits()]
+        told = [F.coalesce(F.sum(count), F.lit(0)), F.to_json(first)]
+        told += [self._is_exact()] if self._is_open else []
+        return told + ([self._digits()] if self._is_whole else [])
 
-    def fill(self, count: int, first: str | None, is_exact: bool | None, digits: int | None) -> None:
-        """Take what the aggregates said."""
+    def fill(self, values: Iterator[Any]) -> None:
+        """Take what the aggregates said, and no more of the values."""
+        count, first = next(values), next(values)
+        is_exact = next(values) if self._is_open else None
+        digits = next(values) if self._is_whole else None
         self.seen.count = count
         if first is not None:
             told = msgspec.json.decode(first)
@@ -68,13 +73,16 @@ class _Look:
             self.seen.exact_double = is_exact is not False
 
     @property
+    def _is_open(self) -> bool:
+        """Whether the type leaves open if all of them are exact in a wider column."""
+        return self.type == TIMESTAMP or not (self.type is None or self.seen.exact_double)
+
+    @property
     def _is_whole(self) -> bool:
         told = None if self.type is None else facts_of(self.type)
         return told is not None and told[0] == LONG_WORD
 
     def _digits(self) -> Column:
-        if not self._is_whole:
-            return F.lit(None).cast("int")
         if self.is_many:
             return F.max(F.array_max(F.transform(self.values, _digits)))
         return F.max(_digits(self.values))
@@ -82,9 +90,8 @@ class _Look:
     def _is_exact(self) -> Column:
         if self.type == TIMESTAMP:
             return F.every(self._each(is_whole_ms))
-        if self.type is None or self.seen.exact_double:
-            return F.lit(None).cast("boolean")
         data_type = self.type
+        assert data_type is not None
         return F.every(self._each(lambda value: is_exact_double(value, data_type)))
 
     def _each(self, test: Callable[[Column], Column]) -> Column:
@@ -95,8 +102,9 @@ class _Look:
     def _text(self, value: Column) -> Column:
         if self.type is None:
             return F.lit(_NO_SAMPLE)
-        text = to_json_text(F.array(value))
-        return F.regexp_replace(text.substr(F.lit(2), F.length(text) - F.lit(2)), '^"|"$', "").substr(1, SAMPLE_CHARS)
+        text = F.base64(value) if self.type == BINARY else converted(value, self.type, STRING)
+        assert text is not None
+        return text.substr(1, SAMPLE_CHARS)
 
 
 class Looks:
@@ -121,8 +129,9 @@ class Looks:
 
     def fill(self, values: Sequence[Any], start: int = 0) -> None:
         """Take the values of the aggregates for the kinds from a place on."""
-        for at, each in enumerate(self._looks[start : start + PER_PASS]):
-            each.fill(*values[_EACH * at : _EACH * (at + 1)])
+        said = iter(values)
+        for each in self._looks[start : start + PER_PASS]:
+            each.fill(said)
 
     def take(self, frame: DataFrame) -> int:
         """Look at records, and return how many there are.
@@ -140,9 +149,6 @@ class Looks:
         return records
 
 
-_EACH = 4
-"""How many aggregates there are for each kind."""
-
 PLACE = "struct<file: string, number: bigint>"
 """Where a record stands."""
 
@@ -154,8 +160,8 @@ def _looks(seen: FieldSeen, values: Column, data_type: DataType, dim: int, *, is
             yield from _looks(seen, inner, element, dim + 1, is_many=True)
         case StructType(fields):
             yield _Look(seen.kinds[Kind(RECORD_WORD, dim)], values, is_many, None)
-            for field in fields:
-                inner = _in_each(values, _getter(field.name), is_many=is_many)
+            for name, field in zip(steps(data_type), fields, strict=True):
+                inner = _in_each(values, _getter(name), is_many=is_many)
                 yield from _looks(seen.records[dim][field.name], inner, field.type, 0, is_many=is_many)
         case MapType(_, value):
             yield _Look(seen.kinds[Kind(MAP_WORD, dim)], values, is_many, None)

@@ -21,7 +21,8 @@ from widen.observe.typed import facts_of
 from widen.planning.policy import Guard
 from widen.routing.fit import guarded
 from widen.routing.route import RecordRoute, Slot
-from widen.spark.treat import Typed, fields_of, to_json_text
+from widen.spark.document import to_document, to_json_text
+from widen.spark.step import Typed, fields_of
 from widen.spark.wiring import is_held
 
 
@@ -97,7 +98,7 @@ def _of_slot(
         yield Misfit(source, Kind(NULL_WORD), values.isNull(), F.lit(f"{path} is null, {column}"))
     held = None if data_type is None else is_held(values, data_type, (slot,), 0)
     if held is not None and data_type is not None:
-        text = F.concat(F.lit(f"{path}: "), _shown(values), F.lit(f" is no {slot.type.sql}, {column}"))
+        text = F.concat(F.lit(f"{path}: "), _shown(values, data_type), F.lit(f" is no {slot.type.sql}, {column}"))
         yield Misfit(source, _kind(data_type), ~held, text)
 
 
@@ -108,6 +109,6 @@ def _kind(data_type: DataType) -> Kind:
     return Kind(told[0] if told else word, dim)
 
 
-def _shown(values: Column) -> Column:
-    text = to_json_text(F.array(values))
+def _shown(values: Column, data_type: DataType) -> Column:
+    text = to_json_text(F.array(to_document(values, data_type)))
     return text.substr(F.lit(2), F.least(F.length(text) - F.lit(2), F.lit(SAMPLE_CHARS)))

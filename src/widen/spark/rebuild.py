@@ -19,12 +19,13 @@ from pyspark.sql import functions as F
 from widen.model.type import (
     BOOLEAN,
     DATE,
+    DOUBLE,
+    LONG,
     STRING,
     TIMESTAMP,
     ArrayType,
     DataType,
     DecimalType,
-    Field,
     MapType,
     StructType,
     quoted,
@@ -32,8 +33,10 @@ from widen.model.type import (
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
 from widen.routing.route import RecordRoute, Slot, routes
+from widen.spark.balance import balanced
+from widen.spark.document import document_type, from_document, to_document, to_json_text
 from widen.spark.schema import to_spark, type_to_spark
-from widen.spark.treat import to_json_text
+from widen.spark.step import Typed, fields_of, stepped, steps
 
 _DAY_MICROS = 86_400_000_000
 
@@ -41,7 +44,7 @@ Back = Callable[[Column, DataType, DataType], Column]
 """Takes values, their type in the table and their type in the source."""
 
 
-def rebuilt(source: StructType, schema: StructType, policy: Policy) -> dict[str, Column]:
+def rebuilt(source: StructType, schema: StructType, policy: Policy) -> dict[str, Typed]:
     """Return the fields of records as the rows of a table say them.
 
     Args:
@@ -50,55 +53,50 @@ def rebuilt(source: StructType, schema: StructType, policy: Policy) -> dict[str,
         policy: What is known of single fields.
     """
     rescued = role_field(schema, RESCUED)
-    rest = None if rescued is None else F.from_json(F.col(quoted(rescued.name)), to_spark(_in_json(source)), _PARSE)
+    rest = None if rescued is None else _rescued(F.col(quoted(rescued.name)), source)
     return _record(source, routes(schema, policy), lambda name: F.col(quoted(name)), rest)
 
 
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
 
 
-def _in_json(source: StructType) -> StructType:
-    """Return a schema with texts for the keys of maps, as they are in JSON."""
-    return StructType(tuple(Field(field.name, _type_in_json(field.type)) for field in source))
+def _rescued(text: Column, source: StructType) -> Column:
+    told = document_type(source)
+    assert isinstance(told, StructType)
+    found = F.from_json(text, to_spark(told), _PARSE)
+    return from_document(found if stepped(told) == told else found.cast(type_to_spark(stepped(told))), source)
 
 
-def _type_in_json(data_type: DataType) -> DataType:
+def record_text(fields: Mapping[str, Typed]) -> Column:
+    """Return the text of records that only equal ones share."""
+    parts = (to_document(values, data_type).alias(name) for name, (values, data_type) in fields.items())
+    return to_json_text(F.struct(*parts))
+
+
+def count_leaves(fields: Mapping[str, Typed]) -> Column:
+    """Return how many values stand in records that are no container and not null."""
+    return balanced(add, [F.lit(0), *(_leaves(values, data_type) for values, data_type in fields.values())])
+
+
+def _leaves(values: Column, data_type: DataType) -> Column:
     match data_type:
         case StructType():
-            return _in_json(data_type)
+            return count_leaves(fields_of(values, data_type))
         case ArrayType(element):
-            return ArrayType(_type_in_json(element))
-        case MapType(_, value):
-            return MapType(STRING, _type_in_json(value))
-    return data_type
-
-
-def record_text(fields: Mapping[str, Column]) -> Column:
-    """Return the text of records that only equal ones share."""
-    return to_json_text(F.struct(*(column.alias(name) for name, column in fields.items())))
-
-
-def leaves(values: Column, data_type: DataType) -> Column:
-    """Return how many values stand in a value that are no container and not null."""
-    match data_type:
-        case StructType(fields):
-            counts = [leaves(values.getField(field.name), field.type) for field in fields]
-            return reduce(add, counts, F.lit(0))
-        case ArrayType(element):
-            counted = F.transform(values, lambda item: leaves(item, element))
+            counted = F.transform(values, lambda item: _leaves(item, element))
             return F.coalesce(F.aggregate(counted, F.lit(0), lambda total, count: total + count), F.lit(0))
         case MapType(_, value):
-            return leaves(F.map_values(values), ArrayType(value))
+            return _leaves(F.map_values(values), ArrayType(value))
     return values.isNotNull().cast("int")
 
 
 def _record(
     source: StructType, route: RecordRoute, column: Callable[[str], Column], rest: Column | None
-) -> dict[str, Column]:
+) -> dict[str, Typed]:
     found = {}
-    for field in source:
-        left = None if rest is None else rest.getField(field.name)
-        found[field.name] = _value(field.type, route.get(field.name, ()), column, left)
+    for field, name in zip(source, steps(source), strict=True):
+        left = None if rest is None else rest.getField(name)
+        found[field.name] = _value(field.type, route.get(field.name, ()), column, left), field.type
     return found
 
 
@@ -112,12 +110,12 @@ def _value(
     ways = [way for way in said if way is not None]
     if rest is not None and not (isinstance(data_type, StructType) and ways):
         ways = [rest, *ways]
-    typed = [way.cast(type_to_spark(data_type)) for way in ways]
+    typed = [way.cast(type_to_spark(stepped(data_type))) for way in ways]
     return reduce(lambda one, other: _either(one, other, data_type), typed) if typed else _nothing(data_type)
 
 
 def _nothing(data_type: DataType) -> Column:
-    return F.lit(None).cast(type_to_spark(data_type))
+    return F.lit(None).cast(type_to_spark(stepped(data_type)))
 
 
 def _has_records(data_type: DataType) -> bool:
@@ -151,7 +149,8 @@ def _unwrapped(values: Column, data_type: DataType, slot: Slot, dim: int, rest: 
             return None
         fields = _record(data_type, slot.record, values.getField, rest)
         is_there = values.isNotNull() if rest is None else values.isNotNull() | rest.isNotNull()
-        return F.when(is_there, F.struct(*(column.alias(name) for name, column in fields.items())))
+        parts = (found.alias(name) for name, (found, _) in zip(steps(data_type), fields.values(), strict=True))
+        return F.when(is_there, F.struct(*parts))
     return None if slot.record is not None or slot.entries is not None else _back(values, slot.type, data_type)
 
 
@@ -195,7 +194,9 @@ _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
 
 def _number(values: Column, stored: DataType, said: DataType) -> Column:
-    found = values.try_cast(type_to_spark(said))
+    """Return what says the number; a whole number that is a double is the one that the text of the double says."""
+    told = values.try_cast("decimal(38,0)") if (stored, said) == (DOUBLE, LONG) else values
+    found = told.try_cast(type_to_spark(said))
     return F.when(found.cast(type_to_spark(stored)) == values, found)
 
 

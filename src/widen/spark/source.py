@@ -74,15 +74,27 @@ def find_source(
         SourceError: a path does not exist or cannot be listed, or there is no file, or nothing in them, or their
             names tell several formats.
     """
-    frame = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        found = listed(frame.load(list(paths)))
+        found = _found(spark, paths)
     except PySparkException as error:
         raise unusable(", ".join(paths), reason_of(error), "Check the path and that it may be read.") from error
     source = chosen(found, format, options or {}, roots=paths) or Source(tuple(paths), tuple(found))
     if not any(file.size_bytes for file in source.files):
         raise unusable(source.name, "there is nothing in it" if found else "there is no file", "Give it records.")
     return source
+
+
+def _found(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
+    """Return the files that the paths name; one that is no pattern for anything may be the name of a file."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    try:
+        return listed(reader.load(list(paths)))
+    except PySparkException:
+        if [*map(as_literal, paths)] == [*paths]:
+            raise
+    if len(paths) > 1:
+        return sorted((file for path in paths for file in _found(spark, [path])), key=lambda file: file.path)
+    return listed(reader.load([*map(as_literal, paths)]))
 
 
 def listed(files: DataFrame) -> list[SourceFile]:
@@ -118,13 +130,13 @@ def chosen(
         first = {told.value: path for path, told in reversed(formats.items()) if told is not None}
         said = " and ".join(f"{told} ({path})" for told, path in sorted(first.items()))
         reason = f"there are files of several formats: {said}"
-        raise unusable(", ".join(roots) or said, reason, "Name one of the formats, or the files.")
+        raise unusable(", ".join(roots) or "what came to it", reason, "Name one of the formats, or the files.")
     wanted = format or next(iter(there), None)
     if wanted is None:
         return None
-    files = [file for file in found if formats[file.path] is wanted] or list(found)
-    left_out = tuple(file.path for file in found if file not in files)
-    return Source(tuple(roots), tuple(files), left_out, wanted, options)
+    files = [file for file in found if formats[file.path] is wanted]
+    left_out = tuple(file.path for file in found if files and formats[file.path] is not wanted)
+    return Source(tuple(roots), tuple(files or found), left_out, wanted, options)
 
 
 def as_literal(path: str) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column
-
 from widen.model.path import format_path
 from widen.model.type import VOID, Field, StructType
 from widen.observe.observation import FieldSeen, RecordSeen, merge_records
@@ -18,7 +16,8 @@ from widen.planning.policy import Policy
 from widen.planning.treatment import reading_of
 from widen.spark.columnar import Records
 from widen.spark.source import unusable
-from widen.spark.treat import Typed, treated
+from widen.spark.step import Typed
+from widen.spark.treat import sealed, treated
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,6 @@ class Taken:
         """The schema of the fields."""
         return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
 
-    @property
-    def columns(self) -> dict[str, Column]:
-        """The values of the fields."""
-        return {name: values for name, (values, _) in self.fields.items()}
-
     def seen(self, *, is_hopeful: bool = False) -> RecordSeen:
         """Return what the types tell.
 
@@ -65,12 +59,17 @@ def taken(records: Records, name: str, base: StructType | None, policy: Policy) 
         policy: What may be done.
 
     Raises:
-        SourceError: values are of a type that no table can take in.
+        SourceError: values are of a type that no table can take in, or nobody can hide what is to be hidden in them.
     """
-    fields = {field.name: (records.columns[field.name], field.type) for field in records.schema}
+    columns, reading = records.columns, reading_of(base or StructType(), policy)
+    closed = next(sealed(records.schema, reading), None)
+    if closed is not None:
+        reason = f"nobody looks into the variants of {format_path(closed)}, where a field is to be hidden"
+        raise unusable(name, reason, "Mask or leave out all of it, or cast it to a type that has fields.")
+    fields = {field.name: (columns[field.name], field.type) for field in records.schema}
     found = Taken(
         records,
-        treated(fields, reading_of(base or StructType(), policy)),
+        treated(fields, reading),
         tuple(field.name for field in records.schema if field.type == VOID),
     )
     strange = next(unknown_types(found.schema), None)

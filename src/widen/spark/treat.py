@@ -8,34 +8,16 @@ Source: spec of evolution, D13, D16.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from widen.model.path import Path
 from widen.model.type import STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.reading import MASK, Reading, Take
-
-Typed: TypeAlias = tuple[Column, DataType]
-"""Values, and their type."""
-
-_JSON = {
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
-}
-"""How times are written in JSON: with every digit that they have."""
-
-
-def to_json_text(values: Column) -> Column:
-    """Return records, arrays or maps as texts of JSON; what is null in a record is left out."""
-    return F.to_json(values, _JSON)
-
-
-def fields_of(values: Column, data_type: StructType) -> dict[str, Typed]:
-    """Return the fields of records that stand in a column."""
-    return {field.name: (values.getField(field.name), field.type) for field in data_type}
+from widen.spark.document import to_document, to_json_text
+from widen.spark.step import Typed, fields_of, steps
 
 
 def treated(fields: Mapping[str, Typed], reading: Reading) -> dict[str, Typed]:
@@ -55,38 +37,64 @@ def treated(fields: Mapping[str, Typed], reading: Reading) -> dict[str, Typed]:
     return {key: (values, data_type) for key, (values, data_type) in taken.items() if not _is_void(data_type)}
 
 
+def sealed(data_type: DataType, reading: Reading, at: Path = ()) -> Iterator[Path]:
+    """Yield the paths of variants in which something is to be left out or masked: nobody looks into them."""
+    if reading.take in _HIDDEN:
+        return
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                yield from sealed(field.type, reading.at(field.name), (*at, field.name))
+        case ArrayType(inner) | MapType(_, inner):
+            yield from sealed(inner, reading, at)
+        case _ if data_type == VARIANT and _hides(reading):
+            yield at
+
+
+_HIDDEN = (Take.MASKED, Take.LEFT_OUT)
+
+
+def _hides(reading: Reading) -> bool:
+    return any(below.take in _HIDDEN or _hides(below) for below in reading.below.values())
+
+
 def _treated(values: Column, data_type: DataType, reading: Reading) -> Typed:
     is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
-    if data_type == VARIANT:
-        return F.to_json(values), STRING
     if reading.take is Take.MASKED:
         return _masked(values), STRING
-    if reading.take is Take.AS_JSON or (reading.take is Take.AS_TEXT and not is_scalar):
-        return _json_text(values, is_scalar=is_scalar), STRING
+    if data_type == VARIANT:
+        return _inside(values, data_type, reading)
+    is_text = reading.take is Take.AS_JSON or (reading.take is Take.AS_TEXT and not is_scalar)
+    found, kind = (values, data_type) if is_text and not reading.below else _inside(values, data_type, reading)
+    return (_json_text(to_document(found, kind), is_scalar=is_scalar), STRING) if is_text else (found, kind)
+
+
+def _inside(values: Column, data_type: DataType, reading: Reading) -> Typed:
+    """Return values with what is in them as it is taken."""
     if _is_untouched(data_type, reading):
         return values, data_type
     match data_type:
         case StructType():
             found = treated(fields_of(values, data_type), reading)
-            columns = [column.alias(name) for name, (column, _) in found.items()]
-            inside = tuple(Field(name, inner) for name, (_, inner) in found.items())
-            return F.when(values.isNotNull(), F.struct(*columns)), StructType(inside)
+            inside = StructType(tuple(Field(name, inner) for name, (_, inner) in found.items()))
+            columns = [column.alias(name) for name, (column, _) in zip(steps(inside), found.values(), strict=True)]
+            return F.when(values.isNotNull(), F.struct(*columns)), inside
         case ArrayType(element):
-            _, inner = _treated(F.lit(None), element, reading)
-            return F.transform(values, lambda item: _treated(item, element, reading)[0]), ArrayType(inner)
+            _, inner = _inside(F.lit(None), element, reading)
+            return F.transform(values, lambda item: _inside(item, element, reading)[0]), ArrayType(inner)
         case MapType():
             return _treated_map(values, data_type, reading)
-    return values, data_type
+    return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
 
 
 def _treated_map(values: Column, data_type: MapType, reading: Reading) -> Typed:
     """Return maps with what is at their keys as it is taken; keys that are to be left out or masked are, too."""
     left_out, masked = ([k for k, at in reading.below.items() if at.take is t] for t in (Take.LEFT_OUT, Take.MASKED))
-    _, inner = _treated(F.lit(None), data_type.value, reading)
+    _, inner = _inside(F.lit(None), data_type.value, reading)
     mask = F.lit(MASK if inner == STRING else None)
 
     def value_of(key: Column, value: Column) -> Column:
-        found, _ = _treated(value, data_type.value, reading)
+        found, _ = _inside(value, data_type.value, reading)
         is_masked = key.cast("string").isin(masked) & value.isNotNull()
         return F.when(is_masked, mask).otherwise(found) if masked else found
 

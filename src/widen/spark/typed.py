@@ -35,7 +35,7 @@ from widen.spark.ground import written_rows
 from widen.spark.look import PER_PASS, Looks
 from widen.spark.misfit import Misfit, misfits, reason_of, seen_of
 from widen.spark.quarantine import Written
-from widen.spark.rebuild import leaves, rebuilt, record_text
+from widen.spark.rebuild import count_leaves, rebuilt, record_text
 from widen.spark.scan import read
 from widen.spark.taken import Taken, taken
 from widen.spark.verify import DIGEST, LEAVES, PLACE
@@ -189,15 +189,15 @@ def _origin(part: Taken, reason: Column) -> Column:
     """Return what a record is, where it stands, and why it is kept out if it is."""
     place = part.records.place
     file, number = (F.lit(""), F.lit(0)) if place is None else (place.getField("file"), place.getField("number"))
-    told = (record_text(part.columns), file, number.cast("bigint"), reason)
+    told = (record_text(part.fields), file, number.cast("bigint"), reason)
     return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, told, strict=True)))
 
 
 def _source_digests(part: Taken) -> DataFrame:
     place = part.records.place
     where = F.lit("") if place is None else F.concat_ws(":", place.getField("file"), place.getField("number"))
-    count = leaves(F.struct(*(column.alias(name) for name, column in part.columns.items())), part.schema)
-    return part.records.frame.select(*_digest(record_text(part.columns), count.cast("bigint"), where))
+    count = count_leaves(part.fields).cast("bigint")
+    return part.records.frame.select(*_digest(record_text(part.fields), count, where))
 
 
 def _digest(text: Column, count: Column | None = None, where: Column | None = None) -> list[Column]:

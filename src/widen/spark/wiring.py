@@ -20,9 +20,11 @@ from widen.model.type import STRING, ArrayType, DataType, MapType, StructType
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
 from widen.routing.route import RecordRoute, Slot, routes
+from widen.spark.balance import balanced
+from widen.spark.document import to_document, to_json_text
 from widen.spark.exact import converted, is_total
 from widen.spark.schema import type_to_spark
-from widen.spark.treat import Typed, fields_of, to_json_text
+from widen.spark.step import Typed, fields_of
 
 _T = TypeVar("_T")
 
@@ -128,7 +130,7 @@ def _rest_of_record(fields: Mapping[str, Typed], route: RecordRoute) -> Column |
     found = ((key, _rest(values, data_type, route.get(key, ()))) for key, (values, data_type) in fields.items())
     rests = [(key, rest) for key, rest in found if rest is not None]
     is_there = [rest.isNotNull() for _, rest in rests]
-    return F.when(reduce(or_, is_there), F.struct(*(rest.alias(key) for key, rest in rests))) if rests else None
+    return F.when(balanced(or_, is_there), F.struct(*(rest.alias(key) for key, rest in rests))) if rests else None
 
 
 def _rest(values: Column, data_type: DataType, slots: Sequence[Slot]) -> Column | None:
@@ -137,7 +139,7 @@ def _rest(values: Column, data_type: DataType, slots: Sequence[Slot]) -> Column 
     if isinstance(data_type, StructType) and record is not None:
         return _rest_of_record(fields_of(values, data_type), record)
     held = is_held(values, data_type, slots, 0)
-    return None if held is None else F.when(~held, values)
+    return None if held is None else F.when(~held, to_document(values, data_type))
 
 
 def _record_of(slots: Sequence[Slot]) -> RecordRoute | None:
@@ -161,13 +163,14 @@ def is_held(values: Column, data_type: DataType, slots: Sequence[Slot], dim: int
         case MapType(_, value):
             entries = [slot.entries for slot in deep if slot.entries is not None]
             return _all_held(F.map_values(values), value, entries, 0) if entries else values.isNull()
-        case StructType(fields):
+        case StructType():
             record = _record_of(deep)
             if record is None:
                 return values.isNull()
-            inside = (is_held(values.getField(f.name), f.type, record.get(f.name, ()), 0) for f in fields)
+            fields = fields_of(values, data_type)
+            inside = (is_held(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items())
             held = [each for each in inside if each is not None]
-            return reduce(and_, held) if held else None
+            return balanced(and_, held) if held else None
     plain = [slot for slot in deep if slot.record is None and slot.entries is None]
     if any(is_total(data_type, slot.type) for slot in plain):
         return None

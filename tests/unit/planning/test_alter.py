@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.state import MAPPED, WIDE, after, schema, state
@@ -195,6 +197,25 @@ def test_a_property_without_its_feature_is_an_error_of_every_change() -> None:
     repaired = after(broken, set_properties(broken, WIDE))
     assert "typeWidening" in (repaired.protocol.reader_features or ())
     assert alter(repaired, "a", type="bigint") is not None
+
+
+def test_neighbours_of_any_kind_stay_word_for_word() -> None:
+    array = {"type": "array", "elementType": "double", "containsNull": False}
+    user_defined = {"type": "udt", "class": "x.Y", "pyClass": "m.C", "sqlType": array}
+    collated = {"__COLLATIONS": {"c": "icu.UNICODE_CI"}}
+    others: list[dict[str, Any]] = [
+        {"name": "u", "type": user_defined, "nullable": True, "metadata": {}},
+        {"name": "v", "type": "void", "nullable": True, "metadata": {}},
+        {"name": "c", "type": "string", "nullable": True, "metadata": collated},
+        {"name": "l", "type": "string", "nullable": True, "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}},
+    ]
+    before = state("a tinyint, s struct<x: int>", WIDE)
+    text = json.loads(before.metadata.schema_string)
+    text["fields"] += others
+    metadata = msgspec.structs.replace(before.metadata, schema_string=json.dumps(text))
+    wider = after(before, alter_all(dataclasses.replace(before, metadata=metadata), {"a": {"type": "int"}}))
+    assert json.loads(wider.metadata.schema_string)["fields"][2:] == others
+    assert field(wider, "a").type == parse_type("int")
 
 
 def test_iceberg_knows_fewer_changes() -> None:

@@ -24,6 +24,7 @@ from widen.planning.name import with_sources
 from widen.planning.plan import Plan
 from widen.planning.policy import Mode, Policy
 from widen.planning.retype import format_of
+from widen.planning.state import State
 from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.feature import ensure_writable, features, required_features
 from widen.protocol.property import ENABLE_TYPE_WIDENING
@@ -103,8 +104,7 @@ class Target:
 
         Source: PROTOCOL.md#transaction-identifiers
         """
-        known = None if self.snapshot is None else self.snapshot.transactions.get(txn.app_id)
-        return known is not None and known.version >= txn.version
+        return self.snapshot is not None and self.snapshot.has_written(txn)
 
     def commit(
         self,
@@ -171,14 +171,14 @@ def _with_sources(metadata: Metadata) -> Metadata:
     return metadata if known == schema else metadata.with_schema(known)
 
 
-def _state(snapshot: Snapshot) -> command.State:
-    return command.State(snapshot.version, snapshot.protocol, snapshot.metadata)
+def _state(snapshot: Snapshot) -> State:
+    return State(snapshot.version, snapshot.protocol, snapshot.metadata)
 
 
 _MADE_BY_TABLE = frozenset({"allowColumnDefaults", "generatedColumns", "identityColumns"})
 
 
-def _ensure_plain(state: command.State, location: str) -> None:
+def _ensure_plain(state: State, location: str) -> None:
     """Check that no column is made by the table itself: what a record lacks is null in the rows of an interval."""
     used = _MADE_BY_TABLE & required_features({}, state.schema) & features(state.protocol)
     if used:

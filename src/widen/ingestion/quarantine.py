@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from widen.errors import InvalidOption, TableNotFound
+from widen.errors import InternalError, InvalidOption, TableNotFound
 from widen.log.clock import current_ms
-from widen.log.commit import commit
+from widen.log.commit import Conflicted, commit
 from widen.log.listing import to_remove
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -24,7 +24,7 @@ from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
 from widen.spark.quarantine import with_moment
 from widen.spark.scan import read
 from widen.spark.schema import DataFrame, SparkSession
-from widen.spark.write import write
+from widen.spark.write import discard, write
 from widen.target import metrics
 
 SUFFIX = "_quarantine"
@@ -104,18 +104,29 @@ def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | No
 
     Raises:
         InvalidOption: at that place is a table of another kind.
-        ContentionError: somebody else changed the quarantine meanwhile.
+        ContentionError: somebody else kept committing to the quarantine first.
+        InternalError: that does not happen.
         TableError: the quarantine cannot be written.
     """
-    snapshot = find_quarantine(store)
-    known = snapshot.transactions.get(txn.app_id) if snapshot is not None and txn is not None else None
-    if known is not None and txn is not None and known.version >= txn.version:
-        return None
-    actions, protocol, metadata = _made(snapshot)
-    adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
-    told = {"mode": "Append", "partitionBy": []}
-    outcome = commit(store, snapshot, [*actions, *([txn] if txn else []), *adds], "WRITE", told, metrics=metrics(adds))
-    return Kept(store, adds, outcome.or_raise().version)
+    for _ in range(MAX_RACES):
+        snapshot = find_quarantine(store)
+        if snapshot is not None and txn is not None and snapshot.has_written(txn):
+            return None
+        made, protocol, metadata = _made(snapshot)
+        adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
+        actions = [*made, *([txn] if txn else []), *adds]
+        outcome = commit(store, snapshot, actions, "WRITE", _APPEND, metrics=metrics(adds))
+        if not isinstance(outcome, Conflicted):
+            return Kept(store, adds, outcome.or_raise().version)
+        discard(store, adds)
+    outcome.or_raise()
+    raise InternalError(reason="a quarantine lost every race, to nobody")
+
+
+MAX_RACES = 10
+"""How often a race is run."""
+
+_APPEND = {"mode": "Append", "partitionBy": []}
 
 
 def find_quarantine(store: LogStore) -> Snapshot | None:

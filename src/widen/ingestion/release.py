@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from widen.errors import SourceError, TableNotFound
-from widen.ingestion.land import MAX_RACES, Landing, Progress, ensure_allowed, silent, write_pass
-from widen.ingestion.quarantine import find_quarantine
+from widen.ingestion.land import Landing, Progress, ensure_allowed, silent, write_pass
+from widen.ingestion.quarantine import MAX_RACES, find_quarantine
 from widen.ingestion.settle import Settled, settle
 from widen.ingestion.words import Words, understood
 from widen.log.clock import current_ms
@@ -161,8 +161,8 @@ class _Replay:
         """Take out of the quarantine what the table got by the last replay, unless that is done."""
         held = self._held()
         assert target.snapshot is not None
-        done, told = (snapshot.transactions.get(_txn(held).app_id) for snapshot in (target.snapshot, held))
-        if done is None or (told is not None and told.version >= done.version):
+        done = target.snapshot.transactions.get(_txn(held).app_id)
+        if done is None or held.has_written(done):
             return
         left = _left_by(target.snapshot, done)
         now_ms, live = current_ms(), set(held.files()["path"].to_pylist())

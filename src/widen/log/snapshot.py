@@ -202,6 +202,14 @@ class Snapshot:
         said = info.get(IN_COMMIT_TIMESTAMP)
         return said if isinstance(said, int) else None
 
+    def has_written(self, txn: Txn) -> bool:
+        """Tell whether an application has written that far already: that version, or a later one of its own.
+
+        Source: PROTOCOL.md#transaction-identifiers
+        """
+        known = self.transactions.get(txn.app_id)
+        return known is not None and known.version >= txn.version
+
     @cached_property
     def transactions(self) -> dict[str, Txn]:
         """How far every application has written, by its id.

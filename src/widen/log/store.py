@@ -136,16 +136,16 @@ class LogStore:
         files, at = self._resolved(path)
         return files.exists(at)
 
-    def list(self, prefix: str) -> Iterator[Entry]:
+    def list(self, folder: str) -> Iterator[Entry]:
         """Yield every file in a folder of the table and below it, in name order.
 
         Args:
-            prefix: The path of the folder; empty for the whole table. A folder that is not there is empty.
+            folder: Its path; empty for the whole table. A folder that is not there is empty.
 
         Raises:
             StorageError: the store refused.
         """
-        return iter(self._files.list(prefix, deep=True))
+        return iter(self._files.list(folder, deep=True))
 
     def list_from(self, path: str) -> Iterator[Entry]:
         """Yield the files beside that path whose names are the same or later, in name order; nothing below.

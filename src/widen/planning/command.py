@@ -22,8 +22,7 @@ from widen.planning.apply import apply
 from widen.planning.follow import followed
 from widen.planning.naming import ensure_names
 from widen.planning.operation import DropColumn, Operation, RenameColumn
-from widen.planning.state import Change as Change
-from widen.planning.state import State as State
+from widen.planning.state import Change, State
 from widen.planning.tracking import with_tracking_columns
 from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol

@@ -23,8 +23,9 @@ from widen.errors import (
 from widen.model.path import fields, format_path
 from widen.model.schema import from_json
 from widen.model.type import Field, is_atomic
-from widen.planning.command import PREVIEW, TYPE_WIDENING, Change, State, unset_properties
+from widen.planning.command import PREVIEW, TYPE_WIDENING, unset_properties
 from widen.planning.dependency import constraints
+from widen.planning.state import Change, State
 from widen.protocol.action import Metadata
 from widen.protocol.feature import dependents, downgraded, features, find_feature
 from widen.protocol.property import (

@@ -13,7 +13,7 @@ from widen.errors import AppendOnlyTable
 from widen.model.path import Path, fields, map_fields
 from widen.model.schema import to_json
 from widen.model.type import Field, StructType
-from widen.planning.command import State
+from widen.planning.state import State
 from widen.protocol.action import Action, DomainMetadata, Metadata
 from widen.protocol.clustering import DOMAIN as CLUSTERING
 from widen.protocol.column import HIGH_WATER_MARK, STEP
@@ -96,9 +96,7 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
     return map_fields(schema, marked)
 
 
-def _clustering(
-    now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]
-) -> tuple[DomainMetadata, ...]:
+def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]) -> tuple[DomainMetadata, ...]:
     """Return the domain that says how files are clustered, if it must change.
 
     Source: Delta Spark, which says that a table is not clustered by an empty list of columns

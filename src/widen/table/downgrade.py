@@ -17,8 +17,8 @@ from widen.log.commit import Committed, Conflicted, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.planning import drop
-from widen.planning.command import Change, State
 from widen.planning.drop import Removable
+from widen.planning.state import Change, State
 from widen.protocol.interval import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
 from widen.protocol.protection import PROTECTION, protected_before
 from widen.spark.renewal import Renewal

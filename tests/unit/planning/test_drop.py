@@ -18,7 +18,7 @@ from widen.errors import (
     TruncationRequired,
 )
 from widen.planning import drop
-from widen.planning.command import State
+from widen.planning.state import State
 from widen.protocol.action import Metadata, Protocol
 
 CHANGE = {"fromType": "short", "toType": "integer"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from widen.errors import AppendOnlyTable
-from widen.planning.command import State
 from widen.planning.restore import ensure_removable, restored
+from widen.planning.state import State
 from widen.protocol.action import DomainMetadata, Metadata, Protocol
 
 OLD = Protocol(min_reader_version=1, min_writer_version=2)

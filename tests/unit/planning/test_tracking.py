@@ -7,7 +7,7 @@ import re
 import pytest
 
 from widen.errors import InvalidOption
-from widen.planning.command import State
+from widen.planning.state import State
 from widen.planning.tracking import needs_backfill, with_tracking_columns
 from widen.protocol.action import Metadata, Protocol
 

@@ -135,7 +135,7 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
 
     def made(rows: pa.RecordBatch) -> pa.Array:
         texts = rows.column("stats")
-        table = _read_json([text or "{}" for text in texts.to_pylist()], options)
+        table = _read_json([text if text and text.startswith("{") else "{}" for text in texts.to_pylist()], options)
         arrays = [table.column(name).combine_chunks().cast(kind) for name, kind in fields]
         return pa.StructArray.from_arrays(arrays, fields=list(data_type), mask=texts.is_null())
 
@@ -145,12 +145,15 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
 def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
     data = "\n".join(text.replace("\n", " ") for text in texts).encode()
     try:
-        return pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
+        table = pj.read_json(pa.BufferReader(data), pj.ReadOptions(block_size=len(data) + 1), options)
+        if table.num_rows == len(texts):
+            return table
     except pa.ArrowInvalid:
-        if len(texts) == 1:
-            return _read_json([_without_bounds(texts[0])], options)
-        middle = len(texts) // 2
-        return pa.concat_tables([_read_json(part, options) for part in (texts[:middle], texts[middle:])])
+        pass
+    if len(texts) == 1:
+        return _read_json([_without_bounds(texts[0])], options)
+    middle = len(texts) // 2
+    return pa.concat_tables([_read_json(part, options) for part in (texts[:middle], texts[middle:])])
 
 
 def _without_bounds(text: str) -> str:

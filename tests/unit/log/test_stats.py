@@ -96,7 +96,9 @@ GOOD = '{"numRecords":3,"minValues":{"a":1.5},"maxValues":{"a":2.5},"nullCount":
     [
         ('{"numRecords":2,"minValues":{"a":"-Infinity"},"maxValues":{"a":1.0},"nullCount":{"a":1}}', (2, {"a": 1})),
         ('{"numRecords":2,"minValues":{"a":1.0},"nullCount":{"a":"x"}}', (None, None)),
+        ('{"numRecords":2}{"numRecords":2}', (None, None)),
         ("[]", (None, None)),
+        ("null", (None, None)),
         ("{", (None, None)),
     ],
 )

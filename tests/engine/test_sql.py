@@ -85,5 +85,7 @@ def test_names_without_delta_lake(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_literals_mean_what_spark_says(spark: SparkSession) -> None:
-    row = spark.sql(f"SELECT {', '.join(literal for literal, _ in LITERALS)}").collect()[0]
-    assert list(row) == [text for _, text in LITERALS]
+    """Spark 4.0 takes a doubled quote for the end of one literal and the begin of another; later ones do as we do."""
+    doubled = {"'a''b'", '"a""b"'} if spark.version.startswith("4.0") else set()
+    told = {literal: text for literal, text in LITERALS if literal not in doubled}
+    assert list(spark.sql(f"SELECT {', '.join(told)}").collect()[0]) == list(told.values())

@@ -149,8 +149,8 @@ _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...]
     (_ROW, _row),
     (_FULL, _full),
     (_DENIED, _denied),
+    (_PACKED, _packed),
     (_READ, _read),
     (_ALONE, _alone),
-    (_PACKED, _packed),
 )
 """What a failure says, and the error that tells it, in the order to look."""

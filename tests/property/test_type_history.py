@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import given
@@ -19,6 +19,8 @@ from support.state import MAPPED, WIDE, after, state
 from widen.model.text import parse_type
 from widen.planning import request
 from widen.planning.alter import altered
+from widen.planning.capability import AutomaticWidening
+from widen.planning.growth import grow, leeway_of
 from widen.planning.operation import Operation
 from widen.planning.state import State
 
@@ -111,18 +113,32 @@ def free_name(struct: Node, pick: int) -> str | None:
     return free[pick % len(free)] if free else None
 
 
-def widen(root: Node, table: State, picks: tuple[int, int, int], version: int | None) -> tuple[Operation, ...]:
+def widen(root: Node, table: State, picks: tuple[int, int, int], version: int | None) -> State:
     able = [found for found in leaves(root) if found[1].type in WIDER]
     if not able:
-        return ()
+        return table
     path, leaf, owner, steps = able[picks[0] % len(able)]
     entry: dict[str, Any] = {"fromType": leaf.type, "toType": WIDER[leaf.type]}
     entry |= {"fieldPath": ".".join(steps)} if steps else {}
     owner.history.append(entry | ({} if version is None else {"tableVersion": version}))
     leaf.type = WIDER[leaf.type]
-    if picks[1] % 2:
-        return request.alterations(table.schema, {path: {"type": parse_type(leaf.type)}})
-    return request.replacement(parse_type(f"struct<{sql(root)}>"))  # type: ignore[arg-type]
+    way = picks[1] % 3
+    if way == 0:
+        return changed(table, request.alterations(table.schema, {path: {"type": parse_type(leaf.type)}}))
+    if way == 1:
+        return grown_by_a_write(table, root)
+    return changed(table, request.replacement(parse_type(f"struct<{sql(root)}>")))  # type: ignore[arg-type]
+
+
+def changed(table: State, operations: tuple[Operation, ...]) -> State:
+    change = altered(table, operations)
+    return table if change is None else after(table, change)
+
+
+def grown_by_a_write(table: State, root: Node) -> State:
+    leeway = leeway_of(table, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=False)
+    metadata = grow(table, parse_type(f"struct<{sql(root)}>"), leeway).metadata  # type: ignore[arg-type]
+    return replace(table, version=table.version + 1, metadata=metadata)
 
 
 def sql(node: Node) -> str:
@@ -136,39 +152,39 @@ def sql_type(node: Node) -> str:
     return f"{node.type}<{items}>" if items else node.type
 
 
-def rename(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> tuple[Operation, ...]:
+def rename(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
     at, struct, member = chosen(root, picks)
     name = free_name(struct, picks[2])
     if name is None:
-        return ()
+        return table
     old, member.name = member.name, name
-    return request.renaming(table.schema, (*at, old), name)
+    return changed(table, request.renaming(table.schema, (*at, old), name))
 
 
-def move(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> tuple[Operation, ...]:
+def move(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
     at, struct, member = chosen(root, picks)
     struct.members.remove(member)
     place = picks[2] % (len(struct.members) + 1)
     wanted: dict[str, Any] = {"after": struct.members[place - 1].name} if place else {"first": True}
     struct.members.insert(place, member)
-    return request.alterations(table.schema, {(*at, member.name): wanted})  # type: ignore[dict-item]
+    return changed(table, request.alterations(table.schema, {(*at, member.name): wanted}))  # type: ignore[dict-item]
 
 
-def drop(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> tuple[Operation, ...]:
+def drop(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
     at, struct, member = chosen(root, picks)
     if len(struct.members) == 1:
-        return ()
+        return table
     struct.members.remove(member)
-    return request.removals(table.schema, [(*at, member.name)], if_exists=False)
+    return changed(table, request.removals(table.schema, [(*at, member.name)], if_exists=False))
 
 
-def add(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> tuple[Operation, ...]:
+def add(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
     at, struct, _member = chosen(root, picks)
     name, kind = free_name(struct, picks[1]), NEW[picks[2] % len(NEW)]
     if name is None:
-        return ()
+        return table
     struct.members.append(Member(name, grown(json.loads(json_of(kind)))))
-    return request.additions(table.schema, {(*at, name): kind})
+    return changed(table, request.additions(table.schema, {(*at, name): kind}))
 
 
 def json_of(kind: str) -> str:
@@ -194,7 +210,5 @@ def test_each_field_has_the_history_of_its_own_leaves(chain: list[Any], is_previ
     table = state(START, {**PROPERTIES, **preview})
     root = grown(json.loads(table.metadata.schema_string))
     for kind, drawn in chain:
-        operations = kind(root, table, drawn, table.version + 1 if is_preview else None)
-        if operations and (change := altered(table, operations)) is not None:
-            table = after(table, change)
+        table = kind(root, table, drawn, table.version + 1 if is_preview else None)
         assert shown(json.loads(table.metadata.schema_string)) == said(root)

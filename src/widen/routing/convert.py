@@ -49,7 +49,7 @@ _NANOS: Mapping[EpochUnit, int] = MappingProxyType(
         EpochUnit.NANOSECONDS: 1,
     }
 )
-_UNIT_BELOW = (
+UNIT_BELOW = (
     (10**11, EpochUnit.SECONDS),
     (10**14, EpochUnit.MILLISECONDS),
     (10**17, EpochUnit.MICROSECONDS),
@@ -94,7 +94,7 @@ def from_epoch(number: int, unit: EpochUnit | None = None) -> Any:
 
     Source: spec of evolution, D5.
     """
-    unit = unit or next((unit for limit, unit in _UNIT_BELOW if abs(number) < limit), EpochUnit.NANOSECONDS)
+    unit = unit or next((unit for limit, unit in UNIT_BELOW if abs(number) < limit), EpochUnit.NANOSECONDS)
     micros, rest = divmod(number * _NANOS[unit], 1000)
     try:
         return MISSING if rest else _EPOCH + timedelta(microseconds=micros)

@@ -38,12 +38,12 @@ def _rest_of_record(route: RecordRoute, record: dict[str, Document]) -> Any:
 
 def _rest(slots: tuple[Slot, ...], value: Document) -> Any:
     if isinstance(value, dict) and not isinstance(value, Entries) and has_leaf(value):
-        record = _record_of(slots)
+        record = record_of(slots)
         return value if record is None else _rest_of_record(record, value)
     return _HELD if is_held(slots, value) else value
 
 
-def _record_of(slots: Iterable[Slot]) -> RecordRoute | None:
+def record_of(slots: Iterable[Slot]) -> RecordRoute | None:
     """Return where the sub-fields of a record go in the column with the most arrays, which has all of them (U17)."""
     return next((slot.record for slot in sorted(slots, key=_minus_dim) if slot.record is not None), None)
 
@@ -69,7 +69,7 @@ def is_held(slots: tuple[Slot, ...], value: Document, dim: int = 0) -> bool:
         entries = tuple(slot.entries for slot in deep if slot.entries is not None)
         return all(is_held(entries, item) for item in value.values())
     if isinstance(value, dict):
-        record = _record_of(deep)
+        record = record_of(deep)
         return record is not None and _rest_of_record(record, value) is _HELD
     word = word_of_value(value)
     return any(convert(value, word, slot.word, slot.type) is not MISSING for slot in deep)

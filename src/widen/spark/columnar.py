@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from widen.model.path import format_path
 from widen.model.type import DataType, StructType
+from widen.protocol.value import HIVE_NULL
 from widen.spark.failure import FAILURES, known_failure
 from widen.spark.format import Format
 from widen.spark.look import PLACE
@@ -26,7 +27,6 @@ from widen.spark.schema import from_spark, relaxed, type_to_spark
 from widen.spark.source import Source, as_literal, unusable
 from widen.spark.step import stepped, twins
 
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _PLACE = "_widen_place"
 
 
@@ -156,7 +156,7 @@ def _folder(path: Column, key: str) -> Column:
     """Return what stands for a key in the folders of files; null where there is no such folder."""
     found = F.regexp_extract(path, f"/{_quoted(key)}=([^/]*)/", 1)
     text = F.url_decode(found)
-    return F.when((found != F.lit("")) & (text != F.lit(_NULL_FOLDER)), text)
+    return F.when((found != F.lit("")) & (text != F.lit(HIVE_NULL)), text)
 
 
 def _quoted(text: str) -> str:

@@ -19,6 +19,7 @@ from widen.observe.typed import facts_of
 from widen.planning.lattice import does_take
 from widen.planning.policy import EpochUnit
 from widen.protocol.widening import is_widening
+from widen.routing.convert import UNIT_BELOW
 from widen.spark.conform import partition_text
 from widen.spark.schema import type_to_spark
 
@@ -38,8 +39,6 @@ _MICROS: Mapping[EpochUnit, tuple[int, int]] = MappingProxyType(
     }
 )
 """What to multiply a number by, and what to divide it by, to count microseconds."""
-
-_UNIT_BELOW = ((10**11, EpochUnit.SECONDS), (10**14, EpochUnit.MILLISECONDS), (10**17, EpochUnit.MICROSECONDS))
 
 Conversion: TypeAlias = Callable[[Column, DataType, DataType], Column]
 """Takes values, their type and the type to convert them to."""
@@ -83,7 +82,7 @@ def epoch(values: Column, unit: EpochUnit | None = None) -> Column:
     if unit is not None:
         return _instant(wide, unit)
     found = _instant(wide, EpochUnit.NANOSECONDS)
-    for limit, each in reversed(_UNIT_BELOW):
+    for limit, each in reversed(UNIT_BELOW):
         found = F.when(F.abs(wide) < F.lit(limit), _instant(wide, each)).otherwise(found)
     return found
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from widen.model.type import STRING, ArrayType, DataType, MapType, StructType
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
+from widen.routing.rescue import record_of
 from widen.routing.route import RecordRoute, Slot, routes
 from widen.spark.balance import balanced
 from widen.spark.document import to_document, to_json_text
@@ -135,16 +136,11 @@ def _rest_of_record(fields: Mapping[str, Typed], route: RecordRoute) -> Column |
 
 def _rest(values: Column, data_type: DataType, slots: Sequence[Slot]) -> Column | None:
     """Return values that no column holds, null where one does; an array or a map that is not held in full is kept."""
-    record = _record_of(slots)
+    record = record_of(slots)
     if isinstance(data_type, StructType) and record is not None:
         return _rest_of_record(fields_of(values, data_type), record)
     held = is_held(values, data_type, slots, 0)
     return None if held is None else F.when(~held, to_document(values, data_type))
-
-
-def _record_of(slots: Sequence[Slot]) -> RecordRoute | None:
-    """Return where the sub-fields of a record go in the column with the most arrays, which has all of them (U17)."""
-    return next((s.record for s in sorted(slots, key=lambda slot: -slot.dim) if s.record is not None), None)
 
 
 def is_held(values: Column, data_type: DataType, slots: Sequence[Slot], dim: int) -> Column | None:
@@ -164,7 +160,7 @@ def is_held(values: Column, data_type: DataType, slots: Sequence[Slot], dim: int
             entries = [slot.entries for slot in deep if slot.entries is not None]
             return _all_held(F.map_values(values), value, entries, 0) if entries else values.isNull()
         case StructType():
-            record = _record_of(deep)
+            record = record_of(deep)
             if record is None:
                 return values.isNull()
             fields = fields_of(values, data_type)

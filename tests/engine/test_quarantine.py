@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,17 @@ def test_the_plan_and_the_proof_know_of_it(done: Ingested) -> None:
 def test_a_table_of_another_kind_is_no_quarantine(spark: SparkSession, place: Path, done: Ingested) -> None:
     with pytest.raises(InvalidOption, match="quarantine"):
         ingest(str(place / "s.jsonl"), str(place / "t"), quarantine=str(place / "t"), spark=spark)
+
+
+def test_several_may_make_one_quarantine_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    widen.create_table(table, "id int not null")
+
+    def take(number: int) -> int:
+        rows = spark.createDataFrame([(f'{{"n":{number}}}',)], "value string")
+        return ingest(rows, table, format="json", spark=spark).quarantined
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(take, (1, 2))) == [1, 1]
+    kept = Table(f"{table}_quarantine").read(spark).select("text").collect()
+    assert sorted(row["text"] for row in kept) == ['{"n":1}', '{"n":2}']

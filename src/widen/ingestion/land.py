@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from widen.errors import EvolutionRefused, InternalError, PlanChanged, SourceError
-from widen.ingestion.quarantine import Kept, beside, keep
+from widen.ingestion.quarantine import MAX_RACES, Kept, beside, keep
 from widen.ingestion.settle import Pass, Settled, settle
 from widen.log.commit import Conflicted
 from widen.log.store import LogStore
@@ -25,9 +25,6 @@ from widen.spark.batch import Attempt
 from widen.spark.interval import Batch
 from widen.spark.write import discard
 from widen.target import Draft, Target, metrics, open_target
-
-MAX_RACES = 10
-"""How often a race is run."""
 
 Progress: TypeAlias = Callable[[str], None]
 """Is told what is going on, in a few words."""

@@ -94,7 +94,8 @@ def _outcome(call: Callable[[], object]) -> int:
         show_error(error)
         return 1
     except _UsageError as error:
-        show_error(error)
+        if str(error):  # one without a word is the help, which is shown already
+            show_error(error)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

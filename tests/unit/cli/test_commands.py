@@ -177,6 +177,11 @@ def test_errors_go_to_stderr_and_end_with_1(table: str, tmp_path: Path, words: t
     assert "Traceback" not in done.stderr
 
 
+def test_no_word_at_all_asks_for_help() -> None:
+    done = process()
+    assert (done.returncode, "Usage: widen" in done.stdout, done.stderr) == (1, True, "")
+
+
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     quiet, loud = (process("show", str(tmp_path), WIDEN_DEBUG=value) for value in ("", "1"))
     assert (quiet.returncode, loud.returncode) == (1, 1)

@@ -255,6 +255,18 @@ def test_what_is_deleted_while_it_is_rewritten_does_not_come_back(
     assert len({path.name for path in tmp_path.rglob("*.parquet")} - files) == 1  # the lost attempt left nothing
 
 
+def test_rows_that_are_marked_as_deleted_while_their_file_is_rewritten_do_not_come_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = widened(spark, tmp_path, {"delta.enableDeletionVectors": "true"})
+    attempts = race(monkeypatch, lambda: Table(str(tmp_path)).delete(spark, "a = 1"))
+    table.rewrite(spark)
+    assert attempts == [2, 2]
+    assert_same(values(table, spark), [2, 3, 1000])
+    assert not any("deletionVector" in add for add in live(tmp_path).values())
+    assert table.old_types() == []
+
+
 def test_a_type_that_changes_meanwhile_is_the_one_that_counts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,13 @@ def test_what_is_no_record_does_not_end_a_stream(spark: SparkSession, tmp_path: 
     assert numbers(spark, tmp_path) == {None: 1, 2: 1}
 
 
+def test_files_whose_names_tell_nothing_are_read_as_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "part-00000", {"n": 1})
+    put(tmp_path / "in", "empty.json")
+    stream(spark, tmp_path, max_files=1)
+    assert numbers(spark, tmp_path) == {1: 1}
+
+
 def test_a_stream_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", "1.json", {"n": 1})
     done: list[widen.Ingested] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 from functools import reduce
+from itertools import count
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, SourceError
+from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.ingestion import Ingested, ingest, plan
 from widen.model.type import LONG, Field, StructType
 from widen.planning.policy import Policy
-from widen.spark import columnar
+from widen.spark import columnar, typed
+from widen.spark.balance import balanced
 from widen.spark.intake import Intake
+from widen.spark.rebuild import count_leaves
 from widen.spark.taken import taken
 from widen.spark.verify import verify
 from widen.table import Table
@@ -112,6 +116,8 @@ def test_values_are_looked_at_where_types_leave_it_open(spark: SparkSession, tmp
     other = frame(spark, "2 AS n, 1L AS a, timestamp'2024-05-01 12:00:00.123456Z' AS b")
     proved(other, table, evolve="split")
     assert set(types(table)) == {"n", "a", "b", "b_timestamp"}
+    text_of_a_double = frame(spark, "3 AS n, 1234567890123456770L AS a")
+    assert proved(text_of_a_double, table, evolve="split").plan.is_empty
 
 
 def test_columns_are_widened_in_place(spark: SparkSession, tmp_path: Path) -> None:
@@ -222,6 +228,13 @@ def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: Sp
     assert there.unionAll(kept).distinct().count() == there.count() + kept.count() == 500
 
 
+def test_wide_records_are_joined_flat(spark: SparkSession) -> None:
+    """Spark walks expressions by recursion, and the deepest that it stands are some hundred levels."""
+    wide = {str(at): (F.col("id"), LONG) for at in range(2_000)}
+    held = balanced(or_, [values.isNull() for values, _ in wide.values()])
+    assert [tuple(row) for row in spark.range(1).select(count_leaves(wide), held).collect()] == [(2_000, False)]
+
+
 def test_the_columns_of_wide_records_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(columnar.F, "col", lambda name: made.append(name) or F.lit(None))
@@ -259,6 +272,24 @@ def test_files_of_parquet_whose_types_drift(spark: SparkSession, tmp_path: Path)
         {"n": 1, "a": "1", "a_int": 1, "day": "2024-01-01"},
         {"n": 2, "a": "x", "b": 0.5, "day": "2024-01-02"},
     ]
+
+
+def test_nothing_is_left_of_parts_if_one_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, select in (("a", "1 AS n"), ("b", "'x' AS n")):
+        frame(spark, select).write.parquet(str(tmp_path / "in" / name))
+    writing, calls = typed._Writing.done, count()
+
+    def done(self: typed._Writing) -> typed.Written:
+        if next(calls):
+            raise JobFailed(reason="it was meant to")
+        return writing(self)
+
+    monkeypatch.setattr(typed._Writing, "done", done)
+    with pytest.raises(JobFailed, match="meant"):
+        ingest(str(tmp_path / "in"), str(tmp_path / "table"))
+    assert not [*tmp_path.glob("table/**/*.parquet")]
 
 
 def test_a_stream_of_typed_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -68,8 +68,9 @@ class Intake:
         Raises:
             SourceError: their names tell several formats.
         """
-        source = chosen(listed(files), self.format, self.options)
-        return None if source is None else self._of_files(spark, source)
+        found = listed(files)
+        source = chosen(found, self.format, self.options) or Source((), tuple(found))
+        return self._of_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
     def _of_files(self, spark: SparkSession, source: Source) -> Batch:
         if source.format.is_typed:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from operator import add
 from types import MappingProxyType
 
 from pyspark.sql import Column
@@ -33,7 +32,6 @@ from widen.model.type import (
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
 from widen.routing.route import RecordRoute, Slot, routes
-from widen.spark.balance import balanced
 from widen.spark.document import document_type, from_document, to_document, to_json_text
 from widen.spark.schema import to_spark, type_to_spark
 from widen.spark.step import Typed, fields_of, stepped, steps
@@ -74,8 +72,8 @@ def record_text(fields: Mapping[str, Typed]) -> Column:
 
 
 def count_leaves(fields: Mapping[str, Typed]) -> Column:
-    """Return how many values stand in records that are no container and not null."""
-    return balanced(add, [F.lit(0), *(_leaves(values, data_type) for values, data_type in fields.values())])
+    """Return how many values stand in records that are no container and not null; Spark chains what is added up."""
+    return _total(F.array(F.lit(0), *(_leaves(values, data_type) for values, data_type in fields.values())))
 
 
 def _leaves(values: Column, data_type: DataType) -> Column:
@@ -83,11 +81,14 @@ def _leaves(values: Column, data_type: DataType) -> Column:
         case StructType():
             return count_leaves(fields_of(values, data_type))
         case ArrayType(element):
-            counted = F.transform(values, lambda item: _leaves(item, element))
-            return F.coalesce(F.aggregate(counted, F.lit(0), lambda total, count: total + count), F.lit(0))
+            return F.coalesce(_total(F.transform(values, lambda item: _leaves(item, element))), F.lit(0))
         case MapType(_, value):
             return _leaves(F.map_values(values), ArrayType(value))
     return values.isNotNull().cast("int")
+
+
+def _total(counts: Column) -> Column:
+    return F.aggregate(counts, F.lit(0), lambda total, count: total + count)
 
 
 def _record(

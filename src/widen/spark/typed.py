@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -40,7 +41,7 @@ from widen.spark.scan import read
 from widen.spark.taken import Taken, taken
 from widen.spark.verify import DIGEST, LEAVES, PLACE
 from widen.spark.wiring import to_columns
-from widen.spark.write import write
+from widen.spark.write import discard, write
 
 _BROKEN, _ORIGIN, _MISFIT = "_widen_broken", "_widen_origin", "_widen_misfit_"
 
@@ -79,10 +80,13 @@ class TypedBatch:
     def write(self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata) -> Written:
         """Write the records, those of each part for themselves; see `Batch`."""
         done = []
-        for number, part in enumerate(self._taken(attempt.base, attempt.policy)):
-            found = _Writing(part, attempt, store, protocol, metadata).done()
-            self._homes.update((add.path.partition("/")[0], number) for add in found.adds)
-            done.append(found)
+        with ExitStack() as undo:
+            for number, part in enumerate(self._taken(attempt.base, attempt.policy)):
+                found = _Writing(part, attempt, store, protocol, metadata).done()
+                undo.callback(discard, store, found.adds)
+                self._homes.update((add.path.partition("/")[0], number) for add in found.adds)
+                done.append(found)
+            undo.pop_all()
         kept_out = [each.kept_out for each in done if each.kept_out is not None]
         return Written(
             [add for each in done for add in each.adds],

@@ -17,6 +17,7 @@ from obstore import exceptions
 from obstore import store as stores
 
 from widen.errors import FileMissing, InvalidOption, StorageError
+from widen.errors.foreign import first_line
 from widen.log.entry import Entry
 
 _AT_ONCE = 32
@@ -71,7 +72,7 @@ class RemoteFiles:
         try:
             made = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
         except FOREIGN as error:
-            expected = f"Check the location and the storage options: {_first_line(error)}"
+            expected = f"Check the location and the storage options: {first_line(error)}"
             raise InvalidOption(option="location", value=url, expected=expected) from error
         self._store = made
 
@@ -221,7 +222,7 @@ class RemoteFiles:
             if isinstance(error, kinds):
                 return StorageError(location=location, reason=reason, fix=fix)
         fix = "Check the network, the endpoint and the storage options, and repeat the call."
-        return StorageError(location=location, reason=_first_line(error), fix=fix)
+        return StorageError(location=location, reason=first_line(error), fix=fix)
 
 
 class _RemoteFile(io.RawIOBase):
@@ -301,7 +302,3 @@ def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str 
         elif key.lower() not in _LOCKING_KEYS:
             config[key.lower()] = value
     return config, client
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

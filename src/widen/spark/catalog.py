@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from widen.errors import NameNotFound
+from widen.errors.foreign import first_line
 from widen.model.literal import to_identifier, to_literal
 from widen.model.path import Path, format_path
 from widen.spark.failure import FAILURES
@@ -93,7 +94,7 @@ def _quoted(name: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return _CODE.sub("", str(error).strip().partition("\n")[0]).rstrip(".")
+    return _CODE.sub("", first_line(error))
 
 
 def _unknown(name: Path, reason: str) -> NameNotFound:

@@ -24,7 +24,7 @@ from widen.spark.failure import FAILURES, known_failure
 from widen.spark.format import Format
 from widen.spark.look import PLACE
 from widen.spark.schema import from_spark, relaxed, type_to_spark
-from widen.spark.source import Source, as_literal, unusable
+from widen.spark.source import Source, as_literal, reason_of, unusable
 from widen.spark.step import stepped, twins
 
 _PLACE = "_widen_place"
@@ -93,7 +93,7 @@ def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
         known = known_failure(error)
         if known is not None:
             raise known from error
-        reason, name = str(error).partition("\n")[0][:300], source.format.value
+        reason, name = reason_of(error), source.format.value
         if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
             fix = f"Start Spark with its package: spark.jars.packages={package}"

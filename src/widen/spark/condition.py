@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.errors import ConditionRefused, NotDeterministic
+from widen.errors.foreign import first_line
 
 Expression: TypeAlias = str | Column
 """A value or a condition, in Spark SQL or as a column."""
@@ -68,5 +69,5 @@ def analysed(expression: Expression) -> Iterator[None]:
     except PySparkException as error:
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
             raise NotDeterministic(condition=to_text(expression)) from error
-        reason = _CODE.sub("", str(error).strip().partition("\n")[0]).partition(" SQLSTATE")[0].rstrip(". ")
+        reason = _CODE.sub("", first_line(error)).partition(" SQLSTATE")[0].rstrip(". ")
         raise ConditionRefused(condition=to_text(expression), reason=reason) from error

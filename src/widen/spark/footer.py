@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
+from widen.errors.foreign import first_line
 from widen.log.store import LogStore
 from widen.model.path import Path
 from widen.protocol.statistics import ColumnStatistics, encode
@@ -89,8 +90,7 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
         with store.open(path) as file:
             return footer_of(pq.read_metadata(file), columns)
     except pa.ArrowException as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise CorruptFile(path=path, reason=reason, fix="Write the data again.") from error
+        raise CorruptFile(path=path, reason=first_line(error), fix="Write the data again.") from error
 
 
 def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import CorruptFile
+from widen.errors.foreign import first_line
 from widen.log.store import LogStore
 from widen.model.path import ELEMENT, KEY, VALUE, Path
 from widen.model.type import (
@@ -73,7 +74,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
             footer = pq.read_metadata(file)
             found = list(_Walk(path, mode).fields(footer.schema.to_arrow_schema(), schema))
     except pa.ArrowException as error:
-        raise CorruptFile(path=path, reason=str(error).partition("\n")[0].rstrip("."), fix=_FIX) from error
+        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
     if len(found) != footer.num_columns:
         raise CorruptFile(path=path, reason="its columns cannot be told from each other", fix=_FIX)
     old = {}

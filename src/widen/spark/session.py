@@ -11,6 +11,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from widen.errors import EngineMissing
+from widen.errors.foreign import first_line
 from widen.spark.failure import FAILURES
 
 _SETTINGS = {
@@ -38,7 +39,7 @@ def find_session() -> SparkSession:
     try:
         return _started()
     except FAILURES as error:
-        raise EngineMissing(reason=str(error).partition("\n")[0].rstrip("."), fix=_FIX) from error
+        raise EngineMissing(reason=first_line(error), fix=_FIX) from error
 
 
 _FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import SourceError
+from widen.errors.foreign import first_line
 from widen.spark.format import Format, format_of
 
 PATH, LENGTH = "path", "length"
@@ -144,9 +145,9 @@ def as_literal(path: str) -> str:
     return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
 
 
-def reason_of(error: PySparkException) -> str:
+def reason_of(error: Exception) -> str:
     """Return what Spark says of a source, in one line."""
-    return str(error).partition("\n")[0][:300]
+    return first_line(error)[:300]
 
 
 def unusable(source: str, reason: str, fix: str) -> SourceError:

@@ -82,7 +82,7 @@ class Upkeep(Opened):
         """
         return self._change(command.add_feature(self.refresh()._state, name))
 
-    def drop_feature(self, name: str, spark: SparkSession | None = None, *, truncate_history: bool = False) -> Self:
+    def drop_feature(self, name: str, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
         """Take a feature out of the protocol, after all that makes use of it, and return the table without it.
 
         For type widening the property goes, whatever it says, files that hold an old type are written anew, and the
@@ -93,9 +93,9 @@ class Upkeep(Opened):
 
         Args:
             name: Of the feature, e.g. ``typeWidening`` or ``typeWidening-preview``; each is dropped by itself.
+            truncate_history: Whether versions that use the feature are to be deleted instead of being protected.
             spark: The session, classic or Connect; by default the active one, else a local one. It is only asked
                 where files are written, or very many looked at.
-            truncate_history: Whether versions that use the feature are to be deleted instead of being protected.
 
         Raises:
             FeatureDropRefused: one of its kinds: the table does not have the feature, or it cannot be dropped so.

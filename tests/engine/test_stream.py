@@ -94,6 +94,17 @@ def test_a_stream_that_fails_says_why_and_goes_on_where_it_was(spark: SparkSessi
     assert numbers(spark, tmp_path) == {1: 1, 2: 1}
 
 
+def test_a_stream_that_may_change_nothing_passes_nothing_over(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor does it make a table."""
+    put(tmp_path / "in", "1.json", {"n": 1})
+    with pytest.raises(EvolutionRefused, match="add n int"):
+        stream(spark, tmp_path, evolve="fail")
+    with pytest.raises(EvolutionRefused, match="add n int"):
+        widen.ingest(str(tmp_path / "in"), str(tmp_path / "table"), evolve="fail", spark=spark)
+    stream(spark, tmp_path)
+    assert numbers(spark, tmp_path) == {1: 1}
+
+
 def test_what_is_no_record_does_not_end_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """Not even an interval of nothing else, nor the first one."""
     put(tmp_path / "in", "1.json", "no record")

@@ -235,7 +235,7 @@ def test_wide_records_are_joined_flat(spark: SparkSession) -> None:
     assert [tuple(row) for row in spark.range(1).select(count_leaves(wide), held).collect()] == [(2_000, False)]
 
 
-def test_the_columns_of_wide_records_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_columns_of_wide_records_are_looked_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(columnar.F, "col", lambda name: made.append(name) or F.lit(None))
     schema = StructType(tuple(Field(f"c{at}", LONG) for at in range(40)))

@@ -106,7 +106,7 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
             undo.callback(discard, landing.store, settled.adds)
             if not landing.may_be_empty:
                 ensure_records(batch, settled)
-            elif not settled.adds and settled.kept_out is None:
+            elif not (settled.adds or settled.kept_out is not None or settled.plan.refused):
                 return None
             ensure_allowed(settled.plan, landing)
             landing.progress("committing")
@@ -161,7 +161,7 @@ def ensure_records(batch: Batch, settled: Settled) -> None:
     if not seen.records and not seen.quarantined:
         none = f"none of its {seen.corrupt} texts is a record: JSON is read as UTF-8"
         reason = none if seen.corrupt else "it holds no record"
-    elif not settled.plan.schema.fields:
+    elif not settled.plan.schema.fields and not settled.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
         raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")

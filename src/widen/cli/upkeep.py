@@ -75,7 +75,7 @@ def drop_feature(
     opened = door.Table(table, option.storage(storage_option))
     before = opened.version
     with progress("looking into the files"):
-        opened.drop_feature(feature, _session(opened), truncate_history=truncate_history)
+        opened.drop_feature(feature, truncate_history, _session(opened))
     tell(before, opened, json=json)
 
 

@@ -127,7 +127,7 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
             _ensure_set(table, () if if_exists else keys)
             return table.unset_properties(keys)
         case DropFeature(_, name, truncate_history):
-            return table.drop_feature(name, spark, truncate_history=truncate_history)
+            return table.drop_feature(name, truncate_history, spark)
         case Restore(_, moment):
             return table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
 

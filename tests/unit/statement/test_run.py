@@ -10,6 +10,7 @@ import pytest
 
 from widen.errors import (
     ColumnNotFound,
+    DropWaits,
     InvalidOption,
     RenameRefused,
     TableAlreadyExists,
@@ -207,3 +208,15 @@ def test_the_properties(t: str) -> None:
     assert (found["own"], found["delta.minWriterVersion"]) == ("1", "7")
     assert found["delta.feature.typeWidening"] == "supported"
     assert told(f"SHOW TBLPROPERTIES {t} (none)")[0][1].endswith("does not have property: none")
+
+
+def test_a_feature_is_dropped_with_its_history_or_without(t: str, place: str) -> None:
+    run(parse(f"ALTER TABLE {t} ALTER COLUMN id TYPE bigint"))
+    with pytest.raises(DropWaits):
+        run(parse(f"ALTER TABLE {t} DROP FEATURE typeWidening TRUNCATE HISTORY"))
+    assert "typeWidening" in (Table(place).protocol.writer_features or ())
+    run(parse(f"ALTER TABLE {t} DROP FEATURE 'typeWidening'"))
+    dropped = Table(place)
+    assert "typeWidening" not in (dropped.protocol.writer_features or ())
+    assert dropped.type_changes == []
+    assert "delta.enableTypeWidening" not in dropped.properties

@@ -65,7 +65,7 @@ def from_document(values: Column, data_type: DataType) -> Column:
             return F.transform(values, lambda item: from_document(item, element))
         case MapType(key, value):
             found = F.transform_values(values, lambda _, item: from_document(item, value))
-            return found if key == STRING else F.transform_keys(found, lambda each, _: each.try_cast(str(key)))
+            return found if key == STRING else F.transform_keys(found, lambda each, _: each.try_cast(key.sql))
     return values
 
 

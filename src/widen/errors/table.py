@@ -104,7 +104,7 @@ class JobFailed(TableError):
 
     code = "WIDEN_JOB_FAILED"
     template = "Spark could not finish a job: {reason}."
-    hint = "Nothing of it is visible. The log of Spark tells more."
+    hint = "What was not committed is not visible. The log of Spark tells more."
 
 
 class StorageError(TableError):

@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -221,6 +222,7 @@ FOLLOW = ("-c", "from widen.cli.app import main; main()", "ingest", "--follow", 
 
 def child(*words: str) -> subprocess.Popen[str]:
     places = {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1", "MASTER": "local[1]"}
+    places["PYTHONUNBUFFERED"] = ""  # lines have to come by themselves
     return subprocess.Popen(
         [sys.executable, *words],
         env={**os.environ, **places},
@@ -241,9 +243,12 @@ def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSessio
     words = (str(tmp_path / "in"), "--into", table, "--checkpoint", str(tmp_path / "checkpoint"))
     with child(*FOLLOW, *words, "--events", str(events), "--json") as following:
         assert following.stdout is not None
+        watchdog = Timer(300, following.kill)
+        watchdog.start()
         told = [json.loads(following.stdout.readline()) for _ in range(2)]
         following.send_signal(signal.SIGTERM)
         _, said = following.communicate()
+        watchdog.cancel()
     assert (following.returncode, "it goes on here" in said) == (0, True), said
     assert [(each["interval"], each["isRepeated"], each["records"]) for each in told] == [(0, True, 0), (1, False, 1)]
     assert numbers(spark, tmp_path) == {0: 1, 1: 1}

@@ -31,7 +31,7 @@ def show(parts: Iterable[RenderableType]) -> None:
             continue
         with console.capture() as captured:
             console.print(part)
-        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        show_line("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def show_json(value: object) -> None:
@@ -41,8 +41,9 @@ def show_json(value: object) -> None:
 
 
 def show_line(line: str) -> None:
-    """Write one line to stdout as it is."""
+    """Write one line to stdout as it is, for whoever reads along."""
     sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def show_error(error: Exception) -> None:

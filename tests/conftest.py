@@ -24,6 +24,7 @@ settings.load_profile("patient")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
 }

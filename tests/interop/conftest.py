@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.snapshotPartitions": "2",

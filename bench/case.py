@@ -30,7 +30,7 @@ Case = Callable[[SparkSession, str, str], None]
 
 def main(case: str, source: str, target: str) -> None:
     """Measure one case and print what it took."""
-    spark = _session()
+    spark = session()
     _warm_up(case, spark, Path(source), Path(target))
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     started, cpu_started = time.perf_counter(), _cpu_seconds(jvm)
@@ -73,10 +73,11 @@ def schema_path(source: Path) -> Path:
     return source.with_name(source.name + ".schema.json")
 
 
-def _session() -> SparkSession:
-    quiet = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "3g"}
+def session(heap: str = "3g") -> SparkSession:
+    """Return a session on two cores with so much heap."""
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     builder = SparkSession.builder.master("local[2]")
-    for key, value in quiet.items():
+    for key, value in {**quiet, "spark.sql.shuffle.partitions": "2", "spark.driver.memory": heap}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 
 import dataset
-from case import peak_mb, worker_memory
+from case import peak_mb, session, worker_memory
 from ingest import DATA
-from pyspark.sql import SparkSession
 
 import widen
 
@@ -54,17 +53,6 @@ def write_file(gigabytes: float) -> tuple[Path, int]:
                     shutil.copyfileobj(text, out)
         place.with_suffix(".part").rename(place)
     return place, dataset.RECORDS * times
-
-
-def session(heap: str) -> SparkSession:
-    """Return a session with so much heap."""
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": heap}
-    builder = SparkSession.builder.master("local[2]")
-    for key, value in quiet.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def _options() -> argparse.Namespace:

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, SourceError
-from widen.ingestion import Ingested, ingest
+from widen.ingestion import Ingested, ingest, ingest_stream
+from widen.model.type import LONG, Field, StructType
 from widen.spark import raw
-from widen.table import Table
+from widen.table import Table, create_table
 
 
 def proved(spark: SparkSession, source: Any, table: Path, **words: Any) -> Ingested:
@@ -181,3 +182,28 @@ def test_words_that_say_nothing(spark: SparkSession, tmp_path: Path, words: dict
     (tmp_path / "a.json").write_text(json.dumps({"n": 1}))
     with pytest.raises(InvalidOption):
         ingest(str(tmp_path / "a.json"), str(tmp_path / "table"), spark=spark, **words)
+
+
+# ---- paths -----------------------------------------------------------------------------------------
+
+
+def test_relative_paths_are_those_of_the_folder_of_now(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM was started in another folder, in which nothing of this is."""
+    here = tmp_path / "a [folder]"
+    (here / "in").mkdir(parents=True)
+    (here / "in" / "a.json").write_text('{"n":1}\n')
+    (here / "in" / "b.json").write_text('{"n":null}\n')
+    monkeypatch.chdir(here)
+    create_table("strict", StructType((Field("n", LONG, nullable=False),)))
+    proved(spark, "in", Path("table"))
+    proved(spark, ["in/*.json", "./in/a.json"], Path("table"))
+    done = proved(spark, "in", Path("strict"), quarantine="kept")
+    assert done.quarantine == str(here / "kept")
+    running = ingest_stream("in", "streamed", checkpoint="checkpoint", once=True, spark=spark)
+    assert running.wait()
+    assert {path.name for path in here.iterdir()} == {"in", "table", "strict", "kept", "streamed", "checkpoint"}
+    found = Table("table").read(spark)
+    assert sorted(row["n"] for row in found.where("n is not null").collect()) == [1, 1]
+    assert {path.name for path in tmp_path.iterdir()} == {"a [folder]"}

@@ -15,7 +15,7 @@ from widen.ingestion.event import IntervalEvent
 from widen.ingestion.land import Landed, Landing, Progress, ensure_records, land, silent
 from widen.ingestion.outcome import Ingested
 from widen.ingestion.settle import Pass, settle
-from widen.ingestion.words import Words, understood
+from widen.ingestion.words import Words, to_quarantine, understood
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
 from widen.planning.plan import Plan
@@ -113,7 +113,7 @@ def ingest(
     session, (intake, policy) = spark or find_session(), understood(words)
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
     store = LogStore(into, storage_options)
-    landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=words.get("quarantine"))
+    landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))
     watch = Watch(to_share(verify), on_event)
     with held(source, landing, watch) as given:
         progress("looking at the source")

@@ -8,7 +8,6 @@ Source: spec of evolution, section 3; PROTOCOL.md#transaction-identifiers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,13 +17,14 @@ from widen.errors import InvalidOption
 from widen.ingestion.interval import OnEvent, Watch, held, to_share, told
 from widen.ingestion.land import Landing, Progress, land, silent
 from widen.ingestion.outcome import Ingested
-from widen.ingestion.words import Words, understood
+from widen.ingestion.words import Words, to_quarantine, understood
 from widen.log.store import LogStore
 from widen.protocol.action import Txn
 from widen.spark.intake import Given
 from widen.spark.interval import Batch
 from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.session import find_session
+from widen.spark.source import to_paths, to_place
 from widen.spark.stream import Stream, file_stream, query_id, start
 from widen.target import open_target
 
@@ -89,14 +89,14 @@ def ingest_stream(
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     session, (intake, policy) = spark or find_session(), understood(words)
-    store, quarantine = LogStore(into, storage_options), words.get("quarantine")
+    store, quarantine, checkpoint = LogStore(into, storage_options), to_quarantine(words), to_place(checkpoint)
     landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
     read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
         rows = source
     else:
-        paths = [source] if isinstance(source, str) else list(source)
+        paths = to_paths(source)
         _ensure_apart(paths, {"into": into, "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
     open_target(landing.store, policy)
@@ -166,8 +166,4 @@ def _ensure_apart(paths: Sequence[str], places: Mapping[str, str]) -> None:
 
 
 def _plain(path: str) -> str:
-    return path.removeprefix("file://").removeprefix("file:") if path.startswith("file:") else _absolute(path)
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
+    return path.removeprefix("file://").removeprefix("file:") if path.startswith("file:") else to_place(path)

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from widen.config import policy_of
 from widen.planning.policy import Policy
 from widen.spark.intake import Intake, to_intake
+from widen.spark.source import to_place
 
 
 class Words(TypedDict, total=False):
@@ -50,6 +51,12 @@ class Words(TypedDict, total=False):
     epoch_unit: Mapping[str, str] | None
     max_columns: int | None
     quarantine: str | None
+
+
+def to_quarantine(words: Words) -> str | None:
+    """Return the place of the quarantine that a caller names, if one is named; it is used later, maybe elsewhere."""
+    named = words.get("quarantine")
+    return None if named is None else to_place(named)
 
 
 def understood(words: Words) -> tuple[Intake, Policy]:

@@ -19,7 +19,7 @@ from widen.spark.delimited import read_csv, read_lines, to_dialect
 from widen.spark.format import Format, parse_format
 from widen.spark.interval import Batch, TextBatch
 from widen.spark.raw import read_column, read_json
-from widen.spark.source import Source, chosen, find_source, listed
+from widen.spark.source import Source, chosen, find_source, listed, to_paths
 from widen.spark.typed import TypedBatch
 
 Given: TypeAlias = "str | Sequence[str] | DataFrame"
@@ -54,8 +54,7 @@ class Intake:
             InvalidOption: an option is none.
         """
         if not isinstance(given, DataFrame):
-            paths = [given] if isinstance(given, str) else list(given)
-            return self._of_files(spark, find_source(spark, paths, self.format, self.options))
+            return self._of_files(spark, find_source(spark, to_paths(given), self.format, self.options))
         return self._of_rows(given)
 
     def of_listed(self, spark: SparkSession, files: DataFrame) -> Batch | None:

@@ -5,6 +5,8 @@ Source: house rule: one raw batch, read on the executors.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -138,6 +140,32 @@ def chosen(
     files = [file for file in found if formats[file.path] is wanted]
     left_out = tuple(file.path for file in found if files and formats[file.path] is not wanted)
     return Source(tuple(roots), tuple(files or found), left_out, wanted, options)
+
+
+def to_paths(given: str | Sequence[str]) -> list[str]:
+    """Return the paths that a caller names, relative ones from the folder that this process works in now.
+
+    Spark would take them from the folder that its JVM was started in, and tables are looked for from this one.
+
+    Args:
+        given: One path or several. URLs and absolute paths stay as they are.
+    """
+    return [_absolute(path) for path in ([given] if isinstance(given, str) else given)]
+
+
+def to_place(path: str) -> str:
+    """Return where one folder is that a caller names; see `to_paths`. No character of it makes a pattern."""
+    return path if _URL.match(path) else os.path.abspath(path)
+
+
+def _absolute(path: str) -> str:
+    # A pattern may begin with a brace around absolute paths.
+    if not path or path.startswith(("/", "{/")) or _URL.match(path):
+        return path
+    return os.path.normpath(f"{as_literal(os.getcwd())}/{path}")
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def as_literal(path: str) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql.utils import is_remote
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
 from widen.spark.failure import FAILURES, translated
-from widen.spark.source import LENGTH, PATH, reason_of, unusable
+from widen.spark.source import LENGTH, PATH, as_literal, reason_of, unusable
 
 Work: TypeAlias = Callable[[DataFrame, int], None]
 """Takes the rows of a batch and its number."""
@@ -62,7 +62,7 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
         InternalError: Spark has not written it where it does.
     """
     with translated():
-        lines = [row[0] for row in spark.read.text(f"{checkpoint.rstrip('/')}/metadata").collect()]
+        lines = [row[0] for row in spark.read.text(as_literal(f"{checkpoint.rstrip('/')}/metadata")).collect()]
     found = json.loads("".join(lines)).get("id") if lines else None
     if not found:
         raise InternalError(reason=f"the checkpoint {checkpoint} does not say the id of its query")

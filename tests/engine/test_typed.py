@@ -120,6 +120,23 @@ def test_values_are_looked_at_where_types_leave_it_open(spark: SparkSession, tmp
     assert proved(text_of_a_double, table, evolve="split").plan.is_empty
 
 
+def test_true_and_1_stay_apart_in_mode_widen(spark: SparkSession, tmp_path: Path) -> None:
+    proved(frame(spark, "1 AS n, 7L AS a, 7.5BD AS b, array(1) AS c"), tmp_path)
+    proved(frame(spark, "2 AS n, true AS a, false AS b, array(true, null) AS c"), tmp_path)
+    assert rows(spark, tmp_path)[1] == {
+        "n": 2,
+        "a_boolean": True,
+        "b_boolean": False,
+        "c_array_boolean": [True, None],
+    }
+
+
+def test_a_boolean_becomes_a_number_in_mode_split(spark: SparkSession, tmp_path: Path) -> None:
+    proved(frame(spark, "1 AS n, 7L AS a"), tmp_path, evolve="split")
+    proved(frame(spark, "2 AS n, true AS a"), tmp_path, evolve="split")
+    assert rows(spark, tmp_path)[1] == {"n": 2, "a": 1}
+
+
 def test_columns_are_widened_in_place(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     proved(frame(spark, "1 AS n, 1 AS a, date'2024-05-01' AS b, 1.5BD AS c, map('k', 1) AS d, array(1) AS e"), table)

@@ -25,7 +25,7 @@ def test_every_record_is_in_its_row(history: list[list[bytes]], mode: Mode, batc
     for earlier in history:
         base = settle(base, earlier, Policy(mode)).plan.schema
     done = settle(base, batch, policy)
-    proof = Proof(done.plan.schema)
+    proof = Proof(done.plan.schema, policy)
     for text, rows in zip(batch, done.rows, strict=True):
         records = records_of(text)
         if records is None:

@@ -44,10 +44,10 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
             if corrupt:
                 assert [row[corrupt.name] for row in rows] == [text.decode(errors="backslashreplace")]
             continue
-        exact = [to_row(routes(schema), record) for record in records]
+        exact = [to_row(routes(schema, policy), record) for record in records]
         for row, record in zip(exact, records, strict=True):
             if rescued:
-                row[rescued.name] = rescue(routes(schema), record)
+                row[rescued.name] = rescue(routes(schema, policy), record)
         assert repr(rows) == repr(through_arrow(schema, exact)), text
         if any(lost(schema, row, record) for row, record in zip(rows, records, strict=True)):
             plan = evolve(base, maker.observation, policy)

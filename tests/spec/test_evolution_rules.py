@@ -9,6 +9,7 @@ from support.interval import columns, interval, plan_of, run
 from widen.model.text import parse_type
 from widen.model.type import LONG, STRING, Field, StructType
 from widen.observe.kind import Kind
+from widen.planning.capability import TableFormat
 from widen.planning.evolve import evolve
 from widen.planning.operation import AddColumn, CreateTable
 from widen.planning.plan import Grade, Pending, Plan
@@ -202,6 +203,35 @@ def test_d9_names_that_get_into_each_others_way(fields: dict[str, object], sourc
     assert {key: {s.name for s in slots} for key, slots in routes(schema).items()} == {
         key: {name for name, source in sources.items() if source == [key]} for key in fields
     }
+
+
+def test_d22_reserved_names_get_another_one_at_the_top_of_a_table() -> None:
+    fields: dict[str, object] = {"_change_type": "7", "_COMMIT_version": "7", "_commit_timestamp": "7 string"}
+    fields |= {"_metadata": [(0, {"_metadata": "7"})], "_file": "7"}
+    plan = plan_of(fields)
+    assert {field.name: field.metadata.get("comment") for field in plan.schema} == {
+        "_change_type_2": "source_path:_change_type",
+        "_commit_timestamp_2": "source_path:_commit_timestamp",
+        "_commit_timestamp_int": "evolved_from:_commit_timestamp",
+        "_COMMIT_version_2": "source_path:_COMMIT_version",
+        "_metadata_2": "source_path:_metadata",
+        "_file": None,
+    }
+    inner = column(plan, "_metadata_2").type
+    assert isinstance(inner, StructType)
+    assert inner.names == ("_metadata",)
+    assert plan_of(fields, plan.schema).is_empty
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.ICEBERG_V2, TableFormat.DELTA_ICEBERG_COMPAT])
+def test_d22_iceberg_reserves_names_of_its_own(table_format: TableFormat) -> None:
+    policy = Policy(table_format=table_format)
+    assert plan_of({"_file": "7", "_row_id": "7"}, None, policy).schema.names == ("_file_2", "_row_id_2")
+
+
+def test_d22_a_declared_column_keeps_a_reserved_name() -> None:
+    plan = plan_of({"_metadata": "7"}, declared("_metadata: int"))
+    assert plan.is_empty
 
 
 def test_d9_an_evolved_name_that_a_later_field_has_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.interval import columns, interval
 from support.settle import settle
 from widen.model.text import parse_type
-from widen.model.type import Field, StructType
+from widen.model.type import LONG, Field, StructType
 from widen.observe.observation import Observation
 from widen.observe.typed import observe_schema
 from widen.planning.capability import TableFormat
@@ -86,6 +86,32 @@ def test_u7_a_narrower_kind_later_is_converted() -> None:
     plan, rows = run(SPLIT, ['"x"'], ["4", "1.10", "true"])
     assert plan.is_empty
     assert rows[1:] == [{"a": "4"}, {"a": "1.10"}, {"a": "true"}]
+
+
+@pytest.mark.parametrize("base", ["7", "2.5", "9007199254740993", "99999999999999999999"])
+def test_d18_true_and_1_stay_apart_in_mode_widen(base: str) -> None:
+    first, _ = run(Policy(), [base])
+    plan, rows = run(Policy(), [base], ["true", "1", "false", "0"])
+    assert columns(plan.schema) == [*columns(first.schema), "a_boolean:boolean"]
+    assert rows[1:] == [{"a_boolean": True}, {"a": 1}, {"a_boolean": False}, {"a": 0}]
+
+
+def test_d18_in_an_array_true_and_1_stay_apart_in_mode_widen() -> None:
+    plan, rows = run(Policy(), ["[1,true,null]"], ["true"])
+    assert columns(plan.schema) == ["a:int[]", "a_array_boolean:boolean[]"]
+    assert rows == [{"a": [1, None, None], "a_array_boolean": [None, True, None]}, {"a_array_boolean": [True]}]
+
+
+def test_d18_in_mode_split_a_boolean_goes_into_every_wider_column() -> None:
+    plan, rows = run(SPLIT, ["7"], ["true", "2.5"])
+    assert columns(plan.schema) == ["a:long", "a_double:double"]
+    assert rows == [{"a": 7}, {"a": 1, "a_double": 1.0}, {"a_double": 2.5}]
+
+
+def test_d18_a_pin_to_a_type_keeps_booleans_apart_too() -> None:
+    plan, rows = run(Policy(pins={("a",): LONG}), ["7", "true"])
+    assert columns(plan.schema) == ["a:long", "a_boolean:boolean"]
+    assert rows == [{"a": 7}, {"a_boolean": True}]
 
 
 def test_u8_a_wider_kind_later_gets_a_column_of_exactly_that_kind() -> None:

@@ -5,13 +5,11 @@ Source: spec of evolution, "Algorithm" and D1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import reduce
-from typing import TypeAlias
 
-from widen.model.path import ELEMENT, VALUE, Path
-from widen.model.type import FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType, MapType
+from widen.model.type import BOOLEAN, FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType
 from widen.observe.kind import (
     DECIMAL_WORD,
     DOUBLE_WORD,
@@ -22,12 +20,13 @@ from widen.observe.kind import (
     TIMESTAMP_WORD,
     TYPE_OF_WORD,
     Kind,
-    leaf_and_dim,
     word_of,
 )
 from widen.observe.observation import KindSeen
 from widen.planning.capability import TableFormat, can_widen
+from widen.planning.field_columns import Choice, Column, Kinds, Want, Widened
 from widen.planning.lattice import (
+    NUMERIC_WORDS,
     RECORD,
     WIDER,
     Span,
@@ -35,13 +34,11 @@ from widen.planning.lattice import (
     decimal_for,
     does_cover,
     does_hold,
+    is_boolean_as_number,
     number_types,
     specificity,
 )
 from widen.planning.policy import Mode
-
-Kinds: TypeAlias = Mapping[Kind, KindSeen]
-"""What an interval brings for one field."""
 
 _TOGETHER: tuple[frozenset[str], ...] = (
     frozenset({LONG_WORD, DECIMAL_WORD, DOUBLE_WORD}),
@@ -58,95 +55,31 @@ _TOGETHER: tuple[frozenset[str], ...] = (
 _GROWING = NUMBER_WORDS | {NTZ_WORD}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that a field has already, or the values of one of maps.
-
-    Args:
-        name: Of the column.
-        leaf: What the arrays in it hold in the end.
-        dim: How many arrays there are.
-        above: The steps from the column to those arrays; none unless it is a column of maps.
-    """
-
-    name: str
-    leaf: DataType
-    dim: int
-    above: Path = ()
-
-    @property
-    def path(self) -> Path:
-        """The steps from the struct to the leaf."""
-        return (self.name, *self.above, *[ELEMENT] * self.dim)
-
-    def values(self) -> Column | None:
-        """Return what stands at the keys of its maps, as a column; None if no JSON object is such a map."""
-        if not isinstance(self.leaf, MapType) or self.leaf.key != STRING:
-            return None
-        return Column(self.name, *leaf_and_dim(self.leaf.value), (*self.path[1:], VALUE))
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """A column that a field is to get.
-
-    Args:
-        leaf: What its arrays hold in the end; `RECORD` for records.
-        dim: How many arrays it has.
-        rule: The rule that asks for it.
-        kinds: The kinds that it is for.
-        is_plain: Whether it takes the name of the field.
-    """
-
-    leaf: DataType
-    dim: int
-    rule: str
-    kinds: tuple[Kind, ...]
-    is_plain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Widened:
-    """A column that is widened in place for some kinds.
-
-    Args:
-        column: As it is before.
-        leaf: What its arrays hold in the end, then.
-        kinds: The kinds that it is for.
-    """
-
-    column: Column
-    leaf: DataType
-    kinds: tuple[Kind, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What one field needs.
-
-    Args:
-        widened: The columns to widen.
-        wants: The columns to add, the one with the plain name first.
-    """
-
-    widened: tuple[Widened, ...] = ()
-    wants: tuple[Want, ...] = ()
-
-
-def uncovered(columns: Iterable[Column], kinds: Kinds) -> tuple[Kind, ...]:
+def uncovered(columns: Iterable[Column], kinds: Kinds, *, keeps_booleans: bool = False) -> tuple[Kind, ...]:
     """Return the kinds that no single column holds exactly, in the order of kinds.
 
-    Source: spec of evolution, U7, D2.
+    Args:
+        columns: The columns of the field.
+        kinds: What the interval brings.
+        keeps_booleans: Whether columns of numbers do not hold booleans.
+
+    Source: spec of evolution, U7, D2, D18.
     """
     known = tuple(columns)
     return tuple(
         kind
         for kind, seen in sorted(kinds.items())
-        if not any(does_cover(column.leaf, column.dim, kind, seen) for column in known)
+        if not any(
+            does_cover(column.leaf, column.dim, kind, seen)
+            and not (keeps_booleans and is_boolean_as_number(column.leaf, kind.word))
+            for column in known
+        )
     )
 
 
-def choose(columns: tuple[Column, ...], kinds: Kinds, mode: Mode, table_format: TableFormat) -> Choice:
+def choose(
+    columns: tuple[Column, ...], kinds: Kinds, mode: Mode, table_format: TableFormat, *, keeps_booleans: bool = False
+) -> Choice:
     """Return what a field needs so that every kind has a column that holds it exactly.
 
     Args:
@@ -154,34 +87,37 @@ def choose(columns: tuple[Column, ...], kinds: Kinds, mode: Mode, table_format: 
         kinds: What the interval brings; not empty.
         mode: Widen or split.
         table_format: What can be widened in place.
+        keeps_booleans: Whether booleans never go to columns of numbers.
 
-    Source: spec of evolution, U4 to U9, U15 to U17, D1, D2, D15.
+    Source: spec of evolution, U4 to U9, U15 to U17, D1, D2, D15, D18.
     """
     if not columns:
-        return _first_sight(kinds, mode)
+        return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
     widened = _widened(columns, kinds, table_format) if mode is Mode.WIDEN else ()
     columns = grown(columns, widened)
-    missing = {kind: kinds[kind] for kind in uncovered(columns, kinds)}
+    missing = {kind: kinds[kind] for kind in uncovered(columns, kinds, keeps_booleans=keeps_booleans)}
     has_timestamp = any(_is_timestamp(word_of(column.leaf)) for column in columns)
     wants = _once(_with_room(_numbers(missing, mode, has_timestamp), columns) + _others(missing))
     choice = Choice(widened, tuple(sorted(wants, key=_order)))
-    return _with_common(choice, columns, kinds, table_format if mode is Mode.WIDEN else None)
+    widens = table_format if mode is Mode.WIDEN else None
+    return _with_common(choice, columns, kinds, widens, keeps_booleans=keeps_booleans)
 
 
-def _first_sight(kinds: Kinds, mode: Mode) -> Choice:
+def _first_sight(kinds: Kinds, mode: Mode, *, keeps_booleans: bool) -> Choice:
     numbers = _numbers(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
     wants = _once(replace(want, rule="U6") for want in numbers + _others(kinds))
     records = [want for want in wants if want.leaf == RECORD]
     primitives = [want for want in wants if _is_primitive(want)]
     if not records:
         largest = max(wants, key=lambda want: want.dim)
-        main = replace(_common(primitives, kinds) if primitives else largest, rule="U4", is_plain=True)
+        comparable, _ = _comparable(primitives, (), kinds) if keeps_booleans else (primitives, ())
+        main = replace(_common(comparable, kinds) if primitives else largest, rule="U4", is_plain=True)
         rest = [want for want in wants if (word_of(want.leaf), want.dim) != (word_of(main.leaf), main.dim)]
         return Choice(wants=(main, *sorted(rest, key=_order)))
     largest = max(records, key=lambda want: want.dim)
     smaller = [replace(want, rule="U17") for want in records if want is not largest]
     others = sorted((want for want in wants if want.leaf != RECORD), key=_order)
-    rest_of_choice = _with_common(Choice(wants=tuple(others)), (), kinds, None)
+    rest_of_choice = _with_common(Choice(wants=tuple(others)), (), kinds, None, keeps_booleans=keeps_booleans)
     return Choice(wants=(replace(largest, rule="U4", is_plain=True), *smaller, *rest_of_choice.wants))
 
 
@@ -284,11 +220,26 @@ def _common(wants: Iterable[Want], kinds: Kinds, columns: Iterable[Column] = ())
     return Want(leaf, dim, "U9", tuple(kind for want in wanted for kind in want.kinds))
 
 
+def _comparable(
+    wants: list[Want], columns: tuple[Column, ...], kinds: Kinds
+) -> tuple[list[Want], tuple[Column, ...]]:
+    """Return the columns without those of booleans if what holds all of them together would be a number.
+
+    Source: spec of evolution, D18.
+    """
+    if not wants or word_of(_common(wants, kinds, columns).leaf) not in NUMERIC_WORDS:
+        return wants, columns
+    rest = tuple(column for column in columns if column.leaf != BOOLEAN)
+    return [want for want in wants if want.leaf != BOOLEAN], rest
+
+
 def _span(want: Want, kinds: Kinds) -> Span:
     return Span(want.leaf, reduce(KindSeen.merged, (kinds[kind] for kind in want.kinds)))
 
 
-def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, widens: TableFormat | None) -> Choice:
+def _with_common(
+    choice: Choice, columns: tuple[Column, ...], kinds: Kinds, widens: TableFormat | None, *, keeps_booleans: bool
+) -> Choice:
     """Return the choice so that, where it adds a primitive, one column takes all primitives of the field.
 
     Args:
@@ -296,14 +247,17 @@ def _with_common(choice: Choice, columns: tuple[Column, ...], kinds: Kinds, wide
         columns: What it has, already widened.
         kinds: What the interval brings.
         widens: The format, if a column may be widened to be that one.
+        keeps_booleans: Whether booleans never go to columns of numbers.
 
-    Source: spec of evolution, U9, D15.
+    Source: spec of evolution, U9, D15, D18.
     """
     added = [want for want in choice.wants if _is_primitive(want)]
+    have = [*((column.leaf, column.dim) for column in columns), *((want.leaf, want.dim) for want in added)]
+    if keeps_booleans:
+        added, columns = _comparable(added, columns, kinds)
     if not added:
         return choice
     common = _common(added, kinds, columns)
-    have = [*((column.leaf, column.dim) for column in columns), *((want.leaf, want.dim) for want in added)]
     if any(dim == common.dim and _is_as_wide(leaf, common.leaf) for leaf, dim in have):
         return choice
     for column in columns:

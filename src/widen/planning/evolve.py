@@ -15,16 +15,17 @@ from widen.model.path import ELEMENT, VALUE, Path, leaves, replace_type, resolve
 from widen.model.type import DataType, Field, MapType, StructType
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nested
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, merge_records
-from widen.planning.choice import Choice, Column, Want, Widened, choose, uncovered
+from widen.planning.choice import choose, uncovered
+from widen.planning.field_columns import Choice, Column, Want, Widened
 from widen.planning.name import (
     CORRUPT,
     CORRUPT_AT,
     FORM,
     RESCUED,
-    ROLES,
     Names,
     naming_order,
     new_role_field,
+    reserved_names,
     role_field,
     role_of,
     source_field,
@@ -160,12 +161,15 @@ class _Evolution:
         if part.guard is not None:
             can_widen = mode is Mode.WIDEN and part.guard.can_widen and kinds
             return Choice(choose(part.choosing, kinds, mode, table_format).widened) if can_widen else Choice()
+        keeps = self.policy.keeps_booleans(part.source)
         if part.columns or part.pinned is None:
             is_unbuilt = any(column.name == UNBUILT for column in part.columns)
-            return choose(part.columns, kinds, Mode.SPLIT if is_unbuilt else mode, table_format) if kinds else Choice()
+            mode = Mode.SPLIT if is_unbuilt else mode
+            return choose(part.columns, kinds, mode, table_format, keeps_booleans=keeps) if kinds else Choice()
         leaf, dim = leaf_and_dim(part.pinned)
         main = Want(leaf, dim, "D1", tuple(sorted(part.kinds)), is_plain=True)
-        rest = choose((Column(part.key, leaf, dim),), kinds, Mode.SPLIT, table_format) if kinds else Choice()
+        pinned = (Column(part.key, leaf, dim),)
+        rest = choose(pinned, kinds, Mode.SPLIT, table_format, keeps_booleans=keeps) if kinds else Choice()
         return Choice(wants=(main, *rest.wants))
 
     def _grow(self, current: StructType, part: Part, place: _Place, operations: list[Operation]) -> StructType:
@@ -241,7 +245,8 @@ class _Evolution:
         """Tell what of the field is without a column now: values to rescue or to keep out, and what has no kind."""
         columns, kinds = part.grown_columns, part.own_kinds
         frozen = part.mode is Mode.FREEZE
-        lost = [kind for kind in uncovered(columns, kinds) if frozen or part.guard or not kind.is_record]
+        without = uncovered(columns, kinds, keeps_booleans=self.policy.keeps_booleans(part.source))
+        lost = [kind for kind in without if frozen or part.guard or not kind.is_record]
         if part.guard is not None:
             self._keep_out(part, lost)
         elif lost:
@@ -262,9 +267,9 @@ class _Evolution:
     def _named(self, struct: StructType, parts: list[Part], place: _Place) -> list[tuple[Part, Built, Field]]:
         """Return the new columns with their names: first come keys that are names, then other keys, then suffixes.
 
-        Source: spec of evolution, U12, U18, D9.
+        Source: spec of evolution, U12, U18, D9, D22.
         """
-        names = Names(struct.names if place.source else (*struct.names, *ROLES))
+        names = Names(struct.names if place.source else (*struct.names, *reserved_names(self.policy.table_format)))
         new = [(part, built) for part in parts for built in part.built]
         wanted = [part.wanted_name(built.want) for part, built in new]
         is_plain = [not part.suffix(built.want) for part, built in new]

@@ -145,6 +145,30 @@ WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """For each word those that are wider, whatever the values. Bytes are in no order with others, as records are not."""
 
+NUMERIC_WORDS = frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
+"""The words of columns of numbers."""
+
+KEEPS_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        word: frozenset(columns.split())
+        for word, columns in {
+            BOOLEAN_WORD: "boolean",
+            LONG_WORD: "int long double decimal",
+            DOUBLE_WORD: "double decimal",
+            DECIMAL_WORD: "double decimal",
+            DATE_WORD: "date",
+            TIMESTAMP_WORD: "timestamp",
+            NTZ_WORD: "timestamp_ntz",
+            STRING_WORD: "string",
+            BINARY_WORD: "binary",
+            RECORD_WORD: "record",
+        }.items()
+    }
+)
+"""For each kind the words of the columns in which its values stay what they are. A value that stands only in columns of
+other words is converted, even if it can be converted back: a text column does not tell 7 from ``"7"``, nor a number
+column ``true`` from 1."""
+
 _WIDEST_FIRST = (
     *(STRING_WORD, DOUBLE_WORD, DECIMAL_WORD, LONG_WORD),
     *(INT_WORD, TIMESTAMP_WORD, NTZ_WORD, DATE_WORD, BOOLEAN_WORD),
@@ -213,6 +237,26 @@ def does_hold(leaf: DataType, kind_word: str, seen: KindSeen) -> bool:
     if said is not None and (said == leaf or is_widening(said, leaf)):
         return True
     return TAKES[kind_word].get(_name(leaf), _never)(leaf, seen)
+
+
+def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
+    """Tell whether a column of that leaf type holds a value as what it is; if not, the value is converted there.
+
+    Args:
+        leaf: What the arrays of the column hold in the end.
+        kind_word: The word of the kind of a value that the column holds.
+
+    Source: spec of evolution, D20.
+    """
+    return word_of(leaf) in KEEPS_KIND[kind_word]
+
+
+def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
+    """Tell whether values of a kind are booleans and a column of that leaf type holds numbers.
+
+    Source: spec of evolution, D18.
+    """
+    return kind_word == BOOLEAN_WORD and word_of(leaf) in NUMERIC_WORDS
 
 
 def does_cover(leaf: DataType, dim: int, kind: Kind, seen: KindSeen) -> bool:

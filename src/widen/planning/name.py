@@ -14,6 +14,8 @@ from typing import Any
 
 from widen.model.path import Path, format_path
 from widen.model.type import STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.planning.capability import TableFormat
+from widen.protocol.change_data import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 SOURCE = "widen.source"
 """Metadata key: the path of the source field, from the root, as a list of keys without array steps."""
@@ -23,6 +25,9 @@ EVOLVED_FROM = "widen.evolvedFrom"
 
 FORM = "widen.form"
 """Metadata key: that a column of texts holds all values of its field, ``text`` or ``json``."""
+
+FILE_METADATA = "_metadata"
+"""The column under which Spark tells of the file of a row, unless a column of the table hides it."""
 
 ROLE = "widen.role"
 """Metadata key: that the column holds no source field but what is named by one of `ROLES`."""
@@ -35,10 +40,32 @@ ROLES = (RESCUED, CORRUPT, CORRUPT_AT)
 """The columns for what found no other column, for lines that are no record, and for where those stand. Their names are
 kept for them."""
 
+RESERVED = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP, FILE_METADATA)
+"""The names that a new column at the top of a table must not have: change data and Spark use them."""
+
+_RESERVED_BY_ICEBERG = (
+    *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+    *("_change_ordinal", "_commit_snapshot_id"),
+)
+"""The names of Iceberg's metadata columns.
+
+Source: Iceberg's table specification, "Reserved Field IDs".
+"""
+
+_ICEBERG = frozenset({TableFormat.DELTA_ICEBERG_COMPAT, TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3})
+
 FORBIDDEN = " ,;{}()\n\t="
 """Characters that Delta allows in no name unless columns are mapped."""
 
 _TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN, "_"))
+
+
+def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
+    """Return the names that a new column at the top of a table must not have.
+
+    Source: spec of evolution, D22.
+    """
+    return (*ROLES, *RESERVED, *(_RESERVED_BY_ICEBERG if table_format in _ICEBERG else ()))
 
 
 def suffix(word: str, dim: int) -> str:

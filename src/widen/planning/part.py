@@ -16,7 +16,8 @@ from widen.model.path import ELEMENT, VALUE, Path
 from widen.model.type import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim, nested, word_of
 from widen.observe.observation import FieldSeen, KindSeen, RecordSeen, merge_records
-from widen.planning.choice import Choice, Column, Kinds, Want, grown
+from widen.planning.choice import grown
+from widen.planning.field_columns import Choice, Column, Kinds, Want
 from widen.planning.name import allowed_name, naming_order, suffix
 from widen.planning.plan import Event, Grade, Pending
 from widen.planning.policy import Guard, Mode

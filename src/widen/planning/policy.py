@@ -116,6 +116,18 @@ class Policy:
         if pin is not None and not isinstance(pin, Mode):
             above = self.mode_of(source[:-1])
             return Mode.SPLIT if above is Mode.WIDEN else above
+        return self._nearest_mode(source)
+
+    def keeps_booleans(self, source: Path) -> bool:
+        """Tell whether booleans of a field never become numbers. They do only in mode split.
+
+        A pin to a type does not change that: `true` and 1 stay apart beside a pinned column, too.
+
+        Source: spec of evolution, D18.
+        """
+        return self._nearest_mode(source) is not Mode.SPLIT
+
+    def _nearest_mode(self, source: Path) -> Mode:
         for length in range(len(source), 0, -1):
             pin = self.pins.get(source[:length])
             if isinstance(pin, Mode):

@@ -18,14 +18,16 @@ from types import MappingProxyType
 from widen.model.literal import to_literal
 from widen.model.path import children
 from widen.model.type import BINARY, DATE, STRING, TIMESTAMP, ArrayType, DataType, Field, MapType, StructType, quoted
-from widen.observe.kind import DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
-from widen.planning.lattice import WIDER, Span, common_leaf, specificity
+from widen.observe.kind import BOOLEAN_WORD, DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
+from widen.planning.lattice import NUMERIC_WORDS, WIDER, Span, common_leaf, specificity
 from widen.planning.name import EVOLVED_FROM, role_of, source_key
 
 ROUNDING = frozenset(
     [(LONG_WORD, DOUBLE_WORD), (DECIMAL_WORD, DOUBLE_WORD), *((TIMESTAMP_WORD, word) for word in NUMBER_WORDS)]
+    + [(BOOLEAN_WORD, word) for word in NUMERIC_WORDS]
 )
-"""Types of which only some values convert exactly to a wider one: without a look at the values both become text."""
+"""Types of which only some values convert exactly to a wider one: without a look at the values both become text. So do
+booleans and numbers, since ``true`` is not 1 (D18)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,9 @@ def _expected(slot: Slot, value: Document) -> Any:
         return _expected_epoch(slot, int(value))
     if slot.word == TIMESTAMP_WORD or str(slot.type) in ("date", "timestamp_ntz"):
         return _LOST
-    return _expected_number(slot, Number(int(value)) if isinstance(value, bool) else value)
+    if isinstance(value, bool):
+        return _LOST if slot.keeps_booleans else _expected_number(slot, Number(int(value)))
+    return _expected_number(slot, value)
 
 
 def _expected_time(slot: Slot, value: Day | Instant) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from widen.observe.document import Document, Entries, has_leaf, to_text
 from widen.routing.convert import MISSING, convert, word_of_value
-from widen.routing.route import RecordRoute, Slot
+from widen.routing.route import RecordRoute, Slot, does_bar
 
 _HELD: Final = object()
 
@@ -72,4 +72,5 @@ def is_held(slots: tuple[Slot, ...], value: Document, dim: int = 0) -> bool:
         record = record_of(deep)
         return record is not None and _rest_of_record(record, value) is _HELD
     word = word_of_value(value)
-    return any(convert(value, word, slot.word, slot.type) is not MISSING for slot in deep)
+    takers = (slot for slot in deep if not does_bar(slot, word))
+    return any(convert(value, word, slot.word, slot.type) is not MISSING for slot in takers)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from widen.model.path import ELEMENT, VALUE, Path
 from widen.model.type import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
-from widen.planning.lattice import does_take, specificity
+from widen.planning.lattice import does_take, is_boolean_as_number, specificity
 from widen.planning.name import role_of, source_key
 from widen.planning.policy import EpochUnit, Guard, Policy
 
@@ -29,6 +29,7 @@ class Slot:
         entries: For maps: where what stands at their keys goes; it has the name of the column.
         epoch_unit: For timestamps: what whole numbers count, if that was said.
         guard: Why the column cannot yield, if it cannot.
+        keeps_booleans: Whether booleans of the field never become numbers.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Slot:
     entries: Slot | None = None
     epoch_unit: EpochUnit | None = None
     guard: Guard | None = None
+    keeps_booleans: bool = False
 
 
 RecordRoute: TypeAlias = dict[str, tuple[Slot, ...]]
@@ -68,7 +70,15 @@ def does_route(slot: Slot, kind: Kind) -> bool:
 
     Source: spec of evolution, U14, U16, D4.
     """
-    return kind.dim <= slot.dim and does_take(slot.type, kind.word)
+    return kind.dim <= slot.dim and does_take(slot.type, kind.word) and not does_bar(slot, kind.word)
+
+
+def does_bar(slot: Slot, kind_word: str) -> bool:
+    """Tell whether a column takes no values of a kind though its type could hold them.
+
+    Source: spec of evolution, D18.
+    """
+    return slot.keeps_booleans and is_boolean_as_number(slot.type, kind_word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,10 @@ class _Router:
                 entries = self._slot(name, value, (*inside, VALUE), source) if key == STRING else None
                 return entries and Slot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
         word = word_of(leaf) or (str(leaf) if does_take(leaf, "date") else None)
-        return None if word is None else Slot(name, word, dim, leaf, None, None, self._unit(word, source), guard)
+        if word is None:
+            return None
+        keeps_booleans = self.policy.keeps_booleans(source)
+        return Slot(name, word, dim, leaf, None, None, self._unit(word, source), guard, keeps_booleans)
 
     def _unit(self, word: str, source: Path) -> EpochUnit | None:
         return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None

@@ -10,7 +10,7 @@ from typing import Any
 from widen.observe.document import Document, Entries, has_leaf
 from widen.observe.kind import RECORD_WORD
 from widen.routing.convert import MISSING, convert, word_of_value
-from widen.routing.route import RecordRoute, Slot
+from widen.routing.route import RecordRoute, Slot, does_bar
 
 Row = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _held(value: Document, word: str, slot: Slot, dim: int) -> Any:
         return _held_entries(value, slot.entries) if slot.entries is not None else MISSING
     if isinstance(value, dict):
         return to_row(slot.record, value) if slot.record is not None else MISSING
-    return convert(value, word, slot.word, slot.type, slot.epoch_unit)
+    return MISSING if does_bar(slot, word) else convert(value, word, slot.word, slot.type, slot.epoch_unit)
 
 
 def _held_array(items: list[Document], slot: Slot, dim: int) -> Any:

@@ -17,10 +17,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from widen.model.type import STRING, ArrayType, DataType, MapType, StructType
+from widen.observe.typed import facts_of
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
 from widen.routing.rescue import record_of
-from widen.routing.route import RecordRoute, Slot, routes
+from widen.routing.route import RecordRoute, Slot, does_bar, routes
 from widen.spark.balance import balanced
 from widen.spark.document import to_document, to_json_text
 from widen.spark.exact import converted, is_total
@@ -87,7 +88,7 @@ def _held(values: Column, data_type: DataType, slot: Slot, dim: int) -> Held | N
         return None if slot.entries is None else _held_map(values, data_type, slot.entries)
     if isinstance(data_type, StructType):
         return None if slot.record is None else Held(_held_record(values, data_type, slot, slot.record), True)
-    column = converted(values, data_type, slot.type, slot.epoch_unit)
+    column = None if _does_bar(slot, data_type) else converted(values, data_type, slot.type, slot.epoch_unit)
     return None if column is None else Held(column, is_total(data_type, slot.type))
 
 
@@ -167,11 +168,16 @@ def is_held(values: Column, data_type: DataType, slots: Sequence[Slot], dim: int
             inside = (is_held(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items())
             held = [each for each in inside if each is not None]
             return balanced(and_, held) if held else None
-    plain = [slot for slot in deep if slot.record is None and slot.entries is None]
+    plain = [slot for slot in deep if slot.record is None and slot.entries is None and not _does_bar(slot, data_type)]
     if any(is_total(data_type, slot.type) for slot in plain):
         return None
     ways = (converted(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
     return reduce(or_, (way.isNotNull() for way in ways if way is not None), values.isNull())
+
+
+def _does_bar(slot: Slot, data_type: DataType) -> bool:
+    told = facts_of(data_type)
+    return told is not None and does_bar(slot, told[0])
 
 
 def _all_held(values: Column, data_type: DataType, slots: Sequence[Slot], dim: int) -> Column | None:

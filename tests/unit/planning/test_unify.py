@@ -25,6 +25,8 @@ COMMON = [
     (["bigint", "decimal(10,2)"], "decimal(22,2)"),
     (["decimal(10,2)", "double"], "string"),
     (["boolean", "date"], "string"),
+    (["int", "boolean"], "string"),
+    (["decimal(10,2)", "boolean"], "string"),
     (["date", "timestamp"], "timestamp"),
     (["timestamp", "bigint"], "string"),
     (["float", "double"], "double"),

@@ -38,7 +38,8 @@ def told(text: str) -> list[str]:
     ("record", "expected"),
     [
         ('{"id":1,"p":"x","s":{"x":1,"y":"z"},"l":[{"z":1}],"m":{"k":1}}', []),
-        ('{"id":true,"p":7,"s":null,"l":[],"other":[]}', []),
+        ('{"id":1,"p":7,"s":null,"l":[],"other":[]}', []),
+        ('{"id":true}', ["id: true is no int, and column id is NOT NULL"]),
         ("{}", ["id is null, and column id is NOT NULL"]),
         ('{"id":null}', ["id is null, and column id is NOT NULL"]),
         ('{"id":[]}', ["id: [] is no int, and column id is NOT NULL"]),

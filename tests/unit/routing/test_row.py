@@ -8,7 +8,7 @@ import pytest
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
 from widen.observe.document import parse
-from widen.planning.policy import Policy
+from widen.planning.policy import Mode, Policy
 from widen.planning.treatment import reading_of
 from widen.routing.rescue import rescue
 from widen.routing.route import routes
@@ -37,7 +37,7 @@ AS_MAP, AS_DATE = Policy(pins={("a",): parse_type("map<string,int>")}), Policy(d
 ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
     (ALL, "4", {"a": 4, "a_string": "4", "a_array_string": ["4"]}),
     (ALL, '"x"', {"a_string": "x", "a_array_string": ["x"]}),
-    (ALL, "true", {"a": 1, "a_string": "true", "a_array_string": ["true"]}),
+    (ALL, "true", {"a_string": "true", "a_array_string": ["true"]}),
     (ALL, '["x",null,2]', {"a_array_string": ["x", None, "2"]}),
     (ALL, "[]", {"a_array_date": [], "a_array_string": []}),
     (ALL, "[null]", {"a_array_date": [None], "a_array_string": [None]}),
@@ -55,7 +55,13 @@ ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
 ]
 
 
+SPLIT = Policy(Mode.SPLIT)
+
 TAKEN: list[tuple[StructType, Policy, str, dict[str, Any]]] = [
+    (ALL, SPLIT, "true", {"a": 1, "a_string": "true", "a_array_string": ["true"]}),
+    (ALL, Policy(pins={("a",): Mode.SPLIT}), "false", {"a": 0, "a_string": "false", "a_array_string": ["false"]}),
+    (MIXED, SPLIT, "[1,true]", {"a_array_long": [1, 1], "a_array2_string": [["1"], ["true"]]}),
+    (MIXED, Policy(), "[1,true]", {"a_array_long": [1, None], "a_array2_string": [["1"], ["true"]]}),
     (MAPS, Policy(), '{"k":1,"l":"x"}', {"a": [("k", 1), ("l", None)], "a_map_string": [("k", "1"), ("l", "x")]}),
     (MAPS, Policy(), '{"l":"x"}', {"a_map_string": [("l", "x")]}),
     (MAPS, Policy(), '{"k":null}', {"a": [("k", None)], "a_map_string": [("k", None)]}),

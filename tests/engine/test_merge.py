@@ -205,3 +205,34 @@ def test_a_race_matters_only_where_rows_could_match(
         table.merge(rows, "t.id = s.id").when_matched_delete().execute()
     assert [row[:2] for row in plain(spark, table.refresh()) if row[0] > 19] == [(60, "p1"), (60, "p2"), (60, "p2")]
     assert leftovers(table) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "shape"),
+    [
+        ("struct<a: int, b: int>", "{}"),
+        ("array<struct<a: int, b: int>>", "array({})"),
+        ("map<string, struct<a: int, b: int>>", "map('k', {})"),
+    ],
+)
+def test_a_field_that_the_source_lacks(spark: SparkSession, tmp_path: Path, column: str, shape: str) -> None:
+    """Null in its place would be a lost value: only where the schema may evolve does Delta Lake fill it in."""
+    whole, part = "named_struct('a', 1, 'b', 2)", "named_struct('b', 20)"
+    table = widen.create_table(str(tmp_path), f"id int, v {column}")
+    table.append(spark.sql(f"SELECT 1 id, {shape.format(whole)} v"))
+    before = plain(spark, table)
+    rows = spark.sql(f"SELECT explode(array(1, 2)) id, {shape.format(part)} v")
+    for refused in (
+        table.merge(rows, "t.id = s.id").when_matched_update_all(),
+        table.merge(rows, "t.id = s.id").when_matched_update({"v": "s.v"}),
+        table.merge(rows, "t.id = s.id").when_not_matched_insert_all(),
+        table.merge(rows, "t.id = s.id").when_not_matched_insert({"id": "s.id", "v": "s.v"}),
+    ):
+        with pytest.raises(SchemaMismatch, match=r"a is in the table and not in the data"):
+            refused.execute()
+    with pytest.raises(SchemaMismatch, match=r"a is in the table and not in the data"):
+        table.update(spark, {"v": shape.format(part)})
+    assert plain(spark, table) == before
+    merge = table.merge(rows, "t.id = s.id", merge_schema=True).when_not_matched_insert({"id": "s.id", "v": "s.v"})
+    merge.execute()
+    assert [row[0] for row in plain(spark, table)] == [1, 2]

@@ -37,6 +37,7 @@ class Leeway:
         adds: Whether new columns and nested fields may be added, and columns without a type get one.
         widens: Which types may become wider.
         casts: Whether values may be cast to the type of the table where that can fail or lose digits.
+        fills: Whether structs may lack fields, which become null.
     """
 
     NONE: ClassVar[Leeway]
@@ -44,6 +45,7 @@ class Leeway:
     adds: bool = False
     widens: Widens = never
     casts: bool = False
+    fills: bool = True
 
 
 Leeway.NONE = Leeway()
@@ -86,6 +88,11 @@ class Misfit:
 @dataclass(frozen=True, slots=True)
 class IncompatiblePair(Misfit):
     """A misfit of two types."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingField(Misfit):
+    """A struct of the data lacks a field of the table."""
 
 
 Need: TypeAlias = Operation | CastValues | Misfit
@@ -153,6 +160,8 @@ def _planned(need: Need) -> str:
 
 
 def _fix(refused: list[Need]) -> str:
+    if all(isinstance(need, MissingField) for need in refused):
+        return "Give the struct every field of the column, with null where there is no value."
     if any(isinstance(need, Misfit) for need in refused):
         return "Cast or rename the columns, or change the table with alter_column."
     grows = any(isinstance(need, AddColumn) or _gets_type(need) for need in refused)
@@ -191,8 +200,12 @@ def _struct(current: StructType, incoming: StructType, at: Path, leeway: Leeway)
         else:
             yield from _type(known.type, field.type, (*at, known.name), leeway)
     for known in current:
-        if not known.nullable and known.name.casefold() not in folded and not (is_filled(known) and not at):
+        if known.name.casefold() in folded:
+            continue
+        if not known.nullable and not (is_filled(known) and not at):
             yield Misfit((*at, known.name), "must not be null and is not in the data")
+        elif at and not leeway.fills:
+            yield MissingField((*at, known.name), "is in the table and not in the data")
 
 
 def _open(field: Field) -> Field:

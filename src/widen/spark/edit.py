@@ -87,7 +87,7 @@ def update(
     paths = assigned_paths(snapshot.schema, assignments)
     values = to_values(_no_rows(spark, snapshot), {path: assignments[text] for text, path in paths.items()})
     incoming = overlaid(snapshot.schema, {path: value.type for path, value in values.items()})
-    merge(snapshot.schema, incoming, Leeway(casts=True))
+    merge(snapshot.schema, incoming, Leeway(casts=True, fills=False))
     ground = _ground(spark, snapshot, where, snapshot.metadata)
     new = assigned(snapshot.schema, values, lambda name: F.col(quoted(name)))
     with assigning():

@@ -133,7 +133,8 @@ class _Resolution:
     def _grown(self, growth: Growth, values: Mapping[Path, Value], taken: set[Path]) -> Growth:
         """Return what becomes of the table so that further values fit; what is not taken as it is has to be cast."""
         state = replace(self._state, metadata=growth.metadata)
-        for paths, leeway in ((values.keys() - taken, Leeway.NONE), (taken, self._leeway)):
+        as_they_are = replace(Leeway.NONE, fills=self._leeway.fills)
+        for paths, leeway in ((values.keys() - taken, as_they_are), (taken, self._leeway)):
             types = {path: values[path].type for path in paths}
             found = grow(state, overlaid(state.schema, types), replace(leeway, casts=True))
             growth = Growth(found.metadata, (*growth.operations, *found.operations))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -221,7 +222,7 @@ class Changes(Opened):
     ) -> Self:
         numbered = ordered(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not Kind.INSERT for clause in numbered))
-        leeway = leeway_of(self._state, merge_schema=merges, widening=mode, cast=True)
+        leeway = replace(leeway_of(self._state, merge_schema=merges, widening=mode, cast=True), fills=merges)
         merge, growth = resolve_merge(self._state, sides, numbered, leeway)
         outcome = merge_rows(self._snapshot, growth, merge)
         told = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in Side}

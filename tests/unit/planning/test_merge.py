@@ -166,3 +166,14 @@ def test_what_may_not_grow_is_told_with_a_way_out(incoming: str, told: str, hint
         merge(TABLE, schema(incoming), Leeway.NONE)
     assert told in caught.value.message
     assert hint in caught.value.advice
+
+
+@pytest.mark.parametrize("shape", ["{}", "array<{}>", "map<string,{}>", "map<{},int>", "struct<n: array<{}>>"])
+def test_a_struct_lacks_a_field(shape: str) -> None:
+    """A write makes it null; an assignment may not, for the value that is there would be lost without a word."""
+    current = schema("v " + shape.format("struct<x: int, y: int>"))
+    incoming = schema("v " + shape.format("struct<y: int>"))
+    assert merge(current, incoming, Leeway(casts=True)) == ()
+    with pytest.raises(SchemaMismatch, match=r"v\..*x is in the table and not in the data|v\.x is in the table"):
+        merge(current, incoming, Leeway(casts=True, fills=False))
+    assert merge(schema("id int, v int"), schema("id int"), Leeway(casts=True, fills=False)) == ()

@@ -109,9 +109,13 @@ def _write_v2(
     adds: Iterable[pa.Array],
     add_type: pa.DataType,
 ) -> int:
-    """Write the file actions as a sidecar and all others beside its name."""
+    """Write the file actions as a sidecar and all others beside its name.
+
+    The top-level file has the columns of file actions, too, without a value: Delta Spark reads them by their names.
+    """
     name = f"{uuid.uuid4()}.parquet"
-    side = _encoded(pa.schema([("remove", _REMOVE), ("add", add_type)]), removed, adds)
+    file_actions = [("remove", _REMOVE), ("add", add_type)]
+    side = _encoded(pa.schema(file_actions), removed, adds)
     snapshot.store.put(f"{SIDECARS}/{name}", side)
     now_ms = current_ms()
     rows = [
@@ -119,7 +123,7 @@ def _write_v2(
         *small,
         {"sidecar": {"path": name, "sizeInBytes": len(side), "modificationTime": now_ms}},
     ]
-    data = _encoded(pa.schema([*_SMALL.items(), *_V2.items()]), rows, ())
+    data = _encoded(pa.schema([*_SMALL.items(), *file_actions, *_V2.items()]), rows, ())
     snapshot.store.put(f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet", data)
     return len(data) + len(side)
 

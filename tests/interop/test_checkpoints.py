@@ -81,7 +81,8 @@ def test_delta_reads_our_checkpoint_and_goes_on(spark: SparkSession, place: str,
     if TRACKING.items() <= KINDS[kind][1].items():
         now = spark.read.format("delta").load(place).selectExpr("id", "_metadata.row_id as row_id")
         ids = {row.id: row.row_id for row in now.collect()}
-        assert {ids[id] for id in (1, 2, 3, 5)} < set(range(5)) and ids[9] == 5
+        assert {ids[number] for number in (1, 2, 3, 5)} < set(range(5))
+        assert ids[9] == 5
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])

@@ -17,6 +17,7 @@ from widen.model.type import DataType, StructType
 from widen.protocol.mapping import physical_name
 from widen.protocol.predicate import Predicate
 from widen.protocol.value import is_hive_path
+from widen.spark.physical import Names
 from widen.spark.stored import Stored
 
 LITERAL_PARTITIONS = 16
@@ -38,6 +39,7 @@ class Group:
         has_vectors: Whether every file has a deletion vector, or none.
         values: The partition texts by physical name if all files share them; None if they come by a join.
         stored: The leaves that all files hold in an old type that a scan must know; None if that is not known.
+        names: The names that all files have for columns in place of their physical names.
     """
 
     files: pa.Table
@@ -45,11 +47,17 @@ class Group:
     has_vectors: bool
     values: Mapping[str, str | None] | None = None
     stored: Stored | None = None
+    names: Names = ()
 
     @cached_property
     def types(self) -> dict[Path, DataType]:
         """The old types by logical path, as far as they are known."""
         return dict(self.stored or ())
+
+    @cached_property
+    def renamed(self) -> dict[Path, str]:
+        """The names that columns have in place of their physical names, by logical path."""
+        return dict(self.names)
 
 
 @dataclass(frozen=True)

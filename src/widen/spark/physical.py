@@ -8,8 +8,9 @@ Source: the Parquet format; PROTOCOL.md#type-widening
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -37,22 +38,26 @@ from widen.model.type import (
     ArrayType,
     DataType,
     DecimalType,
+    Field,
     MapType,
     StructType,
     is_atomic,
 )
-from widen.protocol.mapping import COLUMN_ID, ID, physical_name
+from widen.protocol.mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.widening import is_widening
 
 _FIELD_ID = b"PARQUET:field_id"
+_NO_IDS = "the table resolves columns by field id, and the file has no field ids"
+_FIX_IDS = "Write its rows again with a client that knows column mapping, or remove the file from the table."
 _FIX = "Restore the file from a backup; what stands in it is not known."
 
 
 def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, dict[Path, DataType]]:
     """Return how many rows a file has, deleted ones included, and its leaves whose type is one before a widening.
 
-    Columns are matched by the names that they have in files, and compared at every depth: struct fields, array
-    elements, map keys and map values. What differs in another way than by a widening is not looked at.
+    Columns are matched by the names that they have in files, in the mode ``id`` by their field ids. They are compared
+    at every depth: struct fields, array elements, map keys and map values. What differs in another way than by a
+    widening is not looked at.
 
     Args:
         store: Of the table.
@@ -64,7 +69,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
         The rows, and the old type of each such leaf by its logical path.
 
     Raises:
-        CorruptFile: the file is no Parquet, or names and ids of its columns contradict each other.
+        CorruptFile: the file is no Parquet, or it has no field ids where the mode is ``id``.
         StorageError: the store refused.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark compares no elements, keys and values.
@@ -72,9 +77,12 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
     try:
         with store.open(path) as file:
             footer = pq.read_metadata(file)
-            found = list(_Walk(path, mode).fields(footer.schema.to_arrow_schema(), schema))
+            columns = footer.schema.to_arrow_schema()
+            found = list(_Walk(mode).fields(columns, schema))
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+    if mode == ID and not any(_field_id(column) for column in columns):
+        raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
     if len(found) != footer.num_columns:
         raise CorruptFile(path=path, reason="its columns cannot be told from each other", fix=_FIX)
     old = {}
@@ -122,6 +130,88 @@ _PHYSICAL: Mapping[str, DataType] = {
 }
 _KNOWN = {"None", *_LOGICAL}
 
+
+def _field_id(column: Any) -> str:
+    """Return the field id of a column as text; empty if the file has none for it."""
+    return str((column.metadata or {}).get(_FIELD_ID, b"").decode())
+
+
+def _matching(column: Any, known: Iterable[Field], mode: str) -> Field | None:
+    """Return the field of a table that a column of a file is: by its id where the mode is ``id``, else by its name.
+
+    A field that has no id, as the row ids that a file may keep, is found by its name in that mode, too.
+
+    Source: PROTOCOL.md#reader-requirements-for-column-mapping
+    """
+    for field in known:
+        if mode == ID and COLUMN_ID in field.metadata:
+            is_same = str(field.metadata[COLUMN_ID]) == _field_id(column)
+        else:
+            is_same = physical_name(field, mode) == column.name
+        if is_same:
+            return field
+    return None
+
+
+Names: TypeAlias = tuple[tuple[Path, str], ...]
+"""The names that a file has for columns in place of their physical names, by logical path; empty for most files."""
+
+
+def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
+    """Return under which other names than the physical ones a file has the columns that its field ids tell.
+
+    A column that the file does not have, but whose physical name another column has there, gets a name that no
+    column has, so that a reader finds nothing.
+
+    Args:
+        store: Of the table.
+        schema: Of the columns to find, in logical names, with their ids.
+        path: Of the file, plain.
+
+    Raises:
+        CorruptFile: the file is no Parquet, or it has no field ids: which columns it has is not known.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#reader-requirements-for-column-mapping
+    """
+    try:
+        with store.open(path) as file:
+            columns = pq.read_schema(file)
+    except pa.ArrowException as error:
+        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+    if not any(map(_field_id, columns)):
+        raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
+    return tuple(_other_names(list(columns), schema, ()))
+
+
+def _other_names(columns: list[Any], struct: StructType, at: Path) -> Iterator[tuple[Path, str]]:
+    own = {field.name: column for column in columns if (field := _matching(column, struct, ID))}
+    taken = {column.name.casefold() for column in columns}
+    for field in struct:
+        column, physical = own.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
+        if column is None:
+            if physical.casefold() in taken:
+                yield (*at, field.name), _free_name(taken)
+            continue
+        if column.name != physical:
+            yield (*at, field.name), column.name
+        yield from _names_below(column.type, field.type, (*at, field.name))
+
+
+def _names_below(kind: Any, data_type: DataType, at: Path) -> Iterator[tuple[Path, str]]:
+    if pa.types.is_struct(kind) and isinstance(data_type, StructType):
+        yield from _other_names([kind.field(i) for i in range(kind.num_fields)], data_type, at)
+    elif pa.types.is_map(kind) and isinstance(data_type, MapType):
+        yield from _names_below(kind.key_type, data_type.key, (*at, KEY))
+        yield from _names_below(kind.item_type, data_type.value, (*at, VALUE))
+    elif pa.types.is_nested(kind) and isinstance(data_type, ArrayType):
+        yield from _names_below(kind.value_type, data_type.element, (*at, ELEMENT))
+
+
+def _free_name(taken: Collection[str]) -> str:
+    return next(name for number in itertools.count() if (name := f"__widen_none_{number}") not in taken)
+
+
 _Leaf: TypeAlias = tuple[Path, DataType | None]
 
 
@@ -129,7 +219,6 @@ _Leaf: TypeAlias = tuple[Path, DataType | None]
 class _Walk:
     """The way through the columns of one file, beside those of the table."""
 
-    path: str
     mode: str
 
     def fields(self, fields: Iterable[Any], struct: DataType | None, at: Path = ()) -> Iterator[_Leaf]:
@@ -138,14 +227,8 @@ class _Walk:
         The type is None where the table has no such leaf.
         """
         known = struct.fields if isinstance(struct, StructType) else ()
-        by_name = {physical_name(field, self.mode): field for field in known}
-        by_id = {str(field.metadata.get(COLUMN_ID)): field for field in known} if self.mode == ID else {}
         for item in fields:
-            field = by_name.get(item.name)
-            told = by_id.get((item.metadata or {}).get(_FIELD_ID, b"").decode(), field)
-            if told is not field:
-                reason = f"its id says that {item.name} is column {told.name if told else None}, its name does not"
-                raise CorruptFile(path=self.path, reason=reason, fix=_FIX)
+            field = _matching(item, known, self.mode)
             yield from self._below(item.type, field.type if field else None, (*at, field.name if field else item.name))
 
     def _below(self, kind: Any, data_type: DataType | None, at: Path) -> Iterator[_Leaf]:

@@ -8,14 +8,14 @@ Source: PROTOCOL.md#column-mapping, #partition-value-serialization, #reader-requ
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from widen.model.path import Path, fields, replace_type
+from widen.model.path import Path, fields, map_fields, replace_type
 from widen.model.type import STRING, VOID, DataType, Field, StructType, quoted
-from widen.protocol.mapping import to_physical, to_physical_path
+from widen.protocol.mapping import physical_name, to_physical_path
 from widen.spark.group import Group, Scan
 from widen.spark.schema import relaxed, surfaced, type_to_spark
 from widen.spark.stored import unsafe_decimals
@@ -29,9 +29,9 @@ class DataColumn:
     """A column of the table that stands in files.
 
     Args:
-        read: As it is read from them: its physical name, and the old type where the files are known to hold it.
+        read: As it is read from them: its name there, and the old type where the files are known to hold it.
         shown: As the table shows it.
-        guarded: The leaves below it, in physical names, that filters must not reach.
+        guarded: The leaves below it, in the names of the files, that filters must not reach.
     """
 
     read: Field
@@ -49,14 +49,25 @@ def data_columns(scan: Scan, group: Group) -> dict[str, DataColumn]:
     schema = scan.schema
     for path, old in group.types.items():
         schema = replace_type(schema, path, old)
-    read = relaxed(surfaced(to_physical(schema, scan.mode)))
+    named = map_fields(schema, lambda at, f: replace(f, name=group.renamed.get(at) or physical_name(f, scan.mode)))
+    read = relaxed(surfaced(named))
     unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
-    guarded = [to_physical_path(scan.schema, path, scan.mode) for path in unsafe]
+    guarded = [path_in_files(scan, group, path) for path in unsafe]
     return {
         shown.name: DataColumn(before, shown, tuple(path[1:] for path in guarded if path[0] == before.name))
         for before, shown in zip(read, relaxed(surfaced(scan.schema)), strict=True)
         if shown.name not in scan.partition_by and shown.type != VOID
     }
+
+
+def path_in_files(scan: Scan, group: Group, path: Path) -> Path:
+    """Return a logical path in the names that the files of a group have.
+
+    Raises:
+        CorruptLog: a field on the way lacks its physical name.
+    """
+    physical = to_physical_path(scan.schema, path, scan.mode)
+    return tuple(group.renamed.get(path[: at + 1]) or step for at, step in enumerate(physical))
 
 
 def projection(scan: Scan, group: Group) -> list[Column]:

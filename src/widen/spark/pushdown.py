@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 
 from widen.model.path import Path
 from widen.model.type import DataType, quoted
-from widen.protocol.mapping import to_physical_path
 from widen.protocol.predicate import NEGATED, And, Anything, Compare, IsNull, Not, Or, Predicate
 from widen.protocol.value import Scalar
 from widen.spark.group import Group, Scan
-from widen.spark.projection import DataColumn, data_columns
+from widen.spark.projection import DataColumn, data_columns, path_in_files
 from widen.spark.schema import type_to_spark
 
 _OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
@@ -41,7 +40,7 @@ def file_condition(scan: Scan, group: Group) -> Column | None:
     hidden = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
     if not any(columns[path[0]].is_rebuilt for path in hidden):
         return None
-    return _said(scan, columns, scan.predicate, truth=True)
+    return _said(scan, group, columns, scan.predicate, truth=True)
 
 
 def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
@@ -55,38 +54,42 @@ def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
             yield path, data_type
 
 
-def _said(scan: Scan, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool) -> Column | None:
+def _said(
+    scan: Scan, group: Group, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool
+) -> Column | None:
     """Return what is true of every row that makes a predicate true, or false; None if nothing can be said."""
     match predicate:
         case Not(inner):
-            return _said(scan, columns, inner, truth=not truth)
+            return _said(scan, group, columns, inner, truth=not truth)
         case And(left, right) | Or(left, right):
-            parts = [_said(scan, columns, part, truth=truth) for part in (left, right)]
+            parts = [_said(scan, group, columns, part, truth=truth) for part in (left, right)]
             known = [part for part in parts if part is not None]
             if isinstance(predicate, And) == truth:
                 return known[0] & known[-1] if known else None
             return known[0] | known[1] if len(known) == len(parts) else None
         case IsNull(path, data_type):
-            column = _column(scan, columns, path, data_type)
+            column = _column(scan, group, columns, path, data_type)
             return column if column is None else column.isNull() if truth else column.isNotNull()
         case Compare(path, data_type, sign, value):
-            column = _column(scan, columns, path, data_type)
+            column = _column(scan, group, columns, path, data_type)
             return column if column is None else _OPERATORS[sign if truth else NEGATED[sign]](column, _literal(value))
         case Anything():
             return None
 
 
-def _column(scan: Scan, columns: Mapping[str, DataColumn], path: Path, data_type: DataType) -> Column | None:
+def _column(
+    scan: Scan, group: Group, columns: Mapping[str, DataColumn], path: Path, data_type: DataType
+) -> Column | None:
     """Return a leaf as it stands in the files, or None if it does not, or no filter must reach it.
 
     A cast to its own type changes nothing; that of an older one Spark takes off again by its own rules.
     """
     if path[0] not in columns:
         return None
-    physical = to_physical_path(scan.schema, path, scan.mode)
-    if physical[1:] in columns[path[0]].guarded:
+    stored = path_in_files(scan, group, path)
+    if stored[1:] in columns[path[0]].guarded:
         return None
-    return F.col(".".join(map(quoted, physical))).cast(type_to_spark(data_type))
+    return F.col(".".join(map(quoted, stored))).cast(type_to_spark(data_type))
 
 
 def _literal(value: Scalar) -> Column:

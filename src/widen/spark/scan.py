@@ -1,7 +1,7 @@
 """Scans: the files of a snapshot as one DataFrame in the current types, read by Spark's own vectorised reader.
 
-Column mapping is resolved by physical names in both modes: writers use the physical name in files also where the mode
-is ``id``, and Spark can switch to field ids only for a whole session.
+Column mapping is resolved by the names that columns have in files: the physical names, or where the mode is ``id``
+those that the field ids of each file tell.
 
 Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #deletion-vectors
 """
@@ -22,11 +22,12 @@ from widen.log.snapshot import Snapshot
 from widen.log.store import LogStore
 from widen.model.type import LONG, STRING, Field, StructType
 from widen.protocol.action import DeletionVector
-from widen.protocol.mapping import mapping_mode
+from widen.protocol.mapping import ID, mapping_mode
 from widen.protocol.predicate import Anything, Predicate
 from widen.protocol.selection import Selection
 from widen.protocol.type_change import ensure_readable
 from widen.spark.deletion import FILE, ROW, positions
+from widen.spark.field_id import divided_by_names
 from widen.spark.group import Group, Scan, divided, grouped, partition_values
 from widen.spark.manifest import write_manifest
 from widen.spark.predicate import parse_predicate
@@ -128,7 +129,9 @@ def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHIN
 
 
 def _looked_into(spark: SparkSession, snapshot: Snapshot, scan: Scan) -> Scan:
-    """Return the scan with its groups divided by what the files hold in old types, where that matters."""
+    """Return the scan with its groups divided by names and old types in the files, where these matter."""
+    if scan.mode == ID:
+        scan = replace(scan, groups=tuple(divided_by_names(spark, snapshot, scan.groups)))
     wanted = decimals_to_know(scan.schema, scan.partition_by)
     if not wanted or not scan.groups:
         return scan

@@ -162,16 +162,26 @@ def test_mapped_columns_are_found_by_the_name_in_the_file(tmp_path: Path) -> Non
     assert found(written(tmp_path, pa.schema(kinds)), schema, "name") == {"a": "tinyint", "s.a": "smallint"}
 
 
-def test_names_and_ids_that_contradict_each_other_are_told(tmp_path: Path) -> None:
-    schema = from_json(json.dumps({"type": "struct", "fields": [mapped("a", "p1", 1), mapped("b", "p2", 2)]}))
+def test_ids_count_and_names_do_not_where_the_mode_is_id(tmp_path: Path) -> None:
+    inner = {"type": "struct", "fields": [mapped("x", "p4", 4), mapped("y", "p5", 5)]}
+    items = {"type": "array", "elementType": inner, "containsNull": True}
+    fields = [mapped("a", "p1", 1), mapped("b", "p2", 2), mapped("c", "p3", 3, items)]
+    schema = from_json(json.dumps({"type": "struct", "fields": fields}))
 
-    def numbered(number: str) -> LogStore:
-        return written(tmp_path, pa.schema([pa.field("p1", pa.int8(), metadata={"PARQUET:field_id": number})]))
+    def stored(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
 
-    assert found(numbered("1"), schema, "id") == {"a": "tinyint"}
-    assert found(numbered("2"), schema, "name") == {"a": "tinyint"}
-    with pytest.raises(CorruptFile, match="its id says that p1 is column b"):
-        found(numbered("2"), schema, "id")
+    element = pa.struct([stored("p4", pa.int8(), 5), stored("p5", pa.int32(), 4)])
+    store = written(tmp_path, pa.schema([stored("p1", pa.int8(), 2), stored("z", pa.list_(element), 3)]))
+    assert found(store, schema, "id") == {"b": "tinyint", "c.element.y": "tinyint"}
+
+
+def test_a_file_without_ids_is_refused_where_the_mode_is_id(tmp_path: Path) -> None:
+    schema = from_json(json.dumps({"type": "struct", "fields": [mapped("a", "p1", 1)]}))
+    store = written(tmp_path, pa.schema([("p1", pa.int8())]))
+    assert found(store, schema, "name") == {"a": "tinyint"}
+    with pytest.raises(CorruptFile, match="the file has no field ids"):
+        found(store, schema, "id")
 
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""Files with other names and the right field ids: Delta Lake reads them as we do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from engine.test_field_ids import FOREIGN, FOUR, ONE, OURS, SCHEMA, THREE, TWO, shown
+from support.field_ids import add_shuffled_file
+from widen.table import Table
+
+
+def test_delta_finds_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    spark.sql(f"CREATE TABLE delta.`{place}` ({SCHEMA}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'id')")
+    spark.createDataFrame(OURS, SCHEMA).write.format("delta").mode("append").save(place)
+    add_shuffled_file(place, FOREIGN, "foreign.parquet")
+    for found in (spark.read.format("delta").load(place), Table(place).read(spark)):
+        assert shown(found) == [ONE, TWO, THREE, FOUR]
+    Table(place).delete(spark, "who.b = 200")
+    assert shown(spark.read.format("delta").load(place)) == [TWO, THREE, FOUR]

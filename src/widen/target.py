@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
 from widen.log.clock import current_ms
-from widen.log.commit import Outcome, commit
+from widen.log.commit import Outcome, StagedFiles, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.schema import from_json
@@ -114,6 +114,8 @@ class Target:
         txn: Txn | None = None,
         quarantined: int = 0,
         more: Mapping[str, object] = MappingProxyType({}),
+        *,
+        staged: StagedFiles | None = None,
     ) -> Outcome:
         """Commit the files of an interval together with the changes of its plan.
 
@@ -124,19 +126,21 @@ class Target:
             txn: How far the application has written that the interval is of, if it is of one.
             quarantined: How many records are kept out of the table.
             more: What else the history is to say of it.
+            staged: The files, as `widen.log.commit.commit` takes them.
 
         Raises:
             StorageError: the store refused; nothing is visible.
         """
-        said = {"mode": "Append", "partitionBy": list(draft.metadata.partition_columns)}
-        parameters = {**said, "evolve": self.policy.mode.value, "events": plan.to_value()["events"]}
+        mode = {"mode": "Append", "partitionBy": list(draft.metadata.partition_columns)}
+        parameters = {**mode, "evolve": self.policy.mode.value, "events": plan.to_value()["events"]}
         if txn is None:
             actions, operation = [*draft.actions, *adds], "WRITE"
         else:
             actions, operation = [*draft.actions, txn, *adds], "STREAMING UPDATE"
             parameters |= {"queryId": txn.app_id, "epochId": str(txn.version)}
         numbers = metrics(adds) | ({QUARANTINED: quarantined} if quarantined else {})
-        return commit(self.store, self.snapshot, actions, operation, {**parameters, **more}, metrics=numbers)
+        said = {**parameters, **more}
+        return commit(self.store, self.snapshot, actions, operation, said, metrics=numbers, staged=staged)
 
 
 def open_target(store: LogStore, policy: Policy) -> Target:

@@ -62,7 +62,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(
     quarantine = Table(table.location + "_quarantine")
     relaxed(spark, table)
 
-    class KilledError(Exception):
+    class KilledError(BaseException):
         """What ends the process."""
 
     def kill(*args: Any, **extra: Any) -> None:

@@ -210,7 +210,7 @@ if where == "before the files":
 elif where == "before the commit":
     Target.commit = die
 elif where == "after the commit":
-    Target.commit = lambda *words: (commit(*words), die())
+    Target.commit = lambda *words, **more: (commit(*words, **more), die())
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 widen.ingest_stream(

@@ -18,8 +18,9 @@ import typer
 from typer.core import TyperGroup
 
 from widen.cli import alter, column, engine, ingest, look, repair, upkeep
-from widen.cli.output import show_error
+from widen.cli.output import note, show_error
 from widen.errors import WidenError
+from widen.errors.foreign import notes_of
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 DEBUG = "WIDEN_DEBUG"
@@ -97,7 +98,9 @@ def _outcome(call: Callable[[], object]) -> int:
         if str(error):  # one without a word is the help, which is shown already
             show_error(error)
         return 1
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        for text in notes_of(interrupt):
+            note(text, "bold")
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 

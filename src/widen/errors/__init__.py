@@ -26,10 +26,7 @@ WidenError
 │   │   ├── ItemCommentRefused
 │   │   ├── ItemRenameRefused
 │   │   ├── RenameRefused
-│   │   ├── DropRefused
-│   │   ├── PartitionColumnDropRefused
-│   │   ├── ClusteringColumnDropRefused
-│   │   ├── LastColumnDropRefused
+│   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
 │   │   ├── NewColumnNotNull
 │   │   ├── NestedNotNull
 │   │   ├── NullsInColumn
@@ -79,14 +76,8 @@ WidenError
 │   │   ├── ChangesInOtherTypes
 │   │   └── ColumnsChangedBetween
 │   ├── FeatureDropRefused
-│   │   ├── FeatureIsProperty
-│   │   ├── FeatureNotPresent
-│   │   ├── FeatureNotRemovable
-│   │   ├── FeatureNotKnown
-│   │   ├── TruncationNotAllowed
-│   │   ├── TruncationRequired
-│   │   ├── FeatureStillNeeded
-│   │   └── ConstraintsLeft
+│   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · FeatureNotKnown · TruncationNotAllowed
+│   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsLeft
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
@@ -112,7 +103,9 @@ WidenError
 │   ├── ProtectionWaits
 │   ├── BarrierFailed       a checkpoint that must be there could not be written
 │   ├── JobFailed           Spark could not finish a job
+│   ├── AfterCommitFailed   the change is committed, and what follows the commit failed
 │   └── StorageError        the store refused: permission, space, network
+│       ├── StorageRefused  the store refused for certain: nothing was written
 │       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
 │   ├── MetadataChanged
@@ -250,6 +243,7 @@ from widen.errors.row import (
     TextTooLong,
 )
 from widen.errors.table import (
+    AfterCommitFailed,
     CorruptFile,
     CorruptLog,
     EnabledWithoutFeature,
@@ -257,6 +251,7 @@ from widen.errors.table import (
     JobFailed,
     NothingToStore,
     StorageError,
+    StorageRefused,
     TableAlreadyExists,
     TableNotFound,
     UnsupportedFeature,
@@ -268,6 +263,7 @@ from widen.errors.table import (
 )
 
 __all__ = [
+    "AfterCommitFailed",
     "AmbiguousMerge",
     "AmbiguousReplacement",
     "AppendOnlyTable",
@@ -378,6 +374,7 @@ __all__ = [
     "SchemaMismatch",
     "SourceError",
     "StorageError",
+    "StorageRefused",
     "TableAlreadyExists",
     "TableError",
     "TableNotFound",

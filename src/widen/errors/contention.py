@@ -51,8 +51,11 @@ class AttemptsExhausted(ContentionError):
 
 
 class CommitUnknown(ContentionError):
-    """The store did not say whether the commit was written."""
+    """The store did not say whether the commit was written, or it may still be written."""
 
     code = "WIDEN_COMMIT_UNKNOWN"
-    template = "Whether version {version} of {location} was written is not known: {reason}."
-    hint = "Look at the newest versions with `widen history {location}` before you repeat the call."
+    template = "Whether version {version} of {location} was written is not known: {reason}. Its files are kept."
+    hint = (
+        "It may still appear. Before you repeat the call, wait some minutes and look whether the log of the table has "
+        "that version with the txnId {txn_id}."
+    )

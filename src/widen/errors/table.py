@@ -115,7 +115,21 @@ class StorageError(TableError):
     hint = "{fix}"
 
 
+class StorageRefused(StorageError):
+    """The store refused for certain: nothing was written, and nothing can be written late."""
+
+    code = "WIDEN_STORAGE_REFUSED"
+
+
 class FileMissing(StorageError):
     """A file that should be there is not."""
 
     code = "WIDEN_FILE_MISSING"
+
+
+class AfterCommitFailed(TableError):
+    """The change is committed, and what follows the commit failed."""
+
+    code = "WIDEN_AFTER_COMMIT_FAILED"
+    template = "Version {version} of {location} is committed, but what follows the commit failed: {reason}."
+    hint = "Do not repeat the call: the change is in the table. Open the table again."

@@ -16,6 +16,7 @@ from widen.ingestion.land import Landed, Landing, Progress, ensure_records, land
 from widen.ingestion.outcome import Ingested
 from widen.ingestion.settle import Pass, settle
 from widen.ingestion.words import Words, to_quarantine, understood
+from widen.log.commit import after_commit
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
 from widen.planning.plan import Plan
@@ -106,6 +107,8 @@ def ingest(
         PlanChanged: the batch leads to another plan than the one of ``plan_hash``; the table is untouched.
         InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
         ContentionError: somebody else kept committing first; nothing is visible.
+        CommitUnknown: the store did not say whether the commit was written.
+        AfterCommitFailed: the interval is committed, and the proof cannot be made.
         TableError: the table cannot be read or written; nothing is visible.
 
     Source: spec of evolution, section 3.
@@ -162,7 +165,7 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
         watch: What is to be known.
 
     Raises:
-        TableError: the table cannot be read.
+        AfterCommitFailed: the proof cannot be made.
     """
     interval = landing.txn.version if landing.txn else None
     if landed.settled is None:
@@ -171,7 +174,10 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     if watch.on_event:
         for event in landed.plan.events:
             watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
-    proof = _proof(batch, landing, landed, watch.verified) if watch.verified else None
+    proof = None
+    if watch.verified:
+        with after_commit(store.location, landed.version):
+            proof = _proof(batch, landing, landed, watch.verified)
     size_bytes = sum(add.size for add in settled.adds)
     counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
     place = landed.kept.store.location if landed.kept else None

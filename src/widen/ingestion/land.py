@@ -6,7 +6,6 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -14,7 +13,7 @@ from typing import TypeAlias
 from widen.errors import EvolutionRefused, InternalError, PlanChanged, SourceError
 from widen.ingestion.quarantine import MAX_RACES, Kept, beside, keep
 from widen.ingestion.settle import Pass, Settled, settle
-from widen.log.commit import Conflicted
+from widen.log.commit import Conflicted, StagedFiles
 from widen.log.store import LogStore
 from widen.observe.observation import Observation
 from widen.planning.explain import explain, explain_operations
@@ -23,7 +22,6 @@ from widen.planning.policy import Policy
 from widen.protocol.action import Txn
 from widen.spark.batch import Attempt
 from widen.spark.interval import Batch
-from widen.spark.write import discard
 from widen.target import Draft, Target, metrics, open_target
 
 Progress: TypeAlias = Callable[[str], None]
@@ -102,8 +100,8 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
             return Landed(target.snapshot.version, Plan((), target.snapshot.schema), None, target.policy)
         known = known.merged(batch.foreseen(target.schema, target.policy), max)
         settled = settle(target, known, partial(write_pass, batch, target, landing.progress))
-        with ExitStack() as undo:
-            undo.callback(discard, landing.store, settled.adds)
+        with StagedFiles() as staged:
+            staged.add_files(landing.store, settled.adds)
             if not landing.may_be_empty:
                 ensure_records(batch, settled)
             elif not (settled.adds or settled.kept_out is not None or settled.plan.refused):
@@ -112,11 +110,11 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
             landing.progress("committing")
             kept = _keep(target, settled, landing)
             if kept is not None and landing.txn is None:
-                undo.callback(kept.give_back)
-            outcome = target.commit(settled.plan, settled.draft, settled.adds, landing.txn, settled.seen.quarantined)
-            if not isinstance(outcome, Conflicted):
-                undo.pop_all()
-                return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
+                staged.add_undo(kept.give_back)
+            quarantined = settled.seen.quarantined
+            outcome = target.commit(settled.plan, settled.draft, settled.adds, landing.txn, quarantined, staged=staged)
+        if not isinstance(outcome, Conflicted):
+            return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
         known = known.merged(settled.seen, max)
     outcome.or_raise()
     raise InternalError(reason="an ingestion lost every race, to nobody")

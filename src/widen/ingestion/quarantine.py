@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from widen.errors import InternalError, InvalidOption, TableNotFound
 from widen.log.clock import current_ms
-from widen.log.commit import Conflicted, commit
+from widen.log.commit import Conflicted, StagedFiles, commit
 from widen.log.listing import to_remove
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -24,7 +24,7 @@ from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
 from widen.spark.quarantine import with_moment
 from widen.spark.scan import read
 from widen.spark.schema import DataFrame, SparkSession
-from widen.spark.write import discard, write
+from widen.spark.write import write
 from widen.target import metrics
 
 SUFFIX = "_quarantine"
@@ -68,10 +68,15 @@ class Kept:
         return read(spark, self.store, open_snapshot(self.store, self.version), only=[add.path for add in self.adds])
 
     def give_back(self) -> None:
-        """Take the rows out of the quarantine again: the interval has not been written."""
+        """Take the rows out of the quarantine again: the interval has not been written.
+
+        Raises:
+            ContentionError: somebody else removed them first, or nobody knows whether they are removed.
+            TableError: the quarantine cannot be read or written.
+        """
         now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
-        commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"})
+        commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"}).or_raise()
 
 
 def beside(store: LogStore, location: str | None) -> LogStore:
@@ -113,12 +118,13 @@ def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | No
         if snapshot is not None and txn is not None and snapshot.has_written(txn):
             return None
         made, protocol, metadata = _made(snapshot)
-        adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
-        actions = [*made, *([txn] if txn else []), *adds]
-        outcome = commit(store, snapshot, actions, "WRITE", _APPEND, metrics=metrics(adds))
+        with StagedFiles() as staged:
+            adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
+            staged.add_files(store, adds)
+            actions = [*made, *([txn] if txn else []), *adds]
+            outcome = commit(store, snapshot, actions, "WRITE", _APPEND, metrics=metrics(adds), staged=staged)
         if not isinstance(outcome, Conflicted):
             return Kept(store, adds, outcome.or_raise().version)
-        discard(store, adds)
     outcome.or_raise()
     raise InternalError(reason="a quarantine lost every race, to nobody")
 

@@ -11,7 +11,6 @@ Source: spec of evolution, D12; PROTOCOL.md#transaction-identifiers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from widen.ingestion.quarantine import MAX_RACES, find_quarantine
 from widen.ingestion.settle import Settled, settle
 from widen.ingestion.words import Words, understood
 from widen.log.clock import current_ms
-from widen.log.commit import Conflicted, commit
+from widen.log.commit import Conflicted, StagedFiles, after_commit, commit
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
@@ -36,7 +35,7 @@ from widen.spark.quarantine import held_texts, placed, with_moment
 from widen.spark.scan import read
 from widen.spark.schema import DataFrame, SparkSession
 from widen.spark.session import find_session
-from widen.spark.write import discard, write
+from widen.spark.write import write
 from widen.target import Target, metrics, open_target
 
 if TYPE_CHECKING:
@@ -125,7 +124,8 @@ class _Replay:
             settled = settle(target, known, partial(write_pass, batch, target, self.landing.progress))
             done = self._commit(target, held, settled)
             if done is not None:
-                self._finish(self._target())
+                with after_commit(self.landing.store.location, done.version):
+                    self._finish(self._target())
                 return done
             known = known.merged(settled.seen, max)
         snapshot = target.snapshot
@@ -136,19 +136,18 @@ class _Replay:
         """Commit the records that fit; None if somebody else was faster."""
         assert target.snapshot is not None
         number, rest = settled.seen.records, settled.seen.quarantined
-        with ExitStack() as undo:
-            undo.callback(discard, self.landing.store, settled.adds)
+        with StagedFiles() as staged:
+            staged.add_files(self.landing.store, settled.adds)
             ensure_allowed(settled.plan, self.landing)
             if not number:
                 return Replayed(target.snapshot.version, settled.plan, 0, rest)
             left = self._left(held, settled.kept_out, target.snapshot.version)
-            undo.callback(discard, self.place, left)
+            staged.add_files(self.place, left)
             self.landing.progress("committing")
             more = {LEFT: msgspec.to_builtins(left)}
-            outcome = target.commit(settled.plan, settled.draft, settled.adds, _txn(held), rest, more)
-            if isinstance(outcome, Conflicted):
-                return None
-            undo.pop_all()
+            outcome = target.commit(settled.plan, settled.draft, settled.adds, _txn(held), rest, more, staged=staged)
+        if isinstance(outcome, Conflicted):
+            return None
         return Replayed(outcome.or_raise().version, settled.plan, number, rest)
 
     def _left(self, held: Snapshot, kept_out: DataFrame | None, version: int) -> Sequence[Add]:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from widen.errors import InternalError
+from widen.log.staged import discard
 from widen.observe.observation import Observation
 from widen.planning.evolve import evolve
 from widen.planning.plan import Plan
 from widen.protocol.action import Add
 from widen.spark.batch import Attempt
 from widen.spark.schema import DataFrame
-from widen.spark.write import discard
 from widen.target import Draft, Target
 
 PATIENT_FROM, MAX_PASSES = 3, 8

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from widen.errors import WidenError
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.checksum import next_checksum, read_checksum, write_checksum
 from widen.log.cleanup import clean_up_if_enabled
@@ -42,7 +41,7 @@ def write_aftermath(store: LogStore, version: int, info: CommitInfo, actions: Se
             if version % checkpoint_interval(snapshot) == 0:
                 write_checkpoint(snapshot)
                 clean_up_if_enabled(snapshot)
-    except WidenError as error:
+    except Exception as error:  # of whatever kind: the version is visible, so nothing here may look like its failure
         _log.warning("Version %d is committed; what follows a commit could not be written: %s", version, error)
 
 

@@ -13,10 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.errors import FileMissing
 from widen.log.clock import current_ms
 from widen.log.listing import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
-from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path
+from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, UNUSABLE, checkpoint_path
 from widen.log.snapshot import Snapshot
 from widen.log.stats import parsed_partition_values, parsed_stats
 from widen.protocol.action import Remove
@@ -26,6 +25,7 @@ from widen.protocol.property import is_on
 
 STATS_AS_JSON, STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 _ROWS_IN_GROUP = 1 << 16
+_NO_POINTER = (*UNUSABLE, KeyError, TypeError, ValueError)
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _TEXTS = pa.list_(_S)
@@ -98,7 +98,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
 def _newest_pointer(snapshot: Snapshot) -> int:
     try:
         return int(msgspec.json.decode(snapshot.store.read(LAST_CHECKPOINT), type=dict[str, Any])["version"])
-    except (FileMissing, msgspec.DecodeError, KeyError, TypeError):
+    except _NO_POINTER:
         return -1
 
 

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from widen.errors import FileMissing
-from widen.log.segment import checksum_path
+from widen.log.segment import UNUSABLE, checksum_path
 from widen.log.store import LogStore
 from widen.protocol.action import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 
@@ -48,7 +47,7 @@ def read_checksum(store: LogStore, version: int) -> Checksum | None:
     """
     try:
         return _decoder.decode(store.read(checksum_path(version)))
-    except (FileMissing, msgspec.DecodeError):
+    except UNUSABLE:
         return None
 
 

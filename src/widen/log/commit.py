@@ -6,11 +6,9 @@ Source: PROTOCOL.md#delta-log-entries, #commit-provenance-information
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import metadata as packages
-from typing import NoReturn, TypeAlias
 
 import msgspec
 
@@ -18,21 +16,23 @@ from widen.errors import (
     AppendOnlyTable,
     AttemptsExhausted,
     CommitUnknown,
-    ContentionError,
+    CorruptLog,
     FileMissing,
     InternalError,
-    StorageError,
+    StorageRefused,
     TableAlreadyExists,
-    WidenError,
 )
+from widen.errors.foreign import add_note
 from widen.log.aftermath import write_aftermath
 from widen.log.clock import IN_COMMIT_TIMESTAMP, current_ms, has_in_commit_timestamps
 from widen.log.compat import ensure_files_compatible
 from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
 from widen.log.line import strict_lines
+from widen.log.outcome import Committed, Conflicted, Outcome, Unknown, after_commit, reason_of
 from widen.log.row_id import high_water_mark, with_row_ids
 from widen.log.segment import commit_path
-from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.snapshot import Snapshot
+from widen.log.staged import StagedFiles
 from widen.log.store import LogStore
 from widen.model.schema import from_json
 from widen.protocol.action import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
@@ -42,62 +42,11 @@ from widen.protocol.property import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSIO
 from widen.protocol.storable import ensure_storable
 from widen.protocol.type_change import TABLE_VERSION, moved
 
-__all__ = ["Committed", "Conflicted", "Outcome", "Reads", "Unknown", "commit"]
+__all__ = ["Committed", "Conflicted", "Outcome", "Reads", "StagedFiles", "Unknown", "after_commit", "commit"]
 
 MAX_ATTEMPTS = 10_000
 _ORDER: Mapping[type, int] = {Metadata: 0, Protocol: 1}
 _REST = 2
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The actions are a version of the table."""
-
-    version: int
-    store: LogStore
-
-    @cached_property
-    def snapshot(self) -> Snapshot:
-        """That version, opened when it is first asked for."""
-        return open_snapshot(self.store, self.version)
-
-    def or_raise(self) -> Committed:
-        """Return the outcome itself."""
-        return self
-
-
-@dataclass(frozen=True)
-class Conflicted:
-    """Somebody else committed first what contradicts the actions; nothing of them is visible."""
-
-    error: ContentionError | TableAlreadyExists
-
-    def or_raise(self) -> NoReturn:
-        """Raise the reason.
-
-        Raises:
-            ContentionError: one of its kinds: who has changed what meanwhile.
-            TableAlreadyExists: version 0 was wanted, and there is one.
-        """
-        raise self.error
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """The store did not say whether the commit was written, nor whether it can be read."""
-
-    error: CommitUnknown
-
-    def or_raise(self) -> NoReturn:
-        """Raise the reason.
-
-        Raises:
-            CommitUnknown: always.
-        """
-        raise self.error
-
-
-Outcome: TypeAlias = Committed | Conflicted | Unknown
 
 
 def commit(
@@ -110,6 +59,7 @@ def commit(
     reads: Reads = Reads.NOTHING,
     metrics: Mapping[str, int] | None = None,
     max_attempts: int = MAX_ATTEMPTS,
+    staged: StagedFiles | None = None,
 ) -> Outcome:
     """Commit actions on top of a version, or on top of later ones that do not contradict them.
 
@@ -124,6 +74,8 @@ def commit(
         reads: What the actions rely on.
         metrics: Numbers for the history.
         max_attempts: After so many lost races the last winner is reported.
+        staged: The files that the actions name. They are kept from the moment that the log entry begins to be written,
+            until it is proved that it is absent.
 
     Returns:
         `Committed`, `Conflicted` or `Unknown`: losing a race is an outcome.
@@ -135,29 +87,24 @@ def commit(
         NothingToStore: rows would be added to a table of whose columns none is in files.
         VoidInItems: rows would be added to a table that has a void inside an array or a map.
         StorageError: the store refused; nothing is visible.
-        CorruptLog: the commit of a winner is damaged.
+        CorruptLog: the commit of a winner is damaged; nothing is visible.
 
     Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
     """
     attempt = _first_attempt(store, base, actions, reads)
     _ensure_allowed(base, attempt.ours, operation, store.location)
     said = _Said(operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex)
+    staged = staged or StagedFiles()
     for _ in range(max_attempts):
         info, final = attempt.finished(said)
-        try:
-            is_ours = store.put_if_absent(commit_path(attempt.version), encode_lines(info, final))
-        except StorageError as error:
-            resolved = _resolved(store, attempt.version, said.txn_id, error)
-            if isinstance(resolved, Unknown):
-                return resolved
-            is_ours = resolved
-        if is_ours:
+        first = _written(store, attempt.version, said.txn_id, encode_lines(info, final), staged)
+        if isinstance(first, Unknown):
+            return first
+        if first is None:
             return _concluded(store, attempt.version, info, final)
         if base is None:
             return Conflicted(TableAlreadyExists(location=store.location))
-        for winner in _winners(store, attempt.version):
-            if _txn_id(winner) == said.txn_id:
-                return _concluded(store, winner.version, info, final)
+        for winner in _winners(store, first):
             ensure_writable(winner.protocol or attempt.ours.protocol, store.location)
             conflict = find_conflict(attempt.ours, winner, store.location)
             if conflict is not None:
@@ -311,20 +258,59 @@ def _ensure_allowed(base: Snapshot | None, ours: Transaction, operation: str, lo
         raise AppendOnlyTable(location=location, operation=operation)
 
 
-def _resolved(store: LogStore, version: int, txn_id: str, error: StorageError) -> bool | Unknown:
-    """Tell whether a commit that the store would not confirm is ours.
+def _written(store: LogStore, version: int, txn_id: str, data: bytes, staged: StagedFiles) -> Winner | Unknown | None:
+    """Write the log entry of a version, and let go of the files as soon as it is proved that it is absent.
+
+    Returns:
+        None if it is written, the commit of somebody else that is there instead, or that nobody knows.
 
     Raises:
-        StorageError: it was not written.
+        StorageRefused: it was not written, and cannot be written late.
+        CorruptLog: what the log has in its place is damaged.
     """
+    staged.expose()
     try:
-        winner = _read(store, version)
-    except FileMissing:
-        raise error from None
-    except WidenError as second:
-        unknown = CommitUnknown(version=version, location=store.location, reason=f"{error.message} {second.message}")
+        found = _put(store, version, txn_id, data)
+    except StorageRefused:
+        staged.conceal()
+        raise
+    if isinstance(found, Winner):
+        if _txn_id(found) == txn_id:  # the store repeated the write, or its answer was lost
+            return None
+        staged.conceal()
+    return found
+
+
+def _put(store: LogStore, version: int, txn_id: str, data: bytes) -> Winner | Unknown | None:
+    """Write the log entry of a version.
+
+    Returns:
+        None if it is written, what the log has in its place, or that nobody knows.
+
+    Raises:
+        StorageRefused: it was not written, and cannot be written late.
+        CorruptLog: what the log has in its place is damaged.
+    """
+    failure: Exception | None = None
+    try:
+        if store.put_if_absent(commit_path(version), data):
+            return None
+    except Exception as error:  # of whatever kind: the entry may be visible
+        failure = error
+    except BaseException as interrupt:
+        add_note(interrupt, f"Whether version {version} of {store.location} was written is not known.")
+        raise
+    try:
+        return _read(store, version)
+    except Exception as error:
+        if isinstance(failure, StorageRefused) and isinstance(error, FileMissing):
+            raise failure from None
+        if failure is None and isinstance(error, CorruptLog):
+            raise
+        reason = ". ".join(reason_of(each) for each in (failure, error) if each is not None)
+        unknown = CommitUnknown(version=version, location=store.location, reason=reason, txn_id=txn_id)
+        unknown.__cause__ = failure or error
         return Unknown(unknown)
-    return _txn_id(winner) == txn_id
 
 
 def _read(store: LogStore, version: int) -> Winner:
@@ -332,13 +318,15 @@ def _read(store: LogStore, version: int) -> Winner:
     return Winner(version, tuple(strict_lines(path, store.read(path))))
 
 
-def _winners(store: LogStore, first: int) -> Sequence[Winner]:
-    found: list[Winner] = []
+def _winners(store: LogStore, first: Winner) -> Iterator[Winner]:
+    """Yield the commit that took our version, and those after it."""
+    winner = first
     while True:
+        yield winner
         try:
-            found.append(_read(store, first + len(found)))
+            winner = _read(store, winner.version + 1)
         except FileMissing:
-            return found
+            return
 
 
 def _txn_id(winner: Winner) -> object:
@@ -347,5 +335,6 @@ def _txn_id(winner: Winner) -> object:
 
 
 def _concluded(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> Committed:
-    write_aftermath(store, version, info, actions)
+    with after_commit(store.location, version):
+        write_aftermath(store, version, info, actions)
     return Committed(version, store)

@@ -15,19 +15,22 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from widen.errors import FileMissing, StorageError
+from widen.errors import FileMissing, StorageError, StorageRefused
 from widen.log.entry import Entry
 
 _REASONS: dict[int, tuple[str, str]] = {
     errno.EACCES: ("permission denied", "Run as a user who may read and write there, or change the permissions."),
     errno.EPERM: ("operation not permitted", "Run as a user who may write there, on a file system with hard links."),
     errno.EROFS: ("the file system is read-only", "Choose a location that can be written."),
-    errno.ENOSPC: ("no space left on the disk", "Free some space and repeat the call; nothing became visible."),
-    errno.EDQUOT: ("the disk quota is used up", "Free some space and repeat the call; nothing became visible."),
+    errno.ENOSPC: ("no space left on the disk", "Free some space and repeat the call."),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space and repeat the call."),
     errno.ENOTDIR: ("a part of the path is a file", "Choose another location."),
     errno.EISDIR: ("it is a folder", "Choose another location."),
     errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
 }
+
+
+_FIX = "Check the disk and repeat the call."
 
 
 class LocalFiles:
@@ -100,13 +103,17 @@ class LocalFiles:
         """
         at = self._at(path)
         with _written(at, data) as staged:
-            os.replace(staged, at)
+            try:
+                os.replace(staged, at)
+            except OSError as error:
+                raise _translated(at, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a file unless there is one; return whether it was written.
 
         Raises:
-            StorageError: the system refused; nothing is visible.
+            StorageRefused: the system refused; the file was not written.
+            StorageError: the system said nothing clear; a file system in a network may have the file now or later.
         """
         at = self._at(path)
         if os.path.lexists(at):
@@ -116,6 +123,8 @@ class LocalFiles:
                 os.link(staged, at)
             except FileExistsError:
                 return False
+            except OSError as error:
+                raise _translated(at, error) from error
         return True
 
     def exists(self, path: str) -> bool:
@@ -181,19 +190,27 @@ def _written(at: str, data: bytes) -> Iterator[str]:
     folder, name = os.path.split(at)
     staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_STAGED}")
     try:
-        os.makedirs(folder, exist_ok=True)
         try:
-            with open(staged, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _stage(at, staged, data)
             yield staged
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staged)
         _flush_folder(folder)
-    except OSError as error:
-        raise _translated(at, error) from error
+    except OSError as error:  # the file may be at its place already
+        raise StorageError(location=at, reason=_reason(error), fix=_FIX) from error
+
+
+def _stage(at: str, staged: str, data: bytes) -> None:
+    try:
+        os.makedirs(os.path.dirname(staged), exist_ok=True)
+        with open(staged, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # whatever the reason, nobody has moved the file to its place
+        reason, fix = _REASONS.get(error.errno or 0, (_reason(error), _FIX))
+        raise StorageRefused(location=at, reason=reason, fix=fix) from error
 
 
 def _flush_folder(folder: str) -> None:
@@ -209,6 +226,11 @@ def _flush_folder(folder: str) -> None:
 def _translated(at: str, error: OSError) -> StorageError:
     if isinstance(error, FileNotFoundError):
         return FileMissing(location=at, reason="there is no such file", fix="Check the path.")
-    usual = (str(error.strerror or error), "Check the disk and repeat the call.")
-    reason, fix = _REASONS.get(error.errno or 0, usual)
-    return StorageError(location=at, reason=reason, fix=fix)
+    if error.errno in _REASONS:
+        reason, fix = _REASONS[error.errno]
+        return StorageRefused(location=at, reason=reason, fix=fix)
+    return StorageError(location=at, reason=_reason(error), fix=_FIX)
+
+
+def _reason(error: OSError) -> str:
+    return str(error.strerror or error)

@@ -16,7 +16,7 @@ import obstore
 from obstore import exceptions
 from obstore import store as stores
 
-from widen.errors import FileMissing, InvalidOption, StorageError
+from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused
 from widen.errors.foreign import first_line
 from widen.log.entry import Entry
 
@@ -157,12 +157,17 @@ class RemoteFiles:
         """Write a file unless there is one; return whether it was written.
 
         Raises:
-            StorageError: the store refused, or did not answer: then it may have been written.
+            StorageRefused: the store refused; the file was not written.
+            StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
         """
         try:
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
             return False
+        except FileNotFoundError as error:
+            fix = "Make the bucket or container, or check the location."
+            reason = "there is no such bucket or container"
+            raise StorageRefused(location=self._url, reason=reason, fix=fix) from error
         except FOREIGN as error:
             raise self._translated(path, error) from error
         return True
@@ -220,7 +225,7 @@ class RemoteFiles:
             return FileMissing(location=location, reason="there is no such file", fix="Check the path.")
         for kinds, reason, fix in _REASONS:
             if isinstance(error, kinds):
-                return StorageError(location=location, reason=reason, fix=fix)
+                return StorageRefused(location=location, reason=reason, fix=fix)
         fix = "Check the network, the endpoint and the storage options, and repeat the call."
         return StorageError(location=location, reason=first_line(error), fix=fix)
 

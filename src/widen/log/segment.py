@@ -14,6 +14,9 @@ import msgspec
 from widen.errors import CorruptLog, FileMissing, TableNotFound, VersionNotFound
 from widen.log.store import Entry, LogStore
 
+UNUSABLE = (FileMissing, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a small JSON file raises: no file, another shape, other bytes than UTF-8, thousands of levels."""
+
 LOG = "_delta_log"
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 SIDECARS = f"{LOG}/_sidecars"
@@ -121,9 +124,10 @@ def list_log(store: LogStore) -> Listing:
 
 
 def _hint(store: LogStore) -> int:
+    """Return the version that ``_last_checkpoint`` names; 0 if it cannot be used, for nothing depends on it."""
     try:
         return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=_LastCheckpoint).version
-    except (FileMissing, msgspec.DecodeError):
+    except UNUSABLE:
         return 0
 
 

@@ -121,7 +121,8 @@ class LogStore:
             True if it was written, False if there is such a file.
 
         Raises:
-            StorageError: the store refused, or did not answer: then it may have been written.
+            StorageRefused: the store refused; the file was not written.
+            StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
 
         Source: PROTOCOL.md#delta-log-entries
         """

@@ -19,6 +19,7 @@ from widen.log.clock import current_ms
 from widen.log.conflict import Reads
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
+from widen.log.staged import discard_folder
 from widen.log.store import LogStore
 from widen.model.schema import from_json
 from widen.model.type import StructType
@@ -31,7 +32,7 @@ from widen.protocol.statistics import FileStatistics
 from widen.spark.footer import read_footers
 from widen.spark.scan import file_keys, read_located, selected
 from widen.spark.tracked import tracked
-from widen.spark.write import discard_folder, write
+from widen.spark.write import write
 
 
 @dataclass(frozen=True)

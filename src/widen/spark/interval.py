@@ -13,6 +13,7 @@ from typing import Protocol as Shape
 from pyspark.sql import DataFrame
 
 from widen.log.snapshot import Snapshot
+from widen.log.staged import discard_folder
 from widen.log.store import LogStore
 from widen.model.type import StructType
 from widen.observe.observation import Observation
@@ -24,7 +25,6 @@ from widen.spark.part import Sink, find_sink
 from widen.spark.quarantine import Written, write_fitting
 from widen.spark.scan import read
 from widen.spark.verify import found_digests, text_digests
-from widen.spark.write import discard_folder
 
 
 class Batch(Shape):
@@ -56,9 +56,7 @@ class Batch(Shape):
             CorruptFile: a file cannot be read.
         """
 
-    def write(
-        self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
-    ) -> Written:
+    def write(self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata) -> Written:
         """Write the records as files; return them with what the records hold beyond what the columns say.
 
         Nothing is committed. If the observation does not fit the attempt, the files are to be discarded.
@@ -120,9 +118,7 @@ class TextBatch:
         with translated():
             return merge_notes(take_notes(self.texts, attempt))
 
-    def write(
-        self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata
-    ) -> Written:
+    def write(self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata) -> Written:
         """Write the records; see `Batch`. Where a file is all that a row needs, the tasks write them themselves."""
         sink = find_sink(self.texts.sparkSession, store, protocol, metadata)
         if sink is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.log.commit import Conflicted, commit
+from widen.log.commit import Conflicted, StagedFiles, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.protocol.type_change import strip
@@ -22,7 +22,6 @@ from widen.spark.old_file import OldFile
 from widen.spark.rewrite import PARAMETERS, REWRITE, rewrite_files
 from widen.spark.schema import SparkSession
 from widen.spark.search import find_old_files
-from widen.spark.write import discard
 
 BATCH_BYTES = 64 * 2**30
 """Up to how many bytes of old files one commit replaces."""
@@ -96,9 +95,11 @@ class Renewal:
         rows = sum(self._old[path].rows for path in files["path"].to_pylist())
         deleted = pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0
         rewrite = rewrite_files(self.session(), snapshot, files, rows - deleted)
-        outcome = commit(self.store, snapshot, rewrite.actions, REWRITE, PARAMETERS, metrics=rewrite.metrics)
+        with StagedFiles() as staged:
+            staged.add_files(self.store, rewrite.adds)
+            actions, numbers = rewrite.actions, rewrite.metrics
+            outcome = commit(self.store, snapshot, actions, REWRITE, PARAMETERS, metrics=numbers, staged=staged)
         if isinstance(outcome, Conflicted):
-            discard(self.store, rewrite.adds)
             return outcome
         outcome.or_raise()
         self.files += len(rewrite.removes)

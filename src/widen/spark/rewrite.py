@@ -17,6 +17,7 @@ from widen.errors import InternalError
 from widen.log.clock import current_ms
 from widen.log.listing import to_adds, to_remove
 from widen.log.snapshot import Snapshot
+from widen.log.staged import discard
 from widen.model.path import map_fields
 from widen.model.schema import to_json
 from widen.model.type import STRING, Field, StructType
@@ -31,7 +32,7 @@ from widen.spark.ground import written_rows
 from widen.spark.scan import read, read_located
 from widen.spark.schema import DataFrame, SparkSession, relaxed
 from widen.spark.tracked import tracked
-from widen.spark.write import discard, write
+from widen.spark.write import write
 
 REWRITE = "REORG"
 PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}

@@ -19,6 +19,7 @@ from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from widen.log.snapshot import Snapshot
+from widen.log.staged import discard
 from widen.log.store import LogStore
 from widen.model.schema import from_json
 from widen.model.type import StructType
@@ -41,7 +42,7 @@ from widen.spark.scan import read
 from widen.spark.taken import Taken, taken
 from widen.spark.verify import DIGEST, LEAVES, PLACE
 from widen.spark.wiring import to_columns
-from widen.spark.write import discard, write
+from widen.spark.write import write
 
 _BROKEN, _ORIGIN, _MISFIT = "_widen_broken", "_widen_origin", "_widen_misfit_"
 

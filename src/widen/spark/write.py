@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterable
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
-from widen.errors import StorageError
+from widen.log.staged import discard_folder
 from widen.log.store import Entry, LogStore, encoded
 from widen.model.path import Path
 from widen.model.schema import from_json
@@ -40,7 +39,6 @@ _OPTIONS = {
 }
 """What holds for one job of ours whatever the session says; Spark 4.0 lets only the session say how times are written,
 and by default they then have no bounds."""
-
 
 
 def write(
@@ -87,27 +85,6 @@ def write(
                 adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds
-
-
-def discard(store: LogStore, adds: Iterable[Add]) -> None:
-    """Delete files that were written and will not be committed, as far as the store lets us; nobody can see them.
-
-    With them goes everything else in the directories of the jobs that wrote them.
-    """
-    for job in {add.path.partition("/")[0] for add in adds}:
-        discard_folder(store, job)
-
-
-def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> None:
-    """Delete all files below a folder of a table, as far as the store lets us.
-
-    Args:
-        store: Of the table.
-        folder: Its path in the table.
-        but: The paths, in the table too, of files that stay.
-    """
-    with contextlib.suppress(StorageError):
-        store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
 
 
 def _indexed(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from widen.errors import AppendOnlyTable, InvalidOption
-from widen.log.commit import Conflicted, commit
+from widen.log.commit import StagedFiles, commit
 from widen.model.schema import from_json
 from widen.planning.capability import AutomaticWidening
 from widen.planning.growth import grow, leeway_of
@@ -217,9 +216,7 @@ class Changes(Opened):
         sides = Sides(source, on, source_alias, target_alias)
         return MergeBuilder(partial(self._merge, sides, merges=merges, mode=mode))
 
-    def _merge(
-        self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: AutomaticWidening
-    ) -> Self:
+    def _merge(self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: AutomaticWidening) -> Self:
         numbered = ordered(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not Kind.INSERT for clause in numbered))
         leeway = replace(leeway_of(self._state, merge_schema=merges, widening=mode, cast=True), fills=merges)
@@ -256,9 +253,9 @@ class Changes(Opened):
             return self
         store, actions = self._store, [*grown, *outcome.actions]
         said, reads = metrics(outcome), outcome.reads
-        with ExitStack() as undo:
-            undo.callback(outcome.discard, store)
-            committed = commit(store, self._snapshot, actions, operation, parameters, reads=reads, metrics=said)
-            if not isinstance(committed, Conflicted):
-                undo.pop_all()
+        with StagedFiles() as staged:
+            staged.add_folders(store, outcome.folders)
+            committed = commit(
+                store, self._snapshot, actions, operation, parameters, reads=reads, metrics=said, staged=staged
+            )
         return self._at(committed)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from widen.errors import BarrierFailed, DropConflict, DropWaits, HistoryMustAge, HistoryUsesFeature, ProtectionWaits
 from widen.log.barrier import ensure_checkpoint, history_has, raise_barrier
 from widen.log.cleanup import DAY_MS, MINUTE_MS, clean_up, is_truncated
-from widen.log.commit import Committed, Conflicted, commit
+from widen.log.commit import Committed, Conflicted, after_commit, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.planning import drop
@@ -93,7 +93,7 @@ class Downgrade:
         if not row.has_types:
             return False
         stripped = without_type_changes(self.renewal, drop.OPERATION)
-        return stripped or self.renewal.files > 0
+        return stripped is not None or self.renewal.files > 0
 
     def _truncate_protected(self) -> None:
         snapshot = open_snapshot(self.store)
@@ -111,7 +111,8 @@ class Downgrade:
             if not raise_barrier(self.store):
                 raise BarrierFailed(feature=self.name, version=open_snapshot(self.store).version)
         done = self._finish(row, protects=True)
-        ensure_checkpoint(self.store, done.version)
+        with after_commit(self.store.location, done.version):
+            ensure_checkpoint(self.store, done.version)
         return done
 
     def _finish(
@@ -149,8 +150,8 @@ class Downgrade:
         )
 
 
-def without_type_changes(renewal: Renewal, operation: str) -> bool:
-    """Renew all files of a table and remove its history of types; tell whether there was one.
+def without_type_changes(renewal: Renewal, operation: str) -> Committed | None:
+    """Renew all files of a table and remove its history of types; return the version without, or None if it had none.
 
     Args:
         renewal: Of the table.
@@ -164,8 +165,7 @@ def without_type_changes(renewal: Renewal, operation: str) -> bool:
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening (if all data files have the types of the table)
     """
-    done = _committed(renewal.store, renewal.run, lambda state: drop.without_type_changes(state, operation))
-    return done is not None
+    return _committed(renewal.store, renewal.run, lambda state: drop.without_type_changes(state, operation))
 
 
 def _committed(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from widen.log.commit import Conflicted, Outcome, commit
+from widen.log.commit import Conflicted, Outcome, StagedFiles, commit
 from widen.model.literal import to_identifier
 from widen.model.type import StructType
 from widen.planning.capability import AutomaticWidening
@@ -23,7 +22,7 @@ from widen.spark.scan import read
 from widen.spark.schema import Column, DataFrame, SparkSession, from_spark
 from widen.spark.setting import evolution
 from widen.spark.unify import unified as with_one_column_a_field
-from widen.spark.write import discard, write
+from widen.spark.write import write
 from widen.table.opened import Opened
 from widen.target import metrics
 
@@ -139,13 +138,11 @@ class Rows(Opened):
     def _write(self, frame: DataFrame, state: State, metadata: Metadata) -> Outcome:
         """Write rows under the metadata that the table is to have, and commit them with it if it changes."""
         parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
-        with ExitStack() as undo:
+        with StagedFiles() as staged:
             adds = write(frame, self._store, state.protocol, metadata)
-            undo.callback(discard, self._store, adds)
+            staged.add_files(self._store, adds)
             made = [field.name for field in missing_identities(frame, state.schema)]
             metadata = advanced(metadata, made, mapping_mode(metadata.configuration, state.protocol), adds)
             actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
-            outcome = commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=metrics(adds))
-            if not isinstance(outcome, Conflicted):
-                undo.pop_all()
-        return outcome
+            numbers = metrics(adds)
+            return commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=numbers, staged=staged)

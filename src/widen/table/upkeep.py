@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, WidenError
 from widen.log.backfill import backfill
-from widen.log.commit import Reads, commit
+from widen.log.commit import Committed, Reads, after_commit, commit
+from widen.log.snapshot import Snapshot
 from widen.planning import command
 from widen.planning.tracking import needs_backfill
 from widen.protocol import row_tracking
@@ -114,11 +117,7 @@ class Upkeep(Opened):
         """
         renewal = Renewal(self._store, _session(spark))
         is_fast = has_fast_drop(spark)
-        try:
-            Downgrade(self._store, name, truncate_history, is_fast, renewal).run()
-        finally:
-            self.refresh()
-        return self
+        return self._after(Downgrade(self._store, name, truncate_history, is_fast, renewal).run)
 
     def rewrite(self, spark: SparkSession | None = None, *, clear_history: bool = False) -> Self:
         """Bring the files that still hold an old type to the current ones, and return the table.
@@ -141,14 +140,25 @@ class Upkeep(Opened):
         Source: PROTOCOL.md#writer-requirements-for-type-widening (the history may go if all files have the types)
         """
         renewal = Renewal(self._store, _session(spark))
+        if clear_history:
+            return self._after(partial(without_type_changes, renewal, CLEARING))
+        return self._after(renewal.run)
+
+    def _after(self, steps: Callable[[], Committed | Snapshot | None]) -> Self:
+        """Take steps, each with a commit of its own, and go to the newest version, also if one of them fails."""
         try:
-            if clear_history:
-                without_type_changes(renewal, CLEARING)
-            else:
-                renewal.run()
-        finally:
-            self.refresh()
-        return self
+            done = steps()
+        except Exception:  # whatever ended the steps is what the caller has to know
+            with suppress(WidenError):
+                self.refresh()
+            raise
+        if done is None:
+            return self.refresh()
+        if isinstance(done, Snapshot):
+            self._snapshot = done
+            return self
+        with after_commit(self.location, done.version):
+            return self.refresh()
 
     def old_types(self, spark: SparkSession | None = None) -> list[OldType]:
         """Return which columns still stand in which old type, in how many files of how many bytes.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from widen.errors import (
+    AfterCommitFailed,
     AppendOnlyTable,
     AttemptsExhausted,
     CommitUnknown,
@@ -23,10 +25,13 @@ from widen.errors import (
     NothingToStore,
     ProtocolChanged,
     StorageError,
+    StorageRefused,
     TableAlreadyExists,
     UnsupportedFeatureForWrite,
+    WidenError,
 )
-from widen.log.commit import Committed, Conflicted, Reads, Unknown, commit
+from widen.errors.foreign import notes_of
+from widen.log.commit import Committed, Conflicted, Reads, StagedFiles, Unknown, commit
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.store import LogStore
 from widen.model.type import INTEGER, Field, StructType
@@ -315,9 +320,9 @@ def test_attempts_run_out(tmp_path: Path) -> None:
 class Silent(LogStore):
     """A store that fails after, or before, it has written a commit."""
 
-    def __init__(self, location: str, *, writes: bool, reads: bool) -> None:
+    def __init__(self, location: str, *, writes: bool, reads: bool, error: type[Exception] = StorageError) -> None:
         super().__init__(location)
-        self._writes, self._reads = writes, reads
+        self._writes, self._reads, self._error = writes, reads, error
         self._is_silent = False
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -326,7 +331,9 @@ class Silent(LogStore):
         if self._writes:
             super().put_if_absent(path, data)
         self._is_silent = not self._reads
-        raise StorageError(location=path, reason="connection lost", fix="")
+        if issubclass(self._error, WidenError):
+            raise self._error(location=path, reason="connection lost", fix="")
+        raise self._error("connection lost")
 
     def read(self, path: str) -> bytes:
         if self._is_silent:
@@ -334,26 +341,151 @@ class Silent(LogStore):
         return super().read(path)
 
 
-def test_a_commit_that_was_written_before_the_error_is_recognised(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [StorageError, StorageRefused, MemoryError, OSError])
+def test_a_commit_that_was_written_before_the_error_is_recognised(tmp_path: Path, error: type[Exception]) -> None:
     base = create(tmp_path)
-    outcome = commit(Silent(str(tmp_path), writes=True, reads=True), base, [add("n")], "WRITE", {})
+    outcome = commit(Silent(str(tmp_path), writes=True, reads=True, error=error), base, [add("n")], "WRITE", {})
     assert isinstance(outcome, Committed)
     assert outcome.version == 1
 
 
-def test_a_commit_that_was_not_written_is_an_error(tmp_path: Path) -> None:
-    base = create(tmp_path)
-    with pytest.raises(StorageError, match="connection lost"):
-        commit(Silent(str(tmp_path), writes=False, reads=True), base, [add("n")], "WRITE", {})
+def test_a_commit_that_was_refused_is_an_error(tmp_path: Path) -> None:
+    base, staged = staged_file(tmp_path)
+    store = Silent(str(tmp_path), writes=False, reads=True, error=StorageRefused)
+    with pytest.raises(StorageRefused, match="connection lost"), staged:
+        commit(store, base, [add("job/n")], "WRITE", {}, staged=staged)
     assert open_snapshot(base.store).version == 0
+    assert not (tmp_path / "job").exists()
 
 
-def test_what_nobody_can_tell_is_unknown(tmp_path: Path) -> None:
-    base = create(tmp_path)
-    outcome = commit(Silent(str(tmp_path), writes=True, reads=False), base, [add("n")], "WRITE", {})
+@pytest.mark.parametrize("error", [StorageError, MemoryError, OSError])
+@pytest.mark.parametrize(("writes", "reads"), [(True, False), (False, False), (False, True)])
+def test_what_nobody_can_tell_is_unknown(tmp_path: Path, *, writes: bool, reads: bool, error: type[Exception]) -> None:
+    base, staged = staged_file(tmp_path)
+    with staged:
+        store = Silent(str(tmp_path), writes=writes, reads=reads, error=error)
+        outcome = commit(store, base, [add("job/n")], "WRITE", {}, staged=staged)
     assert isinstance(outcome, Unknown)
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match="connection lost"):
         outcome.or_raise()
+    assert (tmp_path / "job" / "n").exists()
+
+
+class Late(LogStore):
+    """A store whose answer is lost, and where the commit appears only after it was looked for."""
+
+    waiting: tuple[str, bytes] | None = None
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if not path.endswith(".json"):
+            return super().put_if_absent(path, data)
+        self.waiting = (path, data)
+        raise StorageError(location=path, reason="timed out", fix="")
+
+
+def test_a_commit_that_lands_late_keeps_its_files(tmp_path: Path) -> None:
+    base, staged = staged_file(tmp_path)
+    store = Late(str(tmp_path))
+    with pytest.raises(CommitUnknown, match=r"version 1 .*timed out") as caught, staged:
+        commit(store, base, [add("job/n")], "WRITE", {}, staged=staged).or_raise()
+    assert store.waiting is not None
+    assert base.store.put_if_absent(*store.waiting)
+    assert lines(tmp_path, 1)[0]["commitInfo"]["txnId"] == caught.value.fields["txn_id"]
+    assert open_snapshot(base.store).files()["path"].to_pylist() == ["job/n"]
+    assert (tmp_path / "job" / "n").exists()
+
+
+def staged_file(location: Path) -> tuple[Snapshot, StagedFiles]:
+    """A table, and a file that is written and not committed."""
+    base, staged = create(location), StagedFiles()
+    (location / "job").mkdir()
+    (location / "job" / "n").write_text("rows")
+    staged.add_files(base.store, [add("job/n")])
+    return base, staged
+
+
+class Interrupting(LogStore):
+    """A store in which something that is not an error happens at one path, before or after the call."""
+
+    def __init__(self, location: str, end: str, kind: type[BaseException], *, is_after: bool) -> None:
+        super().__init__(location)
+        self._end, self._kind, self._is_after = end, kind, is_after
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._around(path, lambda: super(Interrupting, self).put_if_absent(path, data))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._around(path, lambda: super(Interrupting, self).put(path, data))
+
+    def _around(self, path: str, call: Callable[[], Any]) -> Any:
+        if path.endswith(self._end) and not self._is_after:
+            raise self._kind("stop")
+        found = call()
+        if path.endswith(self._end) and self._is_after:
+            raise self._kind("stop")
+        return found
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("end", ["01.json", "01.crc", "01.checkpoint.parquet", "_last_checkpoint"])
+def test_an_interrupt_from_the_log_entry_on_keeps_the_files(
+    tmp_path: Path, end: str, kind: type[BaseException], *, is_after: bool
+) -> None:
+    base, staged = staged_file(tmp_path)
+    store = Interrupting(str(tmp_path), end, kind, is_after=is_after)
+    actions = [metadata(**{"delta.checkpointInterval": "1"}), add("job/n")]
+    with pytest.raises(kind, match="stop") as caught, staged:
+        commit(store, base, actions, "WRITE", {}, staged=staged)
+    told = "Whether version 1 of" if end == "01.json" else "Version 1 of"
+    assert [note[: len(told)] for note in notes_of(caught.value)] == [told]
+    assert open_snapshot(base.store).version == (0 if end == "01.json" and not is_after else 1)
+    assert (tmp_path / "job" / "n").exists()
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError, AttributeError])
+@pytest.mark.parametrize("end", ["01.crc", "01.checkpoint.parquet", "_last_checkpoint"])
+def test_no_error_after_the_log_entry_fails_the_commit(
+    tmp_path: Path, end: str, kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    base, staged = staged_file(tmp_path)
+    actions = [metadata(**{"delta.checkpointInterval": "1"}), add("job/n")]
+    with staged:
+        store = Interrupting(str(tmp_path), end, kind, is_after=False)
+        outcome = commit(store, base, actions, "WRITE", {}, staged=staged)
+    assert outcome.or_raise().version == 1
+    assert "Version 1 is committed" in caplog.text
+    assert (tmp_path / "job" / "n").exists()
+
+
+@pytest.mark.parametrize("pointer", [b'{"version":"x"}', b'{"version":1.5}', b"\xff", b'"\xff"', b"[]", b"[" * 100_000])
+def test_a_pointer_that_cannot_be_read_keeps_nobody_away(tmp_path: Path, pointer: bytes) -> None:
+    base, staged = staged_file(tmp_path)
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_bytes(pointer)
+    (tmp_path / "_delta_log" / f"{0:020d}.crc").write_bytes(pointer)
+    actions = [metadata(**{"delta.checkpointInterval": "1"}), add("job/n")]
+    with staged:
+        snapshot = commit(base.store, base, actions, "WRITE", {}, staged=staged).or_raise().snapshot
+    assert snapshot.files()["path"].to_pylist() == ["job/n"]
+    assert json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_bytes())["version"] == 1
+    assert (tmp_path / "job" / "n").exists()
+
+
+def test_a_lost_race_gives_the_files_back(tmp_path: Path) -> None:
+    base, staged = staged_file(tmp_path)
+    commit(base.store, base, ALTER, "CHANGE COLUMN", {})
+    with staged:
+        outcome = commit(base.store, base, [add("job/n")], "WRITE", {}, staged=staged)
+    assert isinstance(outcome, Conflicted)
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_version_that_cannot_be_opened_again_is_told_to_be_committed(tmp_path: Path) -> None:
+    base = create(tmp_path)
+    done = commit(base.store, base, [add("n")], "WRITE", {}).or_raise()
+    os.rename(tmp_path / "_delta_log", tmp_path / "elsewhere")
+    with pytest.raises(AfterCommitFailed, match=r"Version 1 of .* is committed"):
+        _ = done.snapshot
 
 
 class Repeating(LogStore):
@@ -365,7 +497,8 @@ class Repeating(LogStore):
 
 
 def test_ones_own_commit_is_no_winner(tmp_path: Path) -> None:
-    base = create(tmp_path)
+    assert commit(Repeating(str(tmp_path)), None, [LEGACY, metadata()], "CREATE TABLE", {}).or_raise().version == 0
+    base = open_snapshot(LogStore(str(tmp_path)))
     assert commit(Repeating(str(tmp_path)), base, [add("n")], "WRITE", {}).or_raise().version == 1
     assert open_snapshot(base.store).version == 1
 

@@ -18,6 +18,7 @@ from widen.log.store import LogStore
 from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.planning import command
+from widen.planning.file_field import for_file_fields
 from widen.planning.growth import ensure_free
 from widen.planning.guard import guards_of
 from widen.planning.name import with_sources
@@ -96,7 +97,7 @@ class Target:
         if plan.operations:
             ensure_free(state, plan.operations)
             metadata = command.with_operations(state, plan.operations)
-        metadata = _with_sources(metadata)
+        metadata = _with_sources(metadata, plan.schema)
         return Draft(state.protocol, metadata, () if metadata == state.metadata else (metadata,))
 
     def has(self, txn: Txn) -> bool:
@@ -155,11 +156,12 @@ def open_target(store: LogStore, policy: Policy) -> Target:
         snapshot = open_snapshot(store)
     except TableNotFound:
         _ensure_free(store)
-        return Target(store, None, policy)
+        return Target(store, None, for_file_fields(policy))
     state = _state(snapshot)
     ensure_writable(state.protocol, store.location)
     _ensure_plain(state, store.location)
-    return Target(store, snapshot, replace(policy, table_format=format_of(state), guards=guards_of(state)))
+    policy = replace(policy, table_format=format_of(state), guards=guards_of(state))
+    return Target(store, snapshot, for_file_fields(policy))
 
 
 def metrics(adds: Sequence[Add]) -> dict[str, int]:
@@ -168,10 +170,10 @@ def metrics(adds: Sequence[Add]) -> dict[str, int]:
     return {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": sum(add.size for add in adds)}
 
 
-def _with_sources(metadata: Metadata) -> Metadata:
+def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
     """Return the metadata with the source path of every column written down; see `widen.planning.name`."""
     schema = from_json(metadata.schema_string)
-    known = with_sources(schema)
+    known = with_sources(schema, planned)
     return metadata if known == schema else metadata.with_schema(known)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, SourceError
 from widen.ingestion import Ingested, ingest, ingest_stream
-from widen.model.type import LONG, Field, StructType
+from widen.model.type import DATE, LONG, STRING, Field, StructType
 from widen.spark import raw
 from widen.table import Table, create_table
 
@@ -28,7 +29,7 @@ def proved(spark: SparkSession, source: Any, table: Path, **words: Any) -> Inges
 
 def rows(spark: SparkSession, table: Path, order: str = "n") -> list[dict[str, Any]]:
     """The rows without what is null in them."""
-    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark).orderBy(order).collect()]
+    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark).orderBy(*order.split(", ")).collect()]
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
@@ -207,3 +208,102 @@ def test_relative_paths_are_those_of_the_folder_of_now(
     found = Table("table").read(spark)
     assert sorted(row["n"] for row in found.where("n is not null").collect()) == [1, 1]
     assert {path.name for path in tmp_path.iterdir()} == {"a [folder]"}
+
+
+# ---- folders and files -----------------------------------------------------------------------------
+
+
+def written(place: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    return str(place)
+
+
+def sources(table: Path) -> dict[str, list[str]]:
+    return {field.name: field.metadata.get("widen.source", []) for field in Table(str(table)).schema}
+
+
+def test_folders_are_fields(spark: SparkSession, tmp_path: Path) -> None:
+    place = written(
+        tmp_path / "hive",
+        {
+            "dt=2026-01-01/region=eu/f.json": '{"n":1}\n[{"n":2}]\n{}\nno record\n',
+            "dt=2026-01-02/region=__HIVE_DEFAULT_PARTITION__/f.json": '[{"n":3}]',
+            "dt=10%3A30+1/region=a b%/f.json": '{"n":4,"dt":"own","region=":5}\n{"n":5}\n',
+        },
+    )
+    assert proved(spark, place, tmp_path / "table").corrupt == 1
+    corrupt, no_number, *found = rows(spark, tmp_path / "table", "n, dt_2")
+    assert corrupt["_corrupt_record"] == "no record"
+    assert no_number == {"dt_2": "2026-01-01", "region": "eu"}
+    assert found == [
+        {"n": 1, "dt_2": "2026-01-01", "region": "eu"},
+        {"n": 2, "dt_2": "2026-01-01", "region": "eu"},
+        {"n": 3, "dt_2": "2026-01-02"},
+        {"n": 4, "dt": "own", "dt_2": "10:30+1", "region": "5", "region_int": 5, "region_2": "a b%"},
+        {"n": 5, "dt_2": "10:30+1", "region": "a b%"},
+    ]
+    known = sources(tmp_path / "table")
+    assert (known["dt"], known["dt_2"], known["region_2"]) == (["dt"], ["dt="], ["region=="])
+    one = tmp_path / "hive" / "dt=2026-01-01" / "region=eu" / "f.json"
+    proved(spark, str(one), tmp_path / "one")
+    assert rows(spark, tmp_path / "one")[-1] == {"n": 2, "dt": "2026-01-01", "region": "eu"}
+    proved(spark, place, tmp_path / "without", partition_folders=False)
+    assert types(tmp_path / "without").keys() == {"n", "dt", "region", "_corrupt_record", "_corrupt_at"}
+
+
+def test_folders_are_the_same_fields_for_every_format(spark: SparkSession, tmp_path: Path) -> None:
+    folders = "day=2024-01-31/k=a%2520b/k=10%253A30+1"
+    (tmp_path / "typed").mkdir()
+    spark.sql("SELECT 1 AS n, 'own' AS day").write.parquet(str(tmp_path / "typed" / folders.replace("%25", "%")))
+    places = {
+        "json": written(tmp_path / "json", {folders.replace("%25", "%") + "/a.json": '{"n":1,"day":"own"}'}),
+        "csv": written(tmp_path / "csv", {folders.replace("%25", "%") + "/a.csv": "n,day\n1,own\n"}),
+        "parquet": str(tmp_path / "typed"),
+    }
+    for name, place in places.items():
+        proved(spark, place, tmp_path / "table" / name)
+        (row,) = rows(spark, tmp_path / "table" / name)
+        assert {**row, "n": 1} == {"n": 1, "day": "own", "day_2": "2024-01-31", "k": "a b", "k_2": "10:30+1"}, name
+
+
+def test_what_is_said_of_a_field_holds_for_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    place = written(tmp_path / "in", {"dt=2026-01-01/who=me/city=x/f.json": '{"n":1}'})
+    proved(spark, place, tmp_path / "table", pins={"dt": "date"}, mask=["who"], exclude=["city"])
+    assert rows(spark, tmp_path / "table") == [{"n": 1, "dt": date(2026, 1, 1), "who": "***"}]
+
+
+def test_a_declared_column_takes_the_folders_of_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    schema = StructType((Field("n", LONG), Field("day", DATE), Field("region", STRING)))
+    create_table(str(tmp_path / "table"), schema, partition_by=["region"], spark=spark)
+    place = written(tmp_path / "in", {"region=eu/day=x/f.json": '{"n":1}', "region=us/day=x/f.json": '{"n":2}'})
+    for _ in range(2):
+        proved(spark, place, tmp_path / "table", exclude=["day"])
+    assert [row["region"] for row in rows(spark, tmp_path / "table", "n, region")] == ["eu", "eu", "us", "us"]
+    own = written(tmp_path / "own", {"region=eu/f.json": '{"n":3,"region":"own"}'})
+    proved(spark, own, tmp_path / "table")
+    assert rows(spark, tmp_path / "table")[-1] == {"n": 3, "region": "eu", "region_2": "own"}
+
+
+def test_a_quarantine_keeps_the_fields_of_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    schema = StructType((Field("n", LONG, nullable=False), Field("region", STRING)))
+    create_table(str(tmp_path / "table"), schema, spark=spark)
+    place = written(tmp_path / "in", {"region=eu/f.json": '{"n":1}\n{"n":"x"}\n'})
+    done = proved(spark, place, tmp_path / "table")
+    assert done.quarantine
+    assert json.loads(rows(spark, Path(done.quarantine), "text")[0]["text"]) == {"n": "x", "region=": "eu"}
+
+
+def test_rows_tell_their_file_and_the_time_of_the_load(spark: SparkSession, tmp_path: Path) -> None:
+    place = written(tmp_path / "in", {"a b.json": '{"n":1,"_source_file":"own"}\n{"n":2}'})
+    before = datetime.now(timezone.utc)
+    proved(spark, place, tmp_path / "table", source_columns=True)
+    first, second = Table(str(tmp_path / "table")).read(spark).orderBy("n").collect()
+    assert first["_source_file"] == "own"
+    assert second["_source_file_2"] == f"file:{place}/a%20b.json"
+    assert types(tmp_path / "table")["_loaded_at"] == "timestamp"
+    frame = spark.sql("SELECT 1 AS n")
+    proved(spark, frame, tmp_path / "typed", source_columns=True)
+    (loaded,) = Table(str(tmp_path / "typed")).read(spark).selectExpr("unix_micros(_loaded_at)").collect()
+    assert before.timestamp() * 1e6 - 1 <= loaded[0] <= datetime.now(timezone.utc).timestamp() * 1e6 + 1

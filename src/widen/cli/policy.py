@@ -57,6 +57,17 @@ DetectTypes: TypeAlias = Annotated[
     bool,
     typer.Option("--detect-types", help="Take texts of CSV for numbers and booleans where that loses nothing."),
 ]
+PartitionFolders: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--partition-folders/--no-partition-folders",
+        help="Take every folder KEY=VALUE on the way to a file as a field of its records.",
+    ),
+]
+SourceColumns: TypeAlias = Annotated[
+    bool,
+    typer.Option("--source-columns", help="Write the file and the time of the load to _source_file and _loaded_at."),
+]
 Mode: TypeAlias = Annotated[
     Evolve | None,
     typer.Option(
@@ -129,6 +140,8 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "format": Formats,
         "options": ReadOptions,
         "detect_types": DetectTypes,
+        "partition_folders": PartitionFolders,
+        "source_columns": SourceColumns,
         "evolve": Mode,
         "config": Config,
         "pins": Pins,
@@ -167,7 +180,9 @@ def takes_policy(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-_DEFAULTS: Mapping[str, object] = MappingProxyType({"detect_types": False})
+_DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {"detect_types": False, "partition_folders": True, "source_columns": False}
+)
 _PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
@@ -64,8 +64,10 @@ def plan(
     Source: spec of evolution, section 3, "dry run".
     """
     session, (intake, policy) = spark or find_session(), understood(words)
-    target = open_target(LogStore(into, storage_options), policy)
+    store = LogStore(into, storage_options)
+    open_target(store, policy)
     batch = intake.of(session, source)
+    target = open_target(store, replace(policy, file_fields=batch.names))
     foreseen = batch.foreseen(target.schema, target.policy)
     settled = settle(target, foreseen, lambda attempt, _: Pass(batch.observe(attempt)))
     ensure_records(batch, settled)
@@ -121,6 +123,7 @@ def ingest(
     with held(source, landing, watch) as given:
         progress("looking at the source")
         batch = intake.of(session, given)
+        landing = landing.for_batch(batch)
         landed = land(batch, landing)
         assert landed is not None
         return told(batch, landing, landed, watch)

@@ -6,7 +6,7 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -54,6 +54,10 @@ class Landing:
     may_be_empty: bool = False
     progress: Progress = silent
     quarantine: str | None = None
+
+    def for_batch(self, batch: Batch) -> Landing:
+        """Return the same for a batch, of which the policy knows what fields are from its files."""
+        return replace(self, policy=replace(self.policy, file_fields=batch.names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ class _Work:
         landing = replace(self.landing, txn=Txn(app_id=self.stream_id, version=number))
         with nullcontext(rows) if self.is_of_files else held(rows, landing, self.watch) as given:
             batch = self.read(spark, given)
+            landing = landing if batch is None else landing.for_batch(batch)
             landed = None if batch is None else land(batch, landing)
             if batch is not None and landed is not None:
                 done = told(batch, landing, landed, self.watch)

@@ -25,6 +25,10 @@ class Words(TypedDict, total=False):
         options: How to read them, by the names of Spark's options, e.g. ``{"sep": ";"}``.
         detect_types: Whether texts of CSV and lines are taken for numbers and booleans where they are just what JSON
             would write for them; else they stay texts.
+        partition_folders: Whether every folder ``key=value`` on the way to a file gives its records a field with that
+            text, also above the place that is named, so that a file says the same however it is named; by default
+            they do. If records have a field ``key``, too, the one of the folder gets another name.
+        source_columns: Whether rows tell their file and the time of the load, as ``_source_file`` and ``_loaded_at``.
         evolve: ``widen`` columns in place where that is exact and else add columns; ``split`` only adds; ``freeze``
             adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that needs changes.
         pins: For fields by their path: a mode, ``text``, ``json`` or a type.
@@ -42,6 +46,8 @@ class Words(TypedDict, total=False):
     format: str | None
     options: Mapping[str, str] | None
     detect_types: bool
+    partition_folders: bool
+    source_columns: bool
     evolve: str | None
     pins: Mapping[str, str] | None
     config: str | PathLike[str] | None
@@ -68,5 +74,9 @@ def understood(words: Words) -> tuple[Intake, Policy]:
     """
     rest: dict[str, Any] = {key: value for key, value in words.items() if key != "quarantine"}
     reading = (rest.pop("format", None), rest.pop("options", None))
-    intake = to_intake(*reading, detects=rest.pop("detect_types", False))
+    told = {
+        "has_folders": rest.pop("partition_folders", True),
+        "has_source_columns": rest.pop("source_columns", False),
+    }
+    intake = to_intake(*reading, detects=rest.pop("detect_types", False), **told)
     return intake, policy_of(rest.pop("evolve", None), **rest)

@@ -17,6 +17,7 @@ from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nested
 from widen.observe.observation import FieldSeen, Observation, RecordSeen, merge_records
 from widen.planning.choice import choose, uncovered
 from widen.planning.field_columns import Choice, Column, Want, Widened
+from widen.planning.file_field import adopted
 from widen.planning.name import (
     CORRUPT,
     CORRUPT_AT,
@@ -82,7 +83,7 @@ class _Evolution:
     quarantined: list[Quarantined] = field(default_factory=list)
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
-        current = schema or StructType()
+        current = adopted(schema or StructType(), observation.root, self.policy.file_fields)
         self.room = self.policy.max_columns - _leaf_count(f.type for f in current if role_of(f) is None)
         root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
         after, operations = self._struct(current, root, _Place())
@@ -136,7 +137,9 @@ class _Evolution:
         mode = self.policy.mode_of(source)
         if mode is Mode.FAIL and place.is_new:
             mode = Mode.WIDEN
-        guard = None if place.is_new else self.policy.guards.get(source)
+        # A guard is of a column, which may hold another field than the one of its name.
+        guards = (self.policy.guards.get((*place.at, column.name)) for column in columns)
+        guard = None if place.is_new else next(filter(None, guards), None)
         return Part(key, source, mode, seen, columns, self.policy.type_of(source), guard)
 
     def _do(

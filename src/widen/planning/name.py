@@ -14,6 +14,7 @@ from typing import Any
 
 from widen.model.path import Path, format_path
 from widen.model.type import STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.observe.file_field import SIGN
 from widen.planning.capability import TableFormat
 from widen.protocol.change_data import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
@@ -84,11 +85,13 @@ def suffix(word: str, dim: int) -> str:
 def allowed_name(key: str) -> str:
     """Return the key as a column may be called: forbidden characters and the empty name become underscores.
 
+    The sign at the end of keys that are from the file is left out.
+
     Example:
-        >>> allowed_name("unit price"), allowed_name("")
-        ('unit_price', '_')
+        >>> allowed_name("unit price"), allowed_name(""), allowed_name("region=")
+        ('unit_price', '_', 'region')
     """
-    return key.translate(_TO_UNDERSCORE) or "_"
+    return key.rstrip(SIGN).translate(_TO_UNDERSCORE) or "_"
 
 
 def source_key(field: Field) -> str:
@@ -117,14 +120,25 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
     return Field(name, data_type, metadata=metadata)
 
 
-def with_sources(schema: StructType) -> StructType:
+def with_sources(schema: StructType, planned: StructType) -> StructType:
     """Return the schema of a table with the source path written down for every column that holds a source field.
 
     Declared columns get it with the first interval, so that they keep their field when somebody renames them.
 
+    Args:
+        schema: The columns of the table.
+        planned: The same as the plan has them, which says if a column holds a field of the file.
+
     Source: spec of evolution, D9.
     """
-    return StructType(tuple(item if role_of(item) else _with_source(item, ()) for item in schema))
+    return StructType(tuple(item if role_of(item) else _with_source(_planned(item, planned), ()) for item in schema))
+
+
+def _planned(item: Field, planned: StructType) -> Field:
+    found = planned.find(item.name)
+    if found is None or SOURCE in item.metadata or SOURCE not in found.metadata:
+        return item
+    return item.with_metadata(**{SOURCE: found.metadata[SOURCE]})
 
 
 def _with_source(item: Field, above: Path) -> Field:

@@ -90,6 +90,7 @@ class Policy:
         left_out: The fields that are not looked at.
         masked: The fields whose values nobody is to see.
         guards: The fields whose columns cannot yield.
+        file_fields: The names of the fields that the records have from their files.
     """
 
     mode: Mode = Mode.WIDEN
@@ -101,6 +102,7 @@ class Policy:
     left_out: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()
     guards: Mapping[Path, Guard] = field(default_factory=dict)
+    file_fields: frozenset[str] = frozenset()
 
     @property
     def refuses_nulls(self) -> bool:

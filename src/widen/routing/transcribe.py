@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from widen.model.type import StructType
-from widen.observe.document import Document, NotJson, parse
+from widen.observe.document import BOM, Document, NotJson, parse
+from widen.observe.file_field import FileFields, joined
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import (
     FieldSeen,
@@ -99,6 +102,7 @@ class Transcriber:
         base: The schema before the interval; None where there is no table yet.
         origin: The column that says what rows are made of, if there is to be one; without it there is no row of what
             is kept out.
+        file_fields: Which fields the records get from their files.
     """
 
     def __init__(
@@ -107,9 +111,11 @@ class Transcriber:
         policy: Policy | None = None,
         base: StructType | None = None,
         origin: Origin | None = None,
+        file_fields: FileFields | None = None,
     ) -> None:
         policy = policy or Policy()
-        self.observation, self._origin = Observation(), origin
+        self.observation, self._origin, self._file_fields = Observation(), origin, file_fields
+        self._begins: dict[str, bytes] = {}  # of the text of a record, by the file
         self._route, self._reading = routes(schema, policy), reading_of(schema, policy)
         self._guarded, self._refuses_nulls = guarded(self._route), policy.refuses_nulls
         self._hider = Hider(policy)
@@ -130,7 +136,7 @@ class Transcriber:
             places: For each the file, and the number of the text in it.
             may_round: For each whether `ROUNDING_PATTERN` is in it.
         """
-        records = self._decoder.records(texts)
+        records = self._decoder.records(self._with_begins(texts, places))
         pairs = enumerate(zip(records, may_round, strict=True))
         exact = {at for at, (record, may) in pairs if record is None or (may and _rounds(texts[at]))}
         for at in sorted(exact):
@@ -140,6 +146,22 @@ class Transcriber:
         self._lot.records.extend(lot.records)
         self._lot.texts.extend(lot.texts)
         self._lot.places.extend(lot.places)
+
+    def _with_begins(self, texts: Sequence[bytes], places: Sequence[Position]) -> Sequence[bytes]:
+        """Return texts in which records begin with the fields of their files; a key that stands twice is refused."""
+        if self._file_fields is None:
+            return texts
+        return [_with_begin(text, self._begin(file)) for text, (file, _) in zip(texts, places, strict=True)]
+
+    def _begin(self, file: str) -> bytes:
+        assert self._file_fields is not None
+        found = self._begins.get(file)
+        if found is None:
+            found = self._begins[file] = msgspec.json.encode(self._file_fields.of(file))[1:-1]
+        return found
+
+    def _joined(self, record: dict[str, Document], at: Position) -> dict[str, Document]:
+        return record if self._file_fields is None else joined(record, self._file_fields.of(at[0]))
 
     def decoded(self) -> Lot:
         """Return the records that were decoded since the last time."""
@@ -180,10 +202,11 @@ class Transcriber:
         document = parse(text)
         match document:
             case dict():
-                yield from self._exact_row(document, at, text)
+                whole = text if self._file_fields is None else None
+                yield from self._exact_row(self._joined(document, at), at, whole)
             case [*records] if all(isinstance(record, dict) for record in records):
                 for record in records:
-                    yield from self._exact_row(record, at)
+                    yield from self._exact_row(self._joined(record, at), at)
             case _:
                 yield from self._corrupt_row(text, at, document)
 
@@ -230,9 +253,23 @@ class Transcriber:
         """Return the column that says what the rows of decoded records are made of, if they are to have one."""
         if self._origin is None or not self._origin.is_for_all:
             return {}
-        texts = [self._hider.text(text) for text in lot.texts]
+        texts = [self._kept_text(text, at) for text, at in zip(lot.texts, lot.places, strict=True)]
         rows = (self._told(text, at) for text, at in zip(texts, lot.places, strict=True))
         return {self._origin.column: [row[self._origin.column] for row in rows]}
+
+    def _kept_text(self, text: bytes, at: Position) -> str:
+        """Return a record as it may be kept, with the fields of its file, which its text alone does not tell."""
+        record = None if self._file_fields is None else parse(text)
+        if not isinstance(record, dict):
+            return self._hider.text(text)
+        return self._hider.record(self._joined(record, at), None)
+
+
+def _with_begin(text: bytes, begin: bytes) -> bytes:
+    rest = text.removeprefix(BOM).lstrip()[1:]
+    if not begin or not text.removeprefix(BOM).lstrip().startswith(b"{"):
+        return text
+    return b"{" + begin + (b"" if rest.lstrip().startswith(b"}") else b",") + rest
 
 
 def _rounds(text: bytes) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from widen.model.path import relaxed
 from widen.model.type import BINARY, LONG, STRING, Field, StructType
+from widen.observe.file_field import FileFields
 from widen.observe.observation import Observation, Position, merge_observations, observation_from_json
 from widen.observe.split import split
 from widen.observe.walk import signature
@@ -60,6 +61,7 @@ class Attempt:
         is_patient: Whether to look at everything even if the plan is known to change.
         sink: Where the tasks write the rows; None if they do not.
         origin: The column that says what rows are made of, if there is to be one.
+        file_fields: Which fields the records get from their files.
     """
 
     base: StructType | None
@@ -69,6 +71,7 @@ class Attempt:
     is_patient: bool = False
     sink: Sink | None = None
     origin: Origin | None = None
+    file_fields: FileFields | None = None
 
     @property
     def row(self) -> StructType:
@@ -183,7 +186,7 @@ class _Task:
 
     def __init__(self, attempt: Attempt, schema: pa.Schema) -> None:
         self._attempt, self._schema = attempt, schema
-        self._maker = Transcriber(attempt.schema, attempt.policy, attempt.base, attempt.origin)
+        self._maker = Transcriber(attempt.schema, attempt.policy, attempt.base, attempt.origin, attempt.file_fields)
         self._taken, self._look = 0, EARLY_LOOKS[0]
         self._seen: object = None
         self._positions = Positions()

@@ -1,8 +1,5 @@
 """Files that say the types of what is in them, as DataFrames: one for all, or one for each schema that they have.
 
-Values that stand in the names of folders (``day=2024-01-31``) are texts of their records, for such a folder says no
-type.
-
 Source: spec of evolution, D16.
 """
 
@@ -12,14 +9,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
-from urllib.parse import unquote
+from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from widen.model.path import format_path
-from widen.model.type import DataType, StructType
-from widen.protocol.value import HIVE_NULL
+from widen.model.type import DataType, StructType, quoted
+from widen.observe.file_field import (
+    HIVE_NULL,
+    LOADED_AT,
+    SIGN,
+    SOURCE_FILE,
+    FileFields,
+    folders_of,
+    joined,
+    unescaped,
+)
 from widen.spark.failure import FAILURES, known_failure
 from widen.spark.format import Format
 from widen.spark.look import PLACE
@@ -75,12 +81,13 @@ def _stepped(values: Column, data_type: DataType) -> Column:
     return values if wanted == data_type else values.cast(type_to_spark(wanted))
 
 
-def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
+def read_columnar(spark: SparkSession, source: Source, file_fields: FileFields) -> list[Records]:
     """Return the records of files of Parquet, Avro or ORC.
 
     Args:
         spark: The session.
         source: The files.
+        file_fields: Which fields the records get from their files.
 
     Raises:
         SourceError: a file cannot be read, or this Spark cannot read the format.
@@ -88,7 +95,7 @@ def read_columnar(spark: SparkSession, source: Source) -> list[Records]:
     reader = spark.read.format(source.format.value).options(**source.options)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
-        return [_records(frame, source, group) for frame, group in _frames(reader, source.format, paths)]
+        return [_records(frame, source, group, file_fields) for frame, group in _frames(reader, source.format, paths)]
     except FAILURES as error:
         known = known_failure(error)
         if known is not None:
@@ -134,29 +141,49 @@ def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     return reader.load([as_literal(path) for path in paths])
 
 
-def _records(frame: DataFrame, source: Source, paths: Sequence[str]) -> Records:
-    """Return the records with the values of their folders, and their places; numbers are known of Parquet only."""
+def _records(frame: DataFrame, source: Source, paths: Sequence[str], file_fields: FileFields) -> Records:
+    """Return the records with the fields of their files, and their places; numbers are known of Parquet only."""
     path = F.col("_metadata.file_path")
-    known = {name.casefold() for name in frame.columns}
-    keys = sorted({key for each in paths for key in _folders(each) if key.casefold() not in known})
+    told = _told_by(path, paths, file_fields)
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is Format.PARQUET else F.lit(0)
     place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
-    rows = frame.select("*", *(_folder(path, key).alias(key) for key in keys), place.alias(_PLACE))
+    named = joined({name: F.col(quoted(name)) for name in frame.columns}, told)
+    fields = [value.alias(key) for key, value in named.items()]
+    rows = frame.select("*", *fields[len(frame.columns) :], place.alias(_PLACE))
     return to_records(rows, source.name, is_placed=True)
 
 
-def _folders(path: str) -> Iterator[str]:
-    for part in path.split("/")[:-1]:
-        key, equals, _ = part.partition("=")
-        if equals and key:
-            yield unquote(key)
+def _told_by(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
+    """Return what the files say of their records, by key."""
+    found: dict[str, Column] = {}
+    folders = {tuple(folders_of(each)) for each in paths} if file_fields.has_folders else set()
+    keys = sorted({key for each in folders for key, _ in each})
+    for key in keys:
+        for turn in range(max(sum(key == other for other, _ in each) for each in folders)):
+            found = joined(found, {unescaped(key) + SIGN: _folder(path, key, turn)})
+    if file_fields.loaded_at is not None:
+        moment = F.lit(file_fields.loaded_at).cast("timestamp")
+        found = joined(found, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: moment})
+    return found
 
 
-def _folder(path: Column, key: str) -> Column:
-    """Return what stands for a key in the folders of files; null where there is no such folder."""
-    found = F.regexp_extract(path, f"/{_quoted(key)}=([^/]*)/", 1)
-    text = F.url_decode(found)
-    return F.when((found != F.lit("")) & (text != F.lit(HIVE_NULL)), text)
+def _folder(path: Column, key: str, turn: int) -> Column:
+    """Return what stands for a key in the folders of files, there for the nth time; null if there is no such folder.
+
+    The path is a URI, and what it names may have the escapes of Hive.
+    """
+    name = F.lit(f"/{_quoted(_as_uri(key))}=([^/]*)(?=/)")
+    text = F.try_element_at(F.regexp_extract_all(path, name, F.lit(1)), F.lit(turn + 1))
+    for _ in range(2):
+        text = F.coalesce(F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B"))), text)
+    return F.when((text != F.lit("")) & (text != F.lit(HIVE_NULL)), text)
+
+
+def _as_uri(text: str) -> str:
+    return "".join(c if ord(c) > 127 else quote(c, safe=_IN_URI) for c in text)
+
+
+_IN_URI = "!$&'()*+,;=:@-._~"
 
 
 def _quoted(text: str) -> str:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TypeAlias, TypeVar
+from urllib.parse import quote
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
+from widen.observe.file_field import LOADED_AT, SIGN, FileFields
 from widen.spark.columnar import read_columnar, to_records
 from widen.spark.delimited import read_csv, read_lines, to_dialect
 from widen.spark.format import Format, parse_format
@@ -36,11 +40,15 @@ class Intake:
         format: What files hold; by default their names tell. Of a DataFrame: ``json``, if it has JSON in one column.
         options: How to read them, by the names that Spark gives the options of its readers.
         detects: Whether texts of CSV and lines that look as numbers and booleans are taken for that.
+        has_folders: Whether ``key=value`` folders on the way to a file give fields to its records.
+        has_source_columns: Whether records get the URI of their file and the time of the load as fields.
     """
 
     format: Format | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     detects: bool = False
+    has_folders: bool = True
+    has_source_columns: bool = False
 
     def of(self, spark: SparkSession, given: Given) -> Batch:
         """Return the batch of what a caller gives.
@@ -72,8 +80,10 @@ class Intake:
         return self._of_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
     def _of_files(self, spark: SparkSession, source: Source) -> Batch:
+        told = self._file_fields()
+        names = told.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
-            return TypedBatch(read_columnar(spark, source), source.name, source.left_out)
+            return TypedBatch(read_columnar(spark, source, told), source.name, source.left_out, names)
         if source.format is Format.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             texts = read_csv(spark, source, to_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
@@ -83,17 +93,27 @@ class Intake:
             texts = read_lines(spark, source, detects=self.detects)
         else:
             texts = read_json(spark, source)
-        return TextBatch(texts, source.name, source.left_out)
+        return TextBatch(texts, source.name, source.left_out, told if names else None, names)
+
+    def _file_fields(self) -> FileFields:
+        loaded_at = datetime.now(timezone.utc).strftime(_MOMENT) if self.has_source_columns else None
+        return FileFields(self.has_folders, loaded_at)
 
     def _of_rows(self, rows: DataFrame) -> Batch:
         if rows.isStreaming:
             raise InvalidOption(option="source", value="a streaming DataFrame", expected="Give it to ingest_stream.")
         if self.format is Format.JSON:
-            return TextBatch(read_column(rows), _DATA_FRAME)
+            told = FileFields(False, self._file_fields().loaded_at)
+            names = told.names([""])
+            return TextBatch(read_column(rows), _DATA_FRAME, (), told if names else None, names)
         if self.format is not None or self.options:
             expected = "A DataFrame has types; only JSON in a column of it is a format."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
-        return TypedBatch([to_records(rows, _DATA_FRAME)], _DATA_FRAME)
+        loaded_at = self._file_fields().loaded_at
+        if loaded_at is None:
+            return TypedBatch([to_records(rows, _DATA_FRAME)], _DATA_FRAME)
+        rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
+        return TypedBatch([to_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
 
 
 @contextmanager
@@ -113,18 +133,27 @@ def steady(given: _Given) -> Iterator[_Given]:
         given.unpersist()
 
 
-_DATA_FRAME = "the DataFrame"
+_DATA_FRAME, _MOMENT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-def to_intake(format: str | None, options: Mapping[str, str] | None, *, detects: bool) -> Intake:
+def to_intake(
+    format: str | None,
+    options: Mapping[str, str] | None,
+    *,
+    detects: bool,
+    has_folders: bool = True,
+    has_source_columns: bool = False,
+) -> Intake:
     """Return how records are taken in, as callers say it.
 
     Args:
         format: By its name.
         options: As in `Intake`.
         detects: Likewise.
+        has_folders: Likewise.
+        has_source_columns: Likewise.
 
     Raises:
         InvalidOption: there is no such format.
     """
-    return Intake(parse_format(format), dict(options or {}), detects)
+    return Intake(parse_format(format), dict(options or {}), detects, has_folders, has_source_columns)

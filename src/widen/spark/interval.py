@@ -16,6 +16,7 @@ from widen.log.snapshot import Snapshot
 from widen.log.staged import discard_folder
 from widen.log.store import LogStore
 from widen.model.type import StructType
+from widen.observe.file_field import FileFields
 from widen.observe.observation import Observation
 from widen.planning.policy import Policy
 from widen.protocol.action import Metadata, Protocol
@@ -37,6 +38,10 @@ class Batch(Shape):
     @property
     def left_out(self) -> tuple[str, ...]:
         """Files that are not read, by their names."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the fields are called that the records get from their files."""
 
     def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what is known of the records before anybody looks at them all.
@@ -103,11 +108,15 @@ class TextBatch:
         texts: A raw batch.
         name: What errors call it.
         left_out: Files that are not read, by their names.
+        file_fields: Which fields the records get from their files.
+        names: What those are called.
     """
 
     texts: DataFrame
     name: str
     left_out: tuple[str, ...] = ()
+    file_fields: FileFields | None = None
+    names: frozenset[str] = frozenset()
 
     def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing: texts have to be looked at; see `Batch`."""
@@ -116,10 +125,11 @@ class TextBatch:
     def observe(self, attempt: Attempt) -> Observation:
         """Return what the texts hold; see `Batch`."""
         with translated():
-            return merge_notes(take_notes(self.texts, attempt))
+            return merge_notes(take_notes(self.texts, self._told(attempt)))
 
     def write(self, attempt: Attempt, store: LogStore, protocol: Protocol, metadata: Metadata) -> Written:
         """Write the records; see `Batch`. Where a file is all that a row needs, the tasks write them themselves."""
+        attempt = self._told(attempt)
         sink = find_sink(self.texts.sparkSession, store, protocol, metadata)
         if sink is not None:
             return self._written_by_tasks(replace(attempt, sink=sink), sink)
@@ -127,7 +137,7 @@ class TextBatch:
 
     def digests(self, schema: StructType, policy: Policy) -> DataFrame:
         """Return a digest for each record; see `Batch`."""
-        return text_digests(self.texts, schema, policy)
+        return text_digests(self.texts, schema, policy, self.file_fields)
 
     def found(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
@@ -135,6 +145,9 @@ class TextBatch:
         """Return a digest for each row; see `Batch`."""
         rows = read(self.texts.sparkSession, store, snapshot, only=paths)
         return found_digests(rows, snapshot.schema, policy, kept_out)
+
+    def _told(self, attempt: Attempt) -> Attempt:
+        return replace(attempt, file_fields=self.file_fields)
 
     def _written_by_tasks(self, attempt: Attempt, sink: Sink) -> Written:
         with ExitStack() as undo:

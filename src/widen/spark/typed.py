@@ -55,11 +55,13 @@ class TypedBatch:
         parts: The records; those of one part have one schema.
         name: What errors call them.
         left_out: Files that are not read, by their names.
+        names: What the fields are called that they get from their files.
     """
 
     parts: Sequence[Records]
     name: str
     left_out: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
     _homes: dict[str, int] = field(default_factory=dict)  # the folders that were written, and which part is in each
 
     def foreseen(self, base: StructType | None, policy: Policy) -> Observation:

@@ -5,10 +5,13 @@ Source: spec of evolution, section 3, "conservation proof".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +20,7 @@ from pyspark.sql import functions as F
 
 from widen.model.type import StructType
 from widen.observe.document import Document, parse
+from widen.observe.file_field import FileFields
 from widen.planning.policy import Policy
 from widen.routing.proof import Proof, digest
 from widen.spark.arrow import in_utc
@@ -96,15 +100,18 @@ def verify(source: DataFrame, there: DataFrame, share: float = 1.0) -> Verificat
     return Verification(records, leaves, exact, tuple(sorted(places)), extra, share)
 
 
-def text_digests(texts: DataFrame, schema: StructType, policy: Policy | None = None) -> DataFrame:
+def text_digests(
+    texts: DataFrame, schema: StructType, policy: Policy | None = None, file_fields: FileFields | None = None
+) -> DataFrame:
     """Return a row for each record of a raw batch: a digest of what it says, how many leaves it has, where it stands.
 
     Args:
         texts: The raw batch.
         schema: Of the table that holds the records.
         policy: How their values were taken, and which columns cannot yield.
+        file_fields: Which fields the records get from their files.
     """
-    return texts.mapInArrow(partial(_source_digests, schema, policy or Policy()), DDL)
+    return texts.mapInArrow(partial(_source_digests, schema, policy or Policy(), file_fields), DDL)
 
 
 def found_digests(rows: DataFrame, schema: StructType, policy: Policy, kept_out: DataFrame | None = None) -> DataFrame:
@@ -142,7 +149,7 @@ def _compared(sides: DataFrame) -> DataFrame:
 
 
 def _source_digests(
-    schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]
+    schema: StructType, policy: Policy, file_fields: FileFields | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     proof, positions = Proof(schema, policy), Positions()
     for batch in batches:
@@ -151,18 +158,48 @@ def _source_digests(
             for texts, places, _ in positions.texts(batch)
             for text, (file, number) in zip(texts, places, strict=True)
             if text.strip()
-            for item in _of_text(proof, text, f"{file}:{number}")
+            for item in _of_text(proof, text, f"{file}:{number}", _told_by(file, file_fields))
         )
 
 
-def _of_text(proof: Proof, text: bytes, place: str) -> Iterator[dict[str, Any]]:
+def _told_by(file: str, file_fields: FileFields | None) -> list[tuple[str, str | None]]:
+    """Return what a file says of its records, read off its URI anew: nothing here is shared with what makes rows."""
+    if file_fields is None:
+        return []
+    found: list[tuple[str, str | None]] = []
+    for key, value in _FOLDER.findall(file) if file_fields.has_folders else ():
+        name, text = (_hive(unquote(each)) for each in (key, value))
+        found.append((f"{name}=", None if text in ("", "__HIVE_DEFAULT_PARTITION__") else text))
+    if file_fields.loaded_at is not None:
+        found.append(("_source_file=", re.sub(r" from byte [0-9]+$", "", file) or None))
+        found.append(("_loaded_at=", file_fields.loaded_at))
+    return found
+
+
+_FOLDER = re.compile(r"(?:^|(?<=/))([^/=]+)=([^/]*)(?=/)")
+
+
+def _hive(text: str) -> str:
+    found = unquote(text)
+    return text if "\ufffd" in found and "\ufffd" not in text else found
+
+
+def _of_text(proof: Proof, text: bytes, place: str, told: Sequence[tuple[str, str | None]]) -> Iterator[dict[str, Any]]:
     match parse(text):
         case dict() as record:
-            yield _of_record(proof, record, place)
+            yield _of_record(proof, _with_told(record, told), place)
         case [*records] if all(isinstance(record, dict) for record in records):
-            yield from (_of_record(proof, record, place) for record in records)
+            yield from (_of_record(proof, _with_told(record, told), place) for record in records)
         case _:
             yield {DIGEST: digest(proof.of_corrupt(text)), LEAVES: 1, PLACE: place}
+
+
+def _with_told(record: dict[str, Document], told: Sequence[tuple[str, str | None]]) -> dict[str, Document]:
+    found = dict(record)
+    for key, value in told:
+        signs = next(signs for signs in count() if key + "=" * signs not in found)
+        found[key + "=" * signs] = value
+    return found
 
 
 def _of_record(proof: Proof, record: dict[str, Document], place: str) -> dict[str, Any]:

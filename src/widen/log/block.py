@@ -95,10 +95,11 @@ class BlockReader:
 
     Args:
         partitions: The keys of partition values: the physical names of the partition columns.
+        location: Where the table lies.
     """
 
-    def __init__(self, partitions: Sequence[str]) -> None:
-        self._partitions = tuple(partitions)
+    def __init__(self, partitions: Sequence[str], location: str) -> None:
+        self._partitions, self._location = tuple(partitions), location
         columns = [(key_of(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
         values = pa.struct([(name, pa.string()) for name in self._partitions])
         add = [*columns, ("partitionValues", values), ("deletionVector", STORED_VECTOR)]
@@ -114,7 +115,7 @@ class BlockReader:
             CorruptLog: a line is damaged; the error names file and line.
         """
         data = b"".join(piece.data if piece.data.endswith(b"\n") else piece.data + b"\n" for piece in block)
-        return self._read_columns(data) or _read_lines(block)
+        return self._read_columns(data) or _read_lines(block, self._location)
 
     def _read_columns(self, data: bytes) -> Block | None:
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
@@ -125,7 +126,7 @@ class BlockReader:
             return None
         add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
         adds = [self._adds(rows) for rows in _there(add)]
-        removes = _removes(add, remove) if remove.null_count < len(remove) else ()
+        removes = _removes(add, remove, self._location) if remove.null_count < len(remove) else ()
         known = tuple(rows for rows in adds if rows is not None)
         return Block(known, removes) if removes is not None and len(known) == len(adds) else None
 
@@ -166,12 +167,12 @@ def _vector_type() -> pa.StructType:
     return FILES.field("deletion_vector").type
 
 
-def _removes(add: pa.StructArray, remove: pa.StructArray) -> tuple[tuple[int, str], ...] | None:
+def _removes(add: pa.StructArray, remove: pa.StructArray, location: str) -> tuple[tuple[int, str], ...] | None:
     there = remove.filter(remove.is_valid())
     paths = there.field(0)
     if paths.null_count:
         return None
-    keys = iter(file_keys(paths, there.field(1)))
+    keys = iter(file_keys(paths, there.field(1), location))
     found = []
     adds = 0
     for is_add, is_remove in zip(add.is_valid().to_pylist(), remove.is_valid().to_pylist(), strict=True):
@@ -181,13 +182,13 @@ def _removes(add: pa.StructArray, remove: pa.StructArray) -> tuple[tuple[int, st
     return tuple(found)
 
 
-def _read_lines(block: Sequence[Piece]) -> Block:
+def _read_lines(block: Sequence[Piece], location: str) -> Block:
     adds: list[Add] = []
     removes: list[tuple[int, str]] = []
     for piece in block:
         for line in strict_lines(piece.path, piece.data):
             if line.remove is not None:
-                removes.append((len(adds), file_key(line.remove.path, line.remove.deletion_vector)))
+                removes.append((len(adds), file_key(line.remove.path, line.remove.deletion_vector, location)))
             if line.add is not None:
                 adds.append(line.add)
     return Block((from_adds(adds),) if adds else (), tuple(removes))

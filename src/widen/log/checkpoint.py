@@ -47,7 +47,7 @@ def live_batches(store: LogStore, checkpoint: Checkpoint, partitions: Sequence[s
     for path in _file_action_paths(store, checkpoint):
         if path.endswith(".json"):
             for block in pieces([Piece(path, store.read(path))]):
-                yield from BlockReader(partitions).read(block).adds
+                yield from BlockReader(partitions, store.location).read(block).adds
         else:
             with _opened(store, path) as file:
                 yield from _add_batches(file)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from widen.errors import (
     MetadataChanged,
     ProtocolChanged,
 )
+from widen.log.canonical import canonical_path
 from widen.protocol import row_tracking
 from widen.protocol.action import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
 from widen.protocol.column import HIGH_WATER_MARK
@@ -64,7 +66,13 @@ class Reads:
 
     def has_seen(self, remove: Remove) -> bool:
         """Tell whether a removed file has been read."""
-        return self.files or remove.path in self.paths
+        return self.files or remove.path in self.paths or canonical_path(remove.path) in _canonical(self.paths)
+
+
+@lru_cache(1)
+def _canonical(paths: frozenset[str]) -> frozenset[str]:
+    """Return the one spelling of each path."""
+    return frozenset(map(canonical_path, paths))
 
 
 Reads.NOTHING = Reads()
@@ -197,8 +205,12 @@ def _delete_of_what_was_read(ours: Transaction, theirs: Winner) -> str | None:
 
 
 def _delete_of_what_is_removed(ours: Transaction, theirs: Winner) -> str | None:
-    both = {remove.path for remove in ours.of(Remove)} & {remove.path for remove in theirs.removes}
+    both = _removed_paths(ours.of(Remove)) & _removed_paths(theirs.removes)
     return f"both remove {min(both)}" if both else None
+
+
+def _removed_paths(removes: Iterable[Remove]) -> set[str]:
+    return {canonical_path(remove.path) for remove in removes}
 
 
 Rule: TypeAlias = tuple[Callable[[Transaction, Winner], str | None], type[ContentionError]]

@@ -26,15 +26,14 @@ def only_in(one: Snapshot, other: Snapshot) -> list[Add]:
         CorruptLog: a log file is damaged.
         StorageError: the store refused.
     """
-    known = set(_keys(other.files()))
-    files = one.files()
-    return to_adds(files.filter(pa.array([key not in known for key in _keys(files)], pa.bool_())))
+    known = set(_keys(other))
+    return to_adds(one.files().filter(pa.array([key not in known for key in _keys(one)], pa.bool_())))
 
 
-def _keys(files: pa.Table) -> list[str]:
+def _keys(snapshot: Snapshot) -> list[str]:
     keys: list[str] = []
-    for batch in files.to_batches():
-        keys += file_keys(batch.column("path"), batch.column("deletion_vector"))
+    for batch in snapshot.files().to_batches():
+        keys += file_keys(batch.column("path"), batch.column("deletion_vector"), snapshot.location)
     return keys
 
 

@@ -12,6 +12,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.log.canonical import canonical_path, canonical_paths, vector_id
 from widen.protocol.action import Add, DeletionVector, Remove
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
@@ -207,32 +208,37 @@ def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
     )
 
 
-def file_key(path: str, vector: DeletionVector | None) -> str:
+def file_key(path: str, vector: DeletionVector | None, location: str = "") -> str:
     """Return what tells a logical file from every other one.
+
+    Args:
+        path: As in an action.
+        vector: That of the action.
+        location: Where the table lies.
 
     Source: PROTOCOL.md#action-reconciliation: its path and the id of its deletion vector.
     """
-    return path if vector is None else f"{path}\n{vector.unique_id}"
+    key = canonical_path(path, location)
+    if vector is None:
+        return key
+    return f"{key}\n{vector_id(vector.storage_type, vector.path_or_inline_dv, vector.offset, location)}"
 
 
-def file_keys(paths: pa.Array, vectors: pa.Array) -> list[str]:
+def file_keys(paths: pa.Array, vectors: pa.Array, location: str = "") -> list[str]:
     """Return `file_key` for every row.
 
     Args:
         paths: A column of strings without nulls.
         vectors: A column of structs that begins with storage type, text and offset, in any naming.
+        location: Where the table lies.
     """
-    keys: list[str] = paths.to_pylist()
+    keys = canonical_paths(paths, location)
     if vectors.null_count < len(vectors):
         kinds, texts, offsets = (vectors.field(i).to_pylist() for i in range(3))
         for at, is_there in enumerate(vectors.is_valid().to_pylist()):
             if is_there:
-                keys[at] += "\n" + _unique_id(kinds[at], texts[at], offsets[at])
+                keys[at] += "\n" + vector_id(kinds[at], texts[at], offsets[at], location)
     return keys
-
-
-def _unique_id(kind: str, text: str, offset: int | None) -> str:
-    return kind + text if offset is None else f"{kind}{text}@{offset}"
 
 
 def concat(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -25,7 +25,10 @@ _HASHES_IN_TURN = 1 << 16
 
 
 def live_files(
-    newest_first: Iterable[Piece], checkpoint: Iterable[pa.RecordBatch] | None, partitions: Sequence[str]
+    newest_first: Iterable[Piece],
+    checkpoint: Iterable[pa.RecordBatch] | None,
+    partitions: Sequence[str],
+    location: str,
 ) -> pa.Table:
     """Return the live files.
 
@@ -33,6 +36,7 @@ def live_files(
         newest_first: The commits after the checkpoint.
         checkpoint: The rows of the checkpoint, if there is one; nothing in it is said twice.
         partitions: The physical names of the partition columns.
+        location: Where the table lies.
 
     Returns:
         Rows of `widen.log.listing.FILES`; their order is not promised.
@@ -43,13 +47,13 @@ def live_files(
 
     Source: PROTOCOL.md#action-reconciliation
     """
-    tail = _Tail()
+    tail = _Tail(location)
     with lean_memory():
-        for block in _read_ahead(BlockReader(partitions), newest_first):
+        for block in _read_ahead(BlockReader(partitions, location), newest_first):
             tail.take(block)
         batches = tail.distinct()
         if checkpoint is not None:
-            batches.extend(_untouched(checkpoint, tail.touched(batches)))
+            batches.extend(_untouched(checkpoint, tail.touched(batches), location))
         return concat(batches)
 
 
@@ -68,7 +72,8 @@ def _read_ahead(reader: BlockReader, newest_first: Iterable[Piece]) -> Iterator[
 class _Tail:
     """What the commits say, newest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, location: str) -> None:
+        self._location = location
         self._removed: set[str] = set()
         self._batches: list[pa.RecordBatch] = []
         self._hashes: list[pa.Array] = []
@@ -83,7 +88,7 @@ class _Tail:
         self._removed.update(key for _, key in removes)
 
     def _take_adds(self, adds: pa.RecordBatch, removes: deque[tuple[int, str]], at: int) -> None:
-        keys = _keys(adds)
+        keys = _keys(adds, self._location)
         if self._removed or removes:
             keep = self._kept(keys, removes, at)
             adds = filtered(adds, keep)
@@ -113,13 +118,21 @@ class _Tail:
             return self._batches
         seen: set[str] = set()
         return [
-            _without_replaced(rows, pc.is_in(own, value_set=twice).to_pylist(), seen)
+            self._without_replaced(rows, pc.is_in(own, value_set=twice).to_pylist(), seen)
             for rows, own in zip(self._batches, self._hashes, strict=True)
         ]
 
+    def _without_replaced(self, rows: pa.RecordBatch, suspects: Sequence[bool], seen: set[str]) -> pa.RecordBatch:
+        keep = []
+        for key, is_suspect in zip(_keys(rows, self._location), suspects, strict=True):
+            keep.append(not is_suspect or key not in seen)
+            if is_suspect:
+                seen.add(key)
+        return filtered(rows, keep)
+
     def touched(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
         """Return the keys of all files that the commits speak of."""
-        return self._removed.union(*(_keys(rows) for rows in batches))
+        return self._removed.union(*(_keys(rows, self._location) for rows in batches))
 
 
 def _repeated(hashes: pa.ChunkedArray) -> pa.Array:
@@ -142,19 +155,10 @@ def _integers(values: Iterable[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _without_replaced(rows: pa.RecordBatch, suspects: Sequence[bool], seen: set[str]) -> pa.RecordBatch:
-    keep = []
-    for key, is_suspect in zip(_keys(rows), suspects, strict=True):
-        keep.append(not is_suspect or key not in seen)
-        if is_suspect:
-            seen.add(key)
-    return filtered(rows, keep)
-
-
-def _untouched(checkpoint: Iterable[pa.RecordBatch], touched: set[str]) -> Iterator[pa.RecordBatch]:
+def _untouched(checkpoint: Iterable[pa.RecordBatch], touched: set[str], location: str) -> Iterator[pa.RecordBatch]:
     for rows in checkpoint:
-        yield filtered(rows, [key not in touched for key in _keys(rows)]) if touched else rows
+        yield filtered(rows, [key not in touched for key in _keys(rows, location)]) if touched else rows
 
 
-def _keys(rows: pa.RecordBatch) -> list[str]:
-    return file_keys(rows.column("path"), rows.column("deletion_vector"))
+def _keys(rows: pa.RecordBatch, location: str) -> list[str]:
+    return file_keys(rows.column("path"), rows.column("deletion_vector"), location)

@@ -274,7 +274,7 @@ class Snapshot:
         commits = (Piece(file.entry.path, data) for file, data in self._newest_first())
         checkpoint = self.segment.checkpoint
         batches = live_batches(self.store, checkpoint, self.partition_keys) if checkpoint else None
-        return live_files(commits, batches, self.partition_keys)
+        return live_files(commits, batches, self.partition_keys, self.location)
 
     def removed_files(self) -> Iterable[Remove]:
         """Return the removed files that the log still remembers, the newest word on each.
@@ -290,9 +290,10 @@ class Snapshot:
             for line in strict_lines(file.entry.path, data):
                 action = line.remove or line.add
                 if action is not None:
-                    found.setdefault(file_key(action.path, action.deletion_vector), line.remove)
+                    key = file_key(action.path, action.deletion_vector, self.location)
+                    found.setdefault(key, line.remove)
         for remove in removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
-            found.setdefault(file_key(remove.path, remove.deletion_vector), remove)
+            found.setdefault(file_key(remove.path, remove.deletion_vector, self.location), remove)
         return [remove for remove in found.values() if remove is not None]
 
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:

@@ -64,12 +64,6 @@ class DeletionVector(_Value, frozen=True):
     cardinality: int
     offset: int | None = None
 
-    @property
-    def unique_id(self) -> str:
-        """What tells this vector from every other one of the table."""
-        base = self.storage_type + self.path_or_inline_dv
-        return base if self.offset is None else f"{base}@{self.offset}"
-
 
 class Add(_Value, frozen=True):
     """A data file of the table.

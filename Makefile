@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
 
-.PHONY: help demo test lint interop bench matrix real real-data setup lock clean
+.PHONY: help demo test lint wheel interop bench matrix real real-data setup lock clean
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -25,11 +25,14 @@ demo: setup ## three days of drifting orders into one table, and the report
 	@$(WITH_JAVA) sh examples/orders/demo.sh
 
 test: setup ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real $(ARGS)
+	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
+
+wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
+	@$(PYTEST) tests/wheel $(ARGS)
 
 interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp ## Delta Lake on Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)

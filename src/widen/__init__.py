@@ -49,4 +49,5 @@ def __getattr__(name: str) -> object:
     """Return a public name, imported when it is first used, so that the pure part needs no engine."""
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "widen.errors")), name)
+    found: object = import_module("widen.table.engine").load(_HOMES.get(name, "widen.errors"), name)
+    return found

@@ -22,7 +22,7 @@ from widen.planning.file_field import for_file_fields
 from widen.planning.growth import ensure_free
 from widen.planning.guard import guards_of
 from widen.planning.name import with_sources
-from widen.planning.plan import Plan
+from widen.planning.plan import QUARANTINED, Plan
 from widen.planning.policy import Mode, Policy
 from widen.planning.retype import format_of
 from widen.planning.state import State
@@ -33,9 +33,6 @@ from widen.protocol.statistics import FileStatistics
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 """What a job that was killed leaves behind, and what no reader looks at."""
-
-QUARANTINED = "numQuarantinedRecords"
-"""The metric that tells how many records an interval kept out of the table."""
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}

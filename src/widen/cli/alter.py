@@ -16,7 +16,7 @@ from widen.cli.output import show, show_json
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from widen.table import Table
+    from widen.table.opened import Opened
 
 FEW_COLUMNS = 3
 """So many columns of an answer stay beside each other, even if their values have to be folded."""
@@ -40,7 +40,7 @@ def properties(
         else:
             show([door.terminal.pairs_table(sorted(shown.items()))])
         return
-    opened = door.Table(table, settings)
+    opened = door.Properties(table, settings)
     before = opened.version
     missing = [key for key in unset or () if key not in opened.properties]
     if missing:
@@ -68,7 +68,7 @@ def sql(
         show(door.terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
 
 
-def tell(before: int, table: Table, *, json: bool) -> None:
+def tell(before: int, table: Opened, *, json: bool) -> None:
     """Say which version the table is at now, and what that version changed."""
     changed = table.version > before
     intervals = door.history(table.snapshot, 1) if changed else []
@@ -81,6 +81,6 @@ def tell(before: int, table: Table, *, json: bool) -> None:
         show(door.terminal.done_parts(table.location, intervals[0]))
 
 
-def show_unchanged(table: Table) -> None:
+def show_unchanged(table: Opened) -> None:
     """Say that a table is as it was asked to be."""
     show([Text(f"Nothing to change: version {table.version} is so already.")])

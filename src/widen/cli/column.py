@@ -18,7 +18,7 @@ from widen.cli.output import show, show_json
 if TYPE_CHECKING:
     from widen.planning.operation import Operation
     from widen.planning.request import ColumnChanges, NewColumn
-    from widen.table import Table
+    from widen.table.columns import Columns
 
 
 def alter(
@@ -46,7 +46,7 @@ def alter(
     wanted = {key: value for key, value in said.items() if value is not None}
     wanted |= {key: value for key, value in switches.items() if value}
     _ensure_one(wanted, rename=rename is not None, add=add, drop=drop)
-    opened = door.Table(table, option.storage(storage_option))
+    opened = door.Columns(table, option.storage(storage_option))
     operations = _operations(opened, column, wanted, rename, add=add, drop=drop)
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=json)
@@ -69,7 +69,7 @@ def _ensure_one(wanted: Mapping[str, Any], *, rename: bool, add: bool, drop: boo
 
 
 def _operations(
-    opened: Table, column: str, wanted: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
+    opened: Columns, column: str, wanted: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
 ) -> Sequence[Operation]:
     schema = opened.snapshot.schema
     if name is not None:
@@ -81,7 +81,7 @@ def _operations(
     return door.alterations(schema, {column: cast("ColumnChanges", wanted)})
 
 
-def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> None:
+def _show_plan(table: Columns, operations: Sequence[Operation], *, json: bool) -> None:
     if json:
         plan = [operation.to_value() for operation in operations]
         show_json({"version": table.version, "changed": False, "operations": plan})

@@ -6,10 +6,9 @@ Source: house rule: optional extras are imported at a face.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from widen.errors import EngineMissing
+from widen.table.engine import load
 
 if TYPE_CHECKING:
     from widen.ingestion import ingest, ingest_stream, plan, replay
@@ -34,12 +33,16 @@ if TYPE_CHECKING:
     from widen.statement.parse import parse
     from widen.statement.run import run
     from widen.table import Table
+    from widen.table.columns import Columns
+    from widen.table.properties import Properties
 
 __all__ = [
     "FAILURES",
     "REWRITE",
     "Answer",
+    "Columns",
     "LogStore",
+    "Properties",
     "Table",
     "additions",
     "alterations",
@@ -93,6 +96,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.statement.parse": ("parse",),
     "widen.statement.run": ("run",),
     "widen.table": ("Table",),
+    "widen.table.columns": ("Columns",),
+    "widen.table.properties": ("Properties",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
@@ -102,9 +107,4 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES[name]
-    try:
-        return import_module(f"{home}.{name}") if home == "widen.report" else getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
-            raise
-        raise EngineMissing(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error
+    return load(f"{home}.{name}") if home == "widen.report" else load(home, name)

@@ -81,6 +81,7 @@ WidenError
 │   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
 │   ├── AppendOnlyTable     the table promises never to lose a row
 │   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
+│   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
 │   ├── SourceError         the input of an ingestion cannot be used
 │   ├── EvolutionRefused    the policy forbids the changes that a batch needs
 │   └── PlanChanged         a batch leads to another plan than the one that was agreed to
@@ -227,6 +228,7 @@ from widen.errors.request import (
     NameNotFound,
     PlanChanged,
     SourceError,
+    UnsupportedSpark,
 )
 from widen.errors.row import (
     CastOverflow,
@@ -386,6 +388,7 @@ __all__ = [
     "UnsupportedFeature",
     "UnsupportedFeatureForRead",
     "UnsupportedFeatureForWrite",
+    "UnsupportedSpark",
     "UnsupportedTypeChange",
     "VersionNotFound",
     "VoidInItems",

@@ -80,6 +80,14 @@ class EngineMissing(RequestError):
     hint = "{fix}"
 
 
+class UnsupportedSpark(RequestError):
+    """The installed Spark, or the server that a session is connected to, is too old."""
+
+    code = "WIDEN_SPARK_TOO_OLD"
+    template = "Widen needs Spark {needed} or later; this is {found}."
+    hint = "Install a newer one with: pip install --upgrade 'widen[spark]'"
+
+
 class SourceError(RequestError):
     """The input of an ingestion cannot be used."""
 

@@ -63,7 +63,7 @@ def plan(
 
     Source: spec of evolution, section 3, "dry run".
     """
-    session, (intake, policy) = spark or find_session(), understood(words)
+    session, (intake, policy) = find_session(spark), understood(words)
     store = LogStore(into, storage_options)
     open_target(store, policy)
     batch = intake.of(session, source)
@@ -115,7 +115,7 @@ def ingest(
 
     Source: spec of evolution, section 3.
     """
-    session, (intake, policy) = spark or find_session(), understood(words)
+    session, (intake, policy) = find_session(spark), understood(words)
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
     store = LogStore(into, storage_options)
     landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))

@@ -101,7 +101,7 @@ def replay(
 
     Source: spec of evolution, D12
     """
-    session, (_, policy) = spark or find_session(), understood(words)
+    session, (_, policy) = find_session(spark), understood(words)
     landing = Landing(LogStore(into, storage_options), policy, progress=progress)
     return _Replay(session, LogStore(source, storage_options), landing).run()
 

@@ -88,7 +88,7 @@ def ingest_stream(
     Source: spec of evolution, section 3.
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (intake, policy) = spark or find_session(), understood(words)
+    session, (intake, policy) = find_session(spark), understood(words)
     store, quarantine, checkpoint = LogStore(into, storage_options), to_quarantine(words), to_place(checkpoint)
     landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
     read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of

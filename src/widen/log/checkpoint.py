@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from widen.log.block import BlockReader, Piece, pieces, vector_column
 from widen.log.line import SmallLine, corrupt, small_lines, strict_lines
@@ -22,7 +21,13 @@ from widen.log.memory import lean_memory
 from widen.log.segment import SIDECARS, Checkpoint
 from widen.log.stats import INT96, to_json_text
 from widen.log.store import Entry, LogStore
+from widen.model.late import late
 from widen.protocol.action import Remove, Sidecar
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+else:
+    pq = late("pyarrow.parquet")
 
 _ROWS_AT_ONCE = 4096
 _BUFFER_BYTES = 1 << 16

@@ -8,12 +8,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import accumulate
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from widen.log.canonical import canonical_path, canonical_paths, vector_id
+from widen.model.late import late
 from widen.protocol.action import Add, DeletionVector, Remove
+
+pc = late("pyarrow.compute")
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
@@ -91,9 +94,22 @@ def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa
     if width == 1:
         return pa.MapArray.from_arrays(_offsets(1, count), _repeated(names[0], count), values[0])
     joined = pa.concat_arrays(values) if width else _null_block(pa.string()).slice(0, 0)
-    order = pa.array([at + column * count for at in range(count) for column in range(width)], pa.int64())
-    keys = pa.array([*names] * count, pa.string())
-    return pa.MapArray.from_arrays(_offsets(width, count), keys, joined.take(order))
+    order = integers(at + column * count for at in range(count) for column in range(width))
+    return pa.MapArray.from_arrays(_offsets(width, count), _cycled(names, count), joined.take(order))
+
+
+def integers(values: Iterable[int]) -> pa.Array:
+    """Return a column of integers; `pyarrow.array` would load pandas, which costs more than the replay of a log."""
+    numbers = array("q", values)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def _cycled(texts: Sequence[str], count: int) -> pa.Array:
+    """Return the texts one after the other, all of them so many times, without `pyarrow.array` as in `integers`."""
+    data = [text.encode() for text in texts]
+    offsets = array("i", accumulate((len(text) for _ in range(count) for text in data), initial=0))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data) * count)]
+    return pa.Array.from_buffers(pa.string(), len(texts) * count, buffers)
 
 
 @cache

@@ -8,17 +8,18 @@ Source: PROTOCOL.md#action-reconciliation
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from widen.log.block import Block, BlockReader, Piece, pieces
-from widen.log.listing import concat, file_keys, filtered
+from widen.log.listing import concat, file_keys, filtered, integers
 from widen.log.memory import lean_memory
+from widen.model.late import late
+
+pc = late("pyarrow.compute")
 
 _THREADS = 2
 _HASHES_IN_TURN = 1 << 16
@@ -94,7 +95,7 @@ class _Tail:
             adds = filtered(adds, keep)
             keys = [key for key, is_kept in zip(keys, keep, strict=True) if is_kept]
         self._batches.append(adds)
-        self._hashes.append(_integers(map(hash, keys)))
+        self._hashes.append(integers(map(hash, keys)))
 
     def _kept(self, keys: Sequence[str], removes: deque[tuple[int, str]], at: int) -> list[bool]:
         """Tell which rows no newer line has removed.
@@ -139,7 +140,7 @@ def _repeated(hashes: pa.ChunkedArray) -> pa.Array:
     """Return the values that are there more than once; in turns, since a table of all of them would be large."""
     turns = 1 + len(hashes) // _HASHES_IN_TURN
     edges = [-(2**63) + 2**64 * turn // turns for turn in range(turns + 1)]
-    firsts, lasts, once = _integers(edges[:-1]), _integers([edge - 1 for edge in edges[1:]]), _integers([1])[0]
+    firsts, lasts, once = integers(edges[:-1]), integers([edge - 1 for edge in edges[1:]]), integers([1])[0]
     found = []
     for first, last in zip(firsts, lasts, strict=True):
         part = hashes.filter(pc.and_(pc.greater_equal(hashes, first), pc.less_equal(hashes, last)))
@@ -147,12 +148,6 @@ def _repeated(hashes: pa.ChunkedArray) -> pa.Array:
             counts = pc.value_counts(part)
             found.append(counts.field(0).filter(pc.greater(counts.field(1), once)))
     return pa.chunked_array(found, pa.int64())
-
-
-def _integers(values: Iterable[int]) -> pa.Array:
-    """Return a column of integers; `pyarrow.array` would load pandas, which costs more than the replay of a log."""
-    numbers = array("q", values)
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _untouched(checkpoint: Iterable[pa.RecordBatch], touched: set[str], location: str) -> Iterator[pa.RecordBatch]:

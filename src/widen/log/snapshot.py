@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption, TableNotFound
-from widen.log.block import Piece
-from widen.log.checkpoint import live_batches, removes, small_actions
 from widen.log.checksum import Checksum, read_checksum
 from widen.log.clock import (
     IN_COMMIT_TIMESTAMP,
@@ -24,15 +21,23 @@ from widen.log.clock import (
     first_version_with_timestamps,
 )
 from widen.log.line import DOMAIN, METADATA, PROTOCOL, TXN, SmallLine, corrupt, small_lines, strict_lines
-from widen.log.listing import file_key
-from widen.log.replay import live_files
 from widen.log.segment import LogFile, Segment, commit_path, find_segment, find_versions
 from widen.log.store import LogStore
+from widen.model.late import late
 from widen.model.schema import from_json
 from widen.model.type import StructType
 from widen.protocol.action import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.feature import ensure_readable
 from widen.protocol.mapping import MODE, NONE, PHYSICAL_NAME
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from widen.log import block, listing, replay
+    from widen.log import checkpoint as checkpoints
+else:
+    block, listing, replay = (late(f"widen.log.{name}") for name in ("block", "listing", "replay"))
+    checkpoints = late("widen.log.checkpoint")
 
 
 def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
@@ -133,7 +138,7 @@ class Snapshot:
             for file, data in self._newest_first():
                 yield from small_lines(file.entry.path, data, PROTOCOL, METADATA)
         if self.segment.checkpoint:
-            yield from small_actions(self.store, self.segment.checkpoint, PROTOCOL, METADATA)
+            yield from checkpoints.small_actions(self.store, self.segment.checkpoint, PROTOCOL, METADATA)
 
     def _newest_first(self, *, until_checksum: bool = False) -> Iterator[tuple[LogFile, bytes]]:
         newest = max(self.segment.checksums, default=-1) if until_checksum else -1
@@ -242,7 +247,7 @@ class Snapshot:
         for file, data in self._newest_first():
             yield from small_lines(file.entry.path, data, key)
         if self.segment.checkpoint:
-            yield from small_actions(self.store, self.segment.checkpoint, key)
+            yield from checkpoints.small_actions(self.store, self.segment.checkpoint, key)
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
@@ -271,10 +276,10 @@ class Snapshot:
 
     @cached_property
     def _files(self) -> pa.Table:
-        commits = (Piece(file.entry.path, data) for file, data in self._newest_first())
+        commits = (block.Piece(file.entry.path, data) for file, data in self._newest_first())
         checkpoint = self.segment.checkpoint
-        batches = live_batches(self.store, checkpoint, self.partition_keys) if checkpoint else None
-        return live_files(commits, batches, self.partition_keys, self.location)
+        batches = checkpoints.live_batches(self.store, checkpoint, self.partition_keys) if checkpoint else None
+        return replay.live_files(commits, batches, self.partition_keys, self.location)
 
     def removed_files(self) -> Iterable[Remove]:
         """Return the removed files that the log still remembers, the newest word on each.
@@ -290,10 +295,10 @@ class Snapshot:
             for line in strict_lines(file.entry.path, data):
                 action = line.remove or line.add
                 if action is not None:
-                    key = file_key(action.path, action.deletion_vector, self.location)
+                    key = listing.file_key(action.path, action.deletion_vector, self.location)
                     found.setdefault(key, line.remove)
-        for remove in removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
-            found.setdefault(file_key(remove.path, remove.deletion_vector, self.location), remove)
+        for remove in checkpoints.removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
+            found.setdefault(listing.file_key(remove.path, remove.deletion_vector, self.location), remove)
         return [remove for remove in found.values() if remove is not None]
 
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:

@@ -19,6 +19,9 @@ from widen.model.type import StructType
 from widen.observe.observation import Position
 from widen.planning.operation import Operation
 
+QUARANTINED = "numQuarantinedRecords"
+"""The metric that says how many records an interval kept out of the table."""
+
 
 class Grade(str, Enum):
     """How much a change means for those who read the table."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from widen.log.snapshot import Snapshot
+from widen.model.late import late
 from widen.model.path import Path, fields, format_path
 from widen.model.schema import type_to_value
 from widen.model.type import StructType
@@ -20,7 +19,11 @@ from widen.protocol.feature import features
 from widen.protocol.type_change import strip, type_changes
 from widen.report.family import brief
 from widen.report.model import Moment
-from widen.spark.old_file import OldType
+
+if TYPE_CHECKING:
+    from widen.spark.old_file import OldType
+
+pc = late("pyarrow.compute")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from widen.log.segment import commit_path
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.schema import from_json
 from widen.model.type import StructType
+from widen.planning.plan import QUARANTINED
 from widen.protocol.action import Add, CommitInfo, Metadata
 from widen.report.change import changes, reasons_of
 from widen.report.model import Change, Interval, Moment
-from widen.target import QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)

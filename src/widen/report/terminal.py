@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -19,7 +20,6 @@ from widen.model.path import Path
 from widen.planning.plan import Plan, Quarantined, Rescued
 from widen.report.change import plan_changes
 from widen.report.model import Change, Column, Interval, Moment, Report
-from widen.report.outline import Line, Outline, Step
 from widen.report.part import facts_line, heading, table_of, title, version_text
 from widen.report.part import pairs_table as pairs_table
 from widen.report.words import (
@@ -38,7 +38,10 @@ from widen.report.words import (
     size_text,
     value_text,
 )
-from widen.spark.old_file import OldType
+
+if TYPE_CHECKING:
+    from widen.report.outline import Line, Outline, Step
+    from widen.spark.old_file import OldType
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
 BAR_WIDTH = 10

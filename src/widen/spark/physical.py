@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
 from widen.log.store import LogStore
+from widen.model.late import late
 from widen.model.path import ELEMENT, KEY, VALUE, Path
 from widen.model.type import (
     BINARY,
@@ -46,6 +46,7 @@ from widen.model.type import (
 from widen.protocol.mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.widening import is_widening
 
+pq = late("pyarrow.parquet")
 _FIELD_ID = b"PARQUET:field_id"
 _NO_IDS = "the table resolves columns by field id, and the file has no field ids"
 _FIX_IDS = "Write its rows again with a client that knows column mapping, or remove the file from the table."

@@ -6,11 +6,13 @@ Source: house rule: Spark at the edge.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
+import pyspark
 from pyspark.sql import SparkSession
 
-from widen.errors import EngineMissing
+from widen.errors import EngineMissing, UnsupportedSpark
 from widen.errors.foreign import first_line
 from widen.spark.failure import FAILURES
 
@@ -25,21 +27,48 @@ _SETTINGS = {
 """What a session of our own is set to, unless its environment says otherwise."""
 
 
-def find_session() -> SparkSession:
-    """Return the active session, or make one: local, or as ``SPARK_REMOTE`` and ``MASTER`` in the environment say.
+NEEDED = (4, 0)
+"""The oldest version of Spark that Widen works with."""
 
-    The executors of a session of our own run the interpreter that runs this one, so that they find the same packages.
+
+def ensure_supported(version: str) -> None:
+    """Check the version of Spark.
+
+    Args:
+        version: As Spark writes it, e.g. ``4.0.1`` or ``4.2.0-SNAPSHOT``.
+
+    Raises:
+        UnsupportedSpark: It is too old.
+    """
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < NEEDED:
+        raise UnsupportedSpark(needed=".".join(map(str, NEEDED)), found=version)
+
+
+ensure_supported(pyspark.__version__)  # before a job could run that gives wrong results
+
+
+def find_session(given: SparkSession | None = None) -> SparkSession:
+    """Return the given session, else the active one, else a new one.
+
+    A new session is local, unless ``SPARK_REMOTE`` or ``MASTER`` in the environment say otherwise. Its executors run
+    the interpreter that runs this process, so that they find the same packages.
+
+    Args:
+        given: The session of the caller, if there is one.
 
     Raises:
         EngineMissing: Spark or Java does not start.
+        UnsupportedSpark: The server that the session is connected to is too old.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    found = given or SparkSession.getActiveSession()
     try:
-        return _started()
+        session = found or _started()
+        version = session.version
     except FAILURES as error:
         raise EngineMissing(reason=first_line(error), fix=_FIX) from error
+    ensure_supported(version)
+    return session
 
 
 _FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."

@@ -72,7 +72,7 @@ def sql(
     Source: house rule: one statement, one call, one commit.
     """
     done = run(parse(text), spark, storage_options)
-    return done.table if isinstance(done, Changed) else done.to_frame(spark or find_session())
+    return done.table if isinstance(done, Changed) else done.to_frame(find_session(spark))
 
 
 def run(
@@ -100,7 +100,7 @@ def run(
 
 
 def _locate(name: TableName, spark: SparkSession | None) -> str:
-    return name.location if name.location is not None else find_table(spark or find_session(), name.parts)
+    return name.location if name.location is not None else find_table(find_session(spark), name.parts)
 
 
 def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Table:
@@ -146,7 +146,7 @@ def _ensure_set(table: Table, keys: Iterable[str]) -> None:
 def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> Changed:
     """Make a table; one with a name is made first and named then, in a session that is known to take the name."""
     name, place = statement.table.parts, _place(statement)
-    session = None if statement.table.location else spark or find_session()
+    session = None if statement.table.location else find_session(spark)
     if session is not None:
         ensure_registers(session, name)
         if is_taken(session, name):

@@ -1,5 +1,21 @@
-"""Tables: a module for each face of a table, and the class that has them all."""
+"""Tables: a module for each face of a table, and the class that has them all.
 
-from widen.table.table import Table, create_table
+The class needs Spark. The faces `widen.table.columns` and `widen.table.properties` do not, so it is imported late.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from widen.table.table import Table, create_table
 
 __all__ = ["Table", "create_table"]
+
+
+def __getattr__(name: str) -> object:
+    """Return a public name, imported when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("widen.table.table"), name)

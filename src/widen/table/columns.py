@@ -27,13 +27,13 @@ from widen.planning.operation import (
     SyncIdentity,
 )
 from widen.planning.request import AnyPath, ByPath, ColumnChanges, NewColumn
-from widen.spark.evidence import ensure_defaults, ensure_rows_allow, extreme
-from widen.spark.schema import Schema, SparkSession, to_schema
-from widen.spark.session import find_session
+from widen.table import engine
 from widen.table.opened import Opened
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from widen.spark.schema import Schema, SparkSession
 
 
 class Columns(Opened):
@@ -172,7 +172,7 @@ class Columns(Opened):
         Source: Delta Lake's REPLACE COLUMNS.
         """
         self.refresh()
-        return self.change_columns(request.replacement(to_schema(schema)))
+        return self.change_columns(request.replacement(engine.to_schema(schema)))
 
     def sync_identity(self, path: AnyPath, spark: SparkSession | None = None) -> Self:
         """Let an identity column go on behind all its values, in one commit; all rows are looked at.
@@ -191,8 +191,8 @@ class Columns(Opened):
         """
         found, _ = resolve(self.refresh()._snapshot.schema, request.to_path(path))
         identity = identity_at(self._snapshot.schema, found)
-        session = spark or find_session()
-        last = extreme(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
+        session = engine.find_session(spark)
+        last = engine.extreme(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
         mark = synchronised(identity, last)
         return self if mark is None else self.change_columns([SyncIdentity(found, mark)], session)
 
@@ -266,11 +266,13 @@ class Columns(Opened):
             return self
         defaults = [operation for operation in change.operations if isinstance(operation, SetDefault)]
         if defaults:
-            ensure_defaults(spark or find_session(), defaults, apply(self._snapshot.schema, change.operations))
+            engine.ensure_defaults(
+                engine.find_session(spark), defaults, apply(self._snapshot.schema, change.operations)
+            )
         asked = [operation for operation in change.operations if isinstance(operation, (SetNotNull, AddConstraint))]
         metrics = {}
         if asked:
-            rows = ensure_rows_allow(spark or find_session(), self._store, self._snapshot, asked)
+            rows = engine.ensure_rows_allow(engine.find_session(spark), self._store, self._snapshot, asked)
             metrics = {"numCheckedRows": rows}
         has_read = bool(asked) or any(isinstance(operation, SyncIdentity) for operation in change.operations)
         return self._at(

@@ -20,10 +20,10 @@ from widen.model.type import StructType
 from widen.planning.state import Change, State
 from widen.protocol.action import CommitInfo, Metadata, Protocol
 from widen.protocol.clustering import clustering_columns
+from widen.protocol.column import surfaced
 from widen.protocol.feature import is_supported
 from widen.protocol.type_change import TypeChange, all_type_changes
 from widen.protocol.value import parse_timestamp
-from widen.spark.schema import surfaced
 
 if TYPE_CHECKING:
     from typing_extensions import Self

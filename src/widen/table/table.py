@@ -53,7 +53,7 @@ def create_table(
     store, wanted = LogStore(location, storage_options), to_schema(schema)
     now_ms = current_ms()
     if has_expressions(wanted):
-        ensure_expressions(spark or find_session(), wanted)
+        ensure_expressions(find_session(spark), wanted)
     change = command.create(wanted, tuple(partition_by), dict(properties or {}), now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 

@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption, WidenError
-from widen.log.backfill import backfill
 from widen.log.commit import Committed, Reads, after_commit, commit
 from widen.log.snapshot import Snapshot
-from widen.planning import command
-from widen.planning.tracking import needs_backfill
-from widen.protocol import row_tracking
 from widen.spark.old_file import OldType, summarise
 from widen.spark.renewal import Renewal
 from widen.spark.schema import SparkSession
 from widen.spark.search import find_old_files
 from widen.spark.session import find_session, has_fast_drop
 from widen.table.downgrade import CLEARING, Downgrade, without_type_changes
-from widen.table.opened import Opened
+from widen.table.properties import Properties
 from widen.table.restoration import restoration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Upkeep(Opened):
+class Upkeep(Properties):
     """A table whose properties and features are kept."""
-
-    def set_properties(self, properties: Mapping[str, str]) -> Self:
-        """Set properties in one commit, with the table features that they ask for.
-
-        Row tracking takes some more commits before: every file must have row ids when it is switched on.
-
-        Args:
-            properties: Texts by their keys, e.g. ``{"delta.enableTypeWidening": "true"}``. The case of a key that Delta
-                knows does not count. Properties that are not named stay as they are.
-
-        Raises:
-            InvalidOption: a value cannot be used.
-            IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
-            UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
-
-        Source: PROTOCOL.md#table-features
-        """
-        if needs_backfill(self.refresh()._state, properties):
-            self.add_feature(row_tracking.FEATURE)
-            self._snapshot = backfill(self._store)
-        return self._change(command.set_properties(self._state, dict(properties)))
-
-    def unset_properties(self, keys: Iterable[str]) -> Self:
-        """Remove properties in one commit; the features that they asked for stay.
-
-        Args:
-            keys: Of the properties; one that is not set is no error.
-
-        Raises:
-            InvalidOption: a property cannot be removed.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
-        """
-        return self._change(command.unset_properties(self.refresh()._state, keys))
-
-    def add_feature(self, name: str) -> Self:
-        """Let the table support a feature, with what it requires, in one commit.
-
-        Args:
-            name: Of the feature, in any case, e.g. ``typeWidening``. Clients that do not know it can no longer open the
-                table.
-
-        Raises:
-            InvalidOption: this version knows no such feature.
-            IcebergIncompatible: it is a compatibility with Iceberg, which does not know a change of type of the table.
-            UnsupportedFeatureForWrite: this version cannot obey it.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
-
-        Source: PROTOCOL.md#table-features
-        """
-        return self._change(command.add_feature(self.refresh()._state, name))
 
     def drop_feature(self, name: str, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
         """Take a feature out of the protocol, after all that makes use of it, and return the table without it.

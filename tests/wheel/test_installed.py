@@ -1,0 +1,166 @@
+"""The built wheel, as users install it: with one extra, in a virtual environment that holds nothing else.
+
+The versions of other packages are those of the requirement files, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.drift_log import write_drift
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDERS = ROOT / "examples" / "orders"
+SPARK_OF = {"3.10": "4.2", "3.13": "4.3"}
+"""The Spark of each Python: the oldest and the newest one that are supported."""
+
+OLD_SPARK = ("pyspark==3.5.7", "py4j==0.10.9.7")
+
+INGESTIONS = ("ingest", "plan", "ingest")
+"""The README's first commands."""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("wheel")
+    done("-m", "hatchling", "build", "-t", "wheel", "-d", place, python=sys.executable, cwd=ROOT)
+    return next(place.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def constraints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The locked versions by the version of Spark; without hashes, which pip would ask of the wheel, too."""
+    place = tmp_path_factory.mktemp("constraints")
+    found = {}
+    for spark in SPARK_OF.values():
+        names = ("dev.txt", "interop.txt", f"spark-{spark}.txt")
+        lines = "".join((ROOT / "requirements" / name).read_text() for name in names)
+        found[spark] = place / f"{spark}.txt"
+        found[spark].write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", lines, re.MULTILINE)))
+    return found
+
+
+@pytest.fixture(params=SPARK_OF)
+def installed(
+    request: pytest.FixtureRequest, wheel: Path, constraints: dict[str, Path], tmp_path: Path
+) -> Iterator[Path]:
+    """The folder of programs of an environment that has ``widen[spark]`` only."""
+    python = find_python(request.param)
+    if python is None:
+        if request.param != min(SPARK_OF) or any(map(find_python, SPARK_OF)):
+            pytest.skip(f"There is no python{request.param}.")
+        python = sys.executable
+    yield environment(tmp_path / "venv", python, "-c", constraints[SPARK_OF[request.param]], f"{wheel}[spark]")
+    shutil.rmtree(tmp_path / "venv")
+
+
+def find_python(version: str) -> str | None:
+    """Return the interpreter of a version: a program of that name that starts, or one of pyenv."""
+    name = f"python{version}"
+    candidates = [shutil.which(name), *sorted(map(str, pyenv().glob(f"versions/{version}.*/bin/{name}")))]
+    return next((each for each in candidates if each and starts(each)), None)
+
+
+def minor(version: str) -> int:
+    return int(version.partition(".")[2])
+
+
+def pyenv() -> Path:
+    return Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+
+
+def starts(python: str) -> bool:
+    return subprocess.run([python, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+
+
+def environment(place: Path, python: str, *wanted: str | Path) -> Path:
+    """Make a virtual environment, install there what is wanted, and return its folder of programs."""
+    done("-m", "venv", place, python=python)
+    done("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted, python=place / "bin" / "python")
+    return place / "bin"
+
+
+def done(*words: str | Path, python: str | Path, cwd: Path | None = None) -> str:
+    finished = subprocess.run([python, *words], capture_output=True, text=True, check=False, cwd=cwd, env=clean())
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def clean() -> dict[str, str]:
+    """Return the environment without what would lead to the sources or to another Spark."""
+    unwanted = ("PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
+    return {key: value for key, value in os.environ.items() if key not in unwanted}
+
+
+def widen(programs: Path, *words: str | Path, code: int = 0, cwd: Path, **environment: str) -> str:
+    """Run a command; return what it says, and check that nobody else says anything."""
+    finished = subprocess.run(
+        [programs / "widen", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=clean() | environment,
+        timeout=150,
+    )
+    assert finished.returncode == code, finished.stdout + finished.stderr
+    strange = [line for line in finished.stderr.splitlines() if code != 1 and not line.startswith("wrote ")]
+    assert strange == []
+    return finished.stdout + finished.stderr
+
+
+def first_screen() -> list[list[str]]:
+    """Return the words of the README's commands up to the first change by hand, without the one that never ends."""
+    section = (ROOT / "README.md").read_text().split("## Sixty seconds")[1]
+    commands = [shlex.split(line, comments=True) for line in section.splitlines() if line.startswith("widen ")]
+    last = next(at for at, words in enumerate(commands) if words[1] == "alter")
+    return [words[1:] for words in commands[: last + 1] if "--follow" not in words]
+
+
+def test_the_first_screen_of_the_readme(installed: Path, tmp_path: Path) -> None:
+    shutil.copytree(ORDERS / "day1", tmp_path / "orders" / "monday")
+    shutil.copytree(ORDERS / "day2", tmp_path / "orders" / "tuesday")
+    commands = first_screen()
+    assert [words[0] for words in commands] == [*INGESTIONS, "read", "report", "report", "view", "alter"]
+    if not (installed / f"python{max(SPARK_OF, key=minor)}").exists():
+        commands = commands[: len(INGESTIONS)]  # the others start Spark again, and do nothing that depends on Python
+    said = [widen(installed, *words, code=2 if words[0] == "plan" else 0, cwd=tmp_path) for words in commands]
+    assert "wrote 16 records" in said[0]
+    assert "328 of 328 leaves exact" in said[2]
+    if len(said) > len(INGESTIONS):
+        assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+        assert "CREATE" in said[6]
+        assert "widened customer.id from int to bigint" in said[7]
+
+
+@pytest.fixture(scope="module")
+def plain(wheel: Path, constraints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment that has no extra."""
+    return environment(tmp_path_factory.mktemp("plain") / "venv", sys.executable, "-c", constraints["4.2"], wheel)
+
+
+def test_plain_widen_looks_and_alters(plain: Path, tmp_path: Path) -> None:
+    write_drift(tmp_path / "table")
+    for command in ("show", "history", "report"):
+        assert "tags_array_string" in widen(plain, command, "table", cwd=tmp_path)
+    assert "comment 'euro'" in widen(plain, "alter", "table", "total", "--comment", "euro", cwd=tmp_path)
+    said = widen(plain, "ingest", "x.json", "--into", "table", code=1, cwd=tmp_path)
+    assert "pip install 'widen[spark]'" in said
+
+
+def test_an_older_spark_is_refused_in_one_line(plain: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    done("-m", "pip", "install", "--quiet", "--target", old, "--no-deps", *OLD_SPARK, python=plain / "python")
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    said = widen(plain, "ingest", "a.json", "--into", "table", code=1, cwd=tmp_path, PYTHONPATH=str(old))
+    assert said.splitlines()[0] == "error: Widen needs Spark 4.0 or later; this is 3.5.7."
+    assert not (tmp_path / "table").exists()

@@ -19,6 +19,7 @@ from widen.errors import InvalidConfig, InvalidOption
 from widen.model.path import Path, format_path
 from widen.planning.pin import parse_mode, parse_pin, parse_source, parse_unit
 from widen.planning.policy import ANYWHERE, Policy
+from widen.planning.sample import Samples
 
 _Value = TypeVar("_Value")
 
@@ -33,6 +34,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "exclude": "fields to leave out",
         "mask": "fields whose values nobody is to see",
         "pins": "a table of fields, each with a mode, a form or a type",
+        "samples": "masked, none or raw",
         "epoch_unit": "a table of fields, each with s, ms, us or ns",
     }
 )
@@ -64,6 +66,7 @@ def policy_of(
     detect_dates: bool | Iterable[str] | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    samples: str | None = None,
 ) -> Policy:
     """Return the policy that arguments and a file describe together; of what neither says, the default.
 
@@ -76,6 +79,7 @@ def policy_of(
         detect_dates: Whether texts that are dates or instants are taken as such; or the fields in which they are.
         epoch_unit: For fields by their path: ``s``, ``ms``, ``us`` or ``ns``.
         max_columns: How many leaves ingestion may bring the schema to.
+        samples: How plans, events and commits show values of records: ``masked``, ``none`` or ``raw``.
 
     Raises:
         InvalidOption: something said cannot be used; the error names where it stands.
@@ -89,6 +93,7 @@ def policy_of(
         "mask": mask,
         "pins": pins,
         "epoch_unit": epoch_unit,
+        "samples": samples,
     }
     sources = [] if config is None else [_read(fspath(config))]
     sources.append(_Said({key: value for key, value in said.items() if value is not None}))
@@ -109,6 +114,7 @@ def _with(policy: Policy, said: _Said) -> Policy:
         epoch_units={**policy.epoch_units, **_table(said, "epoch_unit", parse_unit)},
         left_out=policy.left_out | _scalar(said, "exclude", _NO_FIELDS, _sources),
         masked=policy.masked | _scalar(said, "mask", _NO_FIELDS, _sources),
+        samples=_scalar(said, "samples", policy.samples, _samples),
     )
 
 
@@ -143,6 +149,13 @@ def _whole(place: str, value: object) -> int:
 
 def _dated(place: str, value: object) -> frozenset[Path]:
     return (frozenset([ANYWHERE]) if value else frozenset()) if isinstance(value, bool) else _sources(place, value)
+
+
+def _samples(place: str, value: object) -> Samples:
+    try:
+        return Samples(value)
+    except ValueError:
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['samples']}.") from None
 
 
 def _sources(place: str, value: Any) -> frozenset[Path]:

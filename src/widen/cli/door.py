@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from widen.protocol.type_change import has_type_changes
     from widen.report import terminal, words
     from widen.report.build import build
-    from widen.report.mask import shown, shown_as
+    from widen.report.mask import shown, shown_as, shown_intervals
     from widen.report.outline import outline
     from widen.report.page import page
     from widen.report.record import history
@@ -66,6 +66,7 @@ __all__ = [
     "scanned",
     "shown",
     "shown_as",
+    "shown_intervals",
     "summarise",
     "terminal",
     "to_identifier",
@@ -81,7 +82,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.planning.request": ("additions", "alterations", "removals", "renaming"),
     "widen.protocol.type_change": ("has_type_changes",),
     "widen.report.build": ("build",),
-    "widen.report.mask": ("shown", "shown_as"),
+    "widen.report.mask": ("shown", "shown_as", "shown_intervals"),
     "widen.report.outline": ("outline",),
     "widen.report.page": ("page",),
     "widen.report.record": ("history",),

@@ -47,12 +47,13 @@ def show(
 def history(
     table: option.Table,
     limit: option.Limit = None,
+    samples: option.Samples = option.Shown.MASKED,
     json: option.Json = False,
     storage_option: option.StorageOptions = None,
 ) -> None:
     """Tell the versions of a table, newest first, and what each of them did."""
     snapshot = _opened(table, storage_option)
-    intervals = door.history(snapshot, limit)
+    intervals = door.shown_intervals(door.history(snapshot, limit), samples.value)
     if json:
         show_json([{**interval.to_value(), "parameters": dict(interval.parameters)} for interval in intervals])
     else:

@@ -14,11 +14,11 @@ import typer
 
 
 class Shown(str, Enum):
-    """How values are shown: the words of `widen.report.mask.Samples`."""
+    """How values are shown: the words of `widen.planning.sample.Samples`."""
 
     NONE = "none"
     MASKED = "masked"
-    FULL = "full"
+    RAW = "raw"
 
 
 Table: TypeAlias = Annotated[str, typer.Argument(help="A local path or a URL of an object store.", show_default=False)]

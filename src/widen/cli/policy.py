@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from widen.cli.option import pairs
+from widen.cli.option import Shown, pairs
 
 
 class Evolve(str, Enum):
@@ -133,6 +133,14 @@ Quarantine: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Samples: TypeAlias = Annotated[
+    Shown | None,
+    typer.Option(
+        "--samples",
+        help="How plans, events and the history show values; masked (by default): letters as x, digits as 9.",
+        show_default=False,
+    ),
+]
 
 
 OPTIONS: Mapping[str, Any] = MappingProxyType(
@@ -151,6 +159,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "epoch_unit": EpochUnits,
         "max_columns": MaxColumns,
         "quarantine": Quarantine,
+        "samples": Samples,
     }
 )
 """The options, by the keyword arguments of an ingestion that they become."""

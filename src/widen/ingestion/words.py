@@ -41,6 +41,8 @@ class Words(TypedDict, total=False):
         max_columns: How many leaves ingestion may bring the table to; what is past them is kept as JSON text.
         quarantine: The table for records that do not fit columns that cannot yield; by default the one beside the
             table, with ``_quarantine`` behind its name.
+        samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
+            default), ``none`` or ``raw``.
     """
 
     format: str | None
@@ -57,6 +59,7 @@ class Words(TypedDict, total=False):
     epoch_unit: Mapping[str, str] | None
     max_columns: int | None
     quarantine: str | None
+    samples: str | None
 
 
 def to_quarantine(words: Words) -> str | None:

@@ -36,6 +36,7 @@ from widen.planning.operation import AddColumn, CreateTable, Operation, WidenTyp
 from widen.planning.part import UNBUILT, Built, Part, entries_up_to, sub_fields, total, waiting, weight
 from widen.planning.plan import Event, Grade, Pending, Plan, Quarantined, Rescued
 from widen.planning.policy import Form, Mode, Policy
+from widen.planning.sample import shown_as
 
 
 def evolve(schema: StructType | None, observation: Observation, policy: Policy) -> Plan:
@@ -255,8 +256,12 @@ class _Evolution:
         elif lost:
             found = total(kinds, lost)
             texts, reason = tuple(map(part.text, lost)), Mode.FREEZE.value if frozen else "max_columns"
-            self.rescued.append(Rescued(part.source, texts, found.count, found.first, found.sample, reason))
+            sample = self._shown(found.sample)
+            self.rescued.append(Rescued(part.source, texts, found.count, found.first, sample, reason))
         self.pending += waiting(part.seen, columns, part.source)
+
+    def _shown(self, sample: str) -> str:
+        return shown_as(self.policy.samples)(sample)
 
     def _keep_out(self, part: Part, lost: Iterable[Kind]) -> None:
         """Tell of the values of a field whose column cannot yield that keep their records out."""
@@ -264,7 +269,7 @@ class _Evolution:
         kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
         if kinds and part.guard is not None:
             found = total(kept_out.kinds, kinds)
-            told = (part.guard.reason, tuple(map(str, kinds)), found.count, found.first, found.sample)
+            told = (part.guard.reason, tuple(map(str, kinds)), found.count, found.first, self._shown(found.sample))
             self.quarantined.append(Quarantined(part.source, *told))
 
     def _named(self, struct: StructType, parts: list[Part], place: _Place) -> list[tuple[Part, Built, Field]]:
@@ -288,7 +293,8 @@ class _Evolution:
 
     def _tell(self, part: Part, item: Want | Widened, path: Path, rule: str, grade: Grade) -> None:
         found, kinds = total(part.kinds, item.kinds), tuple(map(part.text, item.kinds))
-        self.events.append(Event((rule,), part.source, kinds, path, found.count, found.first, found.sample, grade))
+        sample = self._shown(found.sample)
+        self.events.append(Event((rule,), part.source, kinds, path, found.count, found.first, sample, grade))
 
     def _tell_added(self, part: Part, built: Built, path: Path) -> None:
         self._tell(part, built.want, path, built.want.rule, part.grade(built.want))

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from widen.model.path import Path
 from widen.model.type import STRING, DataType
 from widen.planning.capability import TableFormat
+from widen.planning.sample import Samples
 
 MAX_COLUMNS = 2000
 """How many leaves a table may get by ingestion, unless told otherwise."""
@@ -91,6 +92,7 @@ class Policy:
         masked: The fields whose values nobody is to see.
         guards: The fields whose columns cannot yield.
         file_fields: The names of the fields that the records have from their files.
+        samples: How plans, events and commits show values of records.
     """
 
     mode: Mode = Mode.WIDEN
@@ -103,6 +105,7 @@ class Policy:
     masked: frozenset[Path] = frozenset()
     guards: Mapping[Path, Guard] = field(default_factory=dict)
     file_fields: frozenset[str] = frozenset()
+    samples: Samples = Samples.MASKED
 
     @property
     def refuses_nulls(self) -> bool:

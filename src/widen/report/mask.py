@@ -1,59 +1,26 @@
-"""What of the data a report shows: nothing of it, its shape, or all.
+"""What of the data a report or a history shows.
 
-The shape keeps what tells why a value did not fit, and none of what it says: `12.50 EUR` is `99.99 XXX`.
-
-Source: house rule: a report can be sent to people who may not see the data.
+Source: spec of evolution, D24; a report can be sent to people who may not see the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
-from widen.report.model import Change, Column, Interval, Reason, Report
+import msgspec
 
+from widen.planning.sample import Samples, mask, shown_as
+from widen.protocol.value import Scalar
+from widen.report.change import EVENTS
+from widen.report.model import Change, Column, Interval, Reason, Report, json_scalar
 
-class Samples(str, Enum):
-    """How values are shown."""
-
-    NONE = "none"
-    MASKED = "masked"
-    FULL = "full"
-
-
-def mask(text: str) -> str:
-    """Return the shape of a text: every letter as x or X, every digit as 9, anything else as it is.
-
-    Example:
-        >>> mask("12.50 EUR"), mask("Müller-Lüdenscheidt")
-        ('99.99 XXX', 'Xxxxxx-Xxxxxxxxxxxx')
-    """
-    return "".join(map(_masked, text))
-
-
-def _masked(char: str) -> str:
-    if char.isnumeric():
-        return "9"
-    if char.isalpha():
-        return "X" if char.isupper() else "x"
-    return char
-
-
-def shown_as(samples: Samples | str) -> Callable[[str], str]:
-    """Return what makes a value as it is shown; empty if it is not shown at all."""
-    return _SHOWN[Samples(samples)]
-
-
-_SHOWN: Mapping[Samples, Callable[[str], str]] = MappingProxyType(
-    {Samples.NONE: lambda _: "", Samples.MASKED: mask, Samples.FULL: str}
-)
+__all__ = ["Samples", "mask", "shown", "shown_as", "shown_intervals"]
 
 
 def shown(report: Report, samples: Samples | str) -> Report:
-    """Return the report with values shown so; bounds are shown in full unless they are texts.
+    """Return the report with values shown so: samples, and the bounds of columns whatever their type.
 
     Args:
         report: With all that is known.
@@ -65,23 +32,54 @@ def shown(report: Report, samples: Samples | str) -> Report:
         replace(family, columns=tuple(_column(column, samples) for column in family.columns))
         for family in report.families
     )
-    intervals = tuple(_interval(each, samples) for each in report.intervals)
+    intervals = shown_intervals(report.intervals, samples)
     return replace(report, columns=columns, families=families, intervals=intervals)
+
+
+def shown_intervals(intervals: Iterable[Interval], samples: Samples | str) -> tuple[Interval, ...]:
+    """Return what commits did, with values shown so.
+
+    Args:
+        intervals: With all that is known.
+        samples: How values are shown.
+    """
+    return tuple(_interval(each, Samples(samples)) for each in intervals)
 
 
 def _column(column: Column, samples: Samples) -> Column:
     birth = column.birth and replace(column.birth, reason=_reason(column.birth.reason, samples))
     low, high = (_bound(bound, samples) for bound in (column.low, column.high))
-    texts = tuple(text for text in map(_SHOWN[samples], column.samples) if text)
+    texts = tuple(text for text in map(shown_as(samples), column.samples) if text)
     return replace(column, low=low, high=high, samples=tuple(dict.fromkeys(texts)), birth=birth)
 
 
-def _bound(bound: Any, samples: Samples) -> Any:
-    return (_SHOWN[samples](bound) or None) if isinstance(bound, str) else bound
+def _bound(bound: Scalar | None, samples: Samples) -> Scalar | None:
+    if bound is None or samples is Samples.RAW:
+        return bound
+    return shown_as(samples)(str(json_scalar(bound))) or None
 
 
 def _interval(interval: Interval, samples: Samples) -> Interval:
-    return replace(interval, changes=tuple(_change(change, samples) for change in interval.changes))
+    changes = tuple(_change(change, samples) for change in interval.changes)
+    return replace(interval, changes=changes, parameters=_parameters(interval.parameters, samples))
+
+
+def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str, Any]:
+    """Return the parameters of a commit; others may have stored values of records in its events."""
+    text = parameters.get(EVENTS)
+    if not isinstance(text, str) or samples is Samples.RAW:
+        return parameters
+    try:
+        events = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return parameters
+    hidden = [_event(event, samples) for event in events] if isinstance(events, list) else events
+    return {**parameters, EVENTS: msgspec.json.encode(hidden).decode()}
+
+
+def _event(event: Any, samples: Samples) -> Any:
+    sample = event.get("sample") if isinstance(event, dict) else None
+    return {**event, "sample": shown_as(samples)(sample)} if isinstance(sample, str) else event
 
 
 def _change(change: Change, samples: Samples) -> Change:
@@ -89,4 +87,4 @@ def _change(change: Change, samples: Samples) -> Change:
 
 
 def _reason(reason: Reason, samples: Samples) -> Reason:
-    return replace(reason, sample=_SHOWN[samples](reason.sample))
+    return replace(reason, sample=shown_as(samples)(reason.sample))

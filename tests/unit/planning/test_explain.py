@@ -6,6 +6,7 @@ from widen.model.type import StructType
 from widen.planning.evolve import evolve
 from widen.planning.explain import explain
 from widen.planning.policy import Mode, Policy
+from widen.planning.sample import Samples
 
 
 def declared(text: str) -> StructType:
@@ -20,10 +21,16 @@ def test_a_plan_says_what_it_does_and_why() -> None:
         "Changes:",
         "  widen a from int to double",
         "Because:",
-        "  D1 widening: a, for 1 double; first '2.5' at day2.json:17",
+        "  D1 widening: a, for 1 double; first '9.9' at day2.json:17",
         "Waiting for a first value:",
         "  n: 1 null, 1 []",
     )
+
+
+def test_values_are_shown_where_that_is_asked_for() -> None:
+    for samples, shown in ((Samples.RAW, "'2.5'"), (Samples.MASKED, "'9.9'"), (Samples.NONE, "''")):
+        plan = evolve(declared("a: int"), interval({"a": "2.5"}, "day2.json", 17), Policy(samples=samples))
+        assert explain(plan)[-1] == f"  D1 widening: a, for 1 double; first {shown} at day2.json:17"
 
 
 def test_what_is_refused_and_rescued_is_said() -> None:

@@ -10,16 +10,31 @@ from support.drift_log import write_drift
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
 from widen.report.build import build
-from widen.report.mask import Samples, shown
+from widen.report.mask import Samples, shown, shown_intervals
+from widen.report.record import history
 
 
 @pytest.mark.parametrize(
-    ("samples", "sample", "low"), [(Samples.NONE, "", None), (Samples.MASKED, "99.9", "x"), (Samples.FULL, "12.5", "a")]
+    ("samples", "sample", "low", "numbers"),
+    [
+        (Samples.NONE, "", None, (None, None)),
+        (Samples.MASKED, "99.9", "x", ("9.9", "99.9")),
+        (Samples.RAW, "12.5", "a", (0.5, 90.0)),
+    ],
 )
-def test_samples_and_bounds_of_texts_are_shown_so(
-    tmp_path: Path, samples: Samples, sample: str, low: str | None
+def test_samples_and_bounds_are_shown_so(
+    tmp_path: Path, samples: Samples, sample: str, low: str | None, numbers: tuple[object, object]
 ) -> None:
     report = shown(build(open_snapshot(LogStore(str(write_drift(tmp_path / "orders"))))), samples)
     assert [r.sample for c in report.intervals[1].changes for r in c.reasons][:1] == [sample]
     assert report.columns[1].low == low
-    assert (report.columns[0].low, report.columns[0].high) == (0.5, 90.0), "numbers are statistics"
+    assert (report.columns[0].low, report.columns[0].high) == numbers
+
+
+def test_a_history_hides_what_others_have_stored(tmp_path: Path) -> None:
+    place = str(write_drift(tmp_path / "orders", sample="0170 1234567"))
+    intervals = history(open_snapshot(LogStore(place)))
+    raw, masked = (str(shown_intervals(intervals, samples)) for samples in (Samples.RAW, Samples.MASKED))
+    assert "0170 1234567" in raw
+    assert "1234567" not in masked
+    assert '"sample":"9999 9999999"' in masked

@@ -19,6 +19,7 @@ from widen.log.segment import LAST_CHECKPOINT, LOG, SIDECARS, UNUSABLE, checkpoi
 from widen.log.snapshot import Snapshot
 from widen.log.stats import parsed_partition_values, parsed_stats
 from widen.protocol.action import Remove
+from widen.protocol.calendar import PROLEPTIC
 from widen.protocol.feature import ensure_writable, is_supported
 from widen.protocol.interval import DELETED_FILE_RETENTION, duration_ms, interval_ms
 from widen.protocol.property import is_on
@@ -131,6 +132,7 @@ def _write_v2(
 def _encoded(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
+        writer.add_key_value_metadata(PROLEPTIC)
         if rows:
             writer.write_table(pa.Table.from_pylist(list(rows), schema))
         for add in adds:

@@ -97,7 +97,8 @@ def find_segment(store: LogStore, version: int | None = None) -> Segment:
     start = _hint(store)
     if start and (version is None or start <= version):
         listing = Listing(store.list_from(f"{LOG}/{start:020d}"))
-        if listing.checkpoint(version) and listing.commits and listing.newest >= start:
+        is_there = listing.newest >= (start if version is None else version)
+        if listing.checkpoint(version) and listing.commits and is_there:
             return listing.segment(store, version)
     return list_log(store).segment(store, version)
 

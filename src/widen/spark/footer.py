@@ -20,6 +20,7 @@ from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
 from widen.log.store import LogStore
 from widen.model.path import Path
+from widen.protocol.calendar import is_ambiguous, is_legacy
 from widen.protocol.statistics import ColumnStatistics, encode
 
 DRIVER_FILES = 64
@@ -100,12 +101,19 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
         metadata: As pyarrow reads or wrote them.
         columns: The physical paths of the leaf columns that get statistics.
     """
+    is_old = is_legacy(metadata.metadata)
     found = {
-        leaf: statistics
+        leaf: _without_ambiguous(statistics) if is_old else statistics
         for index, leaf in enumerate(_leaves(metadata.schema.to_arrow_schema()))
         if leaf in columns and (statistics := _merged(metadata, index)) is not None
     }
     return Footer(metadata.num_rows, encode(metadata.num_rows, found))
+
+
+def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:
+    """Return the statistics without bounds of which only Spark knows the day."""
+    bounds = (statistics.low, statistics.high)
+    return ColumnStatistics(nulls=statistics.nulls) if any(map(is_ambiguous, bounds)) else statistics
 
 
 def _leaves(fields: Any, at: Path = ()) -> Iterator[Path]:

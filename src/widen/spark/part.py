@@ -25,6 +25,7 @@ from widen.model.path import Path, fields
 from widen.model.schema import from_json
 from widen.planning.dependency import constraints
 from widen.protocol.action import Add, Metadata, Protocol
+from widen.protocol.calendar import PROLEPTIC
 from widen.protocol.column import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.feature import is_supported
 from widen.protocol.mapping import NONE, mapping_mode
@@ -178,6 +179,7 @@ class PartWriter:
             store_decimal_as_integer=True,
             metadata_collector=self._footers,
         )
+        self._writer.add_key_value_metadata(PROLEPTIC)
 
     def _finish(self) -> None:
         if self._file is None:

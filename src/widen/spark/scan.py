@@ -26,6 +26,7 @@ from widen.protocol.mapping import ID, mapping_mode
 from widen.protocol.predicate import Anything, Predicate
 from widen.protocol.selection import Selection
 from widen.protocol.type_change import ensure_readable
+from widen.spark.calendar import READ_OPTIONS
 from widen.spark.deletion import FILE, ROW, positions
 from widen.spark.field_id import divided_by_names
 from widen.spark.group import Group, Scan, divided, grouped, partition_values
@@ -178,7 +179,7 @@ def _source(spark: SparkSession, store: LogStore, scan: Scan, group: Group) -> D
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
         fields += [Field(name, STRING) for name in scan.physical_partitions]
-    reader = spark.read.schema(to_spark(StructType(tuple(fields))))
+    reader = spark.read.schema(to_spark(StructType(tuple(fields)))).options(**READ_OPTIONS)
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
     paths = _paths(spark, store, group.files)
     if group.is_hive and paths[0].startswith(store.uri("")):

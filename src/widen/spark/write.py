@@ -25,6 +25,7 @@ from widen.protocol.mapping import mapping_mode, physical_name, to_physical_path
 from widen.protocol.statistics import indexed_leaves
 from widen.protocol.storable import ensure_storable
 from widen.protocol.value import directory_values
+from widen.spark.calendar import proleptic_writes
 from widen.spark.conform import conformed, ruled
 from widen.spark.failure import translated
 from widen.spark.footer import read_footers
@@ -81,7 +82,8 @@ def write(
                 adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
             else:
                 writer = conformed(frame, schema, protocol, metadata).write.options(**_OPTIONS)
-                writer.partitionBy(*split).parquet(unquote(store.uri(job)))
+                with proleptic_writes(frame.sparkSession):
+                    writer.partitionBy(*split).parquet(unquote(store.uri(job)))
                 adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds

@@ -272,6 +272,13 @@ def test_a_version_that_does_not_exist_is_refused_with_the_range(table: Path) ->
         opened(table, -1)
 
 
+def test_the_range_begins_before_the_last_checkpoint(table: Path) -> None:
+    classic(table)
+    (table / "_delta_log" / "_last_checkpoint").write_text('{"version":2,"size":6}', encoding="utf-8")
+    with pytest.raises(VersionNotFound, match="the versions are 0 to 3"):
+        opened(table, 99)
+
+
 def test_a_version_that_was_cleaned_up_is_refused_with_the_range(table: Path) -> None:
     classic(table)
     for version in (0, 1):

@@ -60,8 +60,8 @@ def test_a_pair_that_is_not_in_the_matrix_changes_no_type_in_a_merge(spark: Spar
     assert [set(row) for row in table.read(spark).collect()] == [{None}]
     text = next(name for name, _, new in cast if new == "string")
     merge = table.merge(source.selectExpr("*", f"'x' {text}"), "t.v0 = s.v0")
-    with pytest.raises(SchemaMismatch, match=text):
-        merge.when_matched_update({text: f"s.{text}"}).execute()
+    with pytest.raises(AssignedOverflow, match=text):
+        merge.when_not_matched_insert({text: f"s.{text}"}).execute()
 
 
 @pytest.mark.parametrize("properties", [{}, {"delta.enableTypeWidening": "false"}], ids=["unset", "false"])

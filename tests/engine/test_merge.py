@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from widen.errors import (
     AppendOnlyTable,
     AssignedOverflow,
     ColumnMissingInSource,
+    ColumnNotFound,
     ConcurrentAppend,
     ConditionRefused,
     MergeWithoutClause,
@@ -109,7 +111,7 @@ def test_the_source_is_asked_only_once(spark: SparkSession, tmp_path: Path) -> N
     assert set(range(20)) <= set(found)
 
 
-def test_types_widen_for_what_is_taken_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_types_widen_to_those_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id int, a smallint, b smallint, c smallint, s struct<x: tinyint, z: int>, m map<string, smallint>"
     table = widen.create_table(str(tmp_path), columns, (), WIDENING)
     table.append(spark.sql("SELECT 1 id, 1S a, 2S b, 3S c, named_struct('x', 4Y, 'z', 5) s, map('k', 6S) m"))
@@ -117,7 +119,7 @@ def test_types_widen_for_what_is_taken_as_it_is(spark: SparkSession, tmp_path: P
     merge = table.merge(rows, "t.id = s.id", merge_schema=True)
     merge.when_matched_update({"a": "s.a", "b": "s.b + 1", "s.x": "s.s.x", "m": "s.m"}).execute()
     assert table.read(spark).schema.simpleString() == (
-        "struct<id:int,a:int,b:smallint,c:smallint,s:struct<x:int,z:int>,m:map<string,int>>"
+        "struct<id:int,a:int,b:int,c:smallint,s:struct<x:int,z:int>,m:map<string,int>>"
     )
     assert plain(spark, table) == [(1, 70000, 8, 3, (900, 5), {"k": 80000})]
     table.merge(rows, "t.id = s.id", merge_schema=True).when_matched_update_all().execute()
@@ -141,7 +143,7 @@ def test_nothing_widens_unasked(spark: SparkSession, tmp_path: Path) -> None:
     assert table.read(spark).schema.simpleString() == "struct<id:int,v:smallint>"
     with pytest.raises(ColumnMissingInSource, match="v"):
         table.merge(spark.sql("SELECT 1 id"), "t.id = s.id").when_matched_update_all().execute()
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(AssignedOverflow, match="value x"):
         table.merge(spark.sql("SELECT 1 id, 'x' v"), "t.id = s.id").when_matched_update_all().execute()
     assert leftovers(table) == []
 
@@ -236,3 +238,58 @@ def test_a_field_that_the_source_lacks(spark: SparkSession, tmp_path: Path, colu
     merge = table.merge(rows, "t.id = s.id", merge_schema=True).when_not_matched_insert({"id": "s.id", "v": "s.v"})
     merge.execute()
     assert [row[0] for row in plain(spark, table)] == [1, 2]
+
+
+def test_which_side_a_name_means(spark: SparkSession, tmp_path: Path) -> None:
+    """An insert sees the source alone, a clause by source the table alone; no clause fails for another one's rows."""
+    table = widen.create_table(str(tmp_path), "id int, v int, t struct<v: int, `p.q`: int>")
+    table.append(spark.sql("SELECT explode(array(1, 2)) id, 10 v, named_struct('v', 5, 'p.q', 6) t"))
+    rows = spark.sql("SELECT id, id * 100 v, id - 2 w FROM VALUES (2), (3) AS x(id)")
+    merge = table.merge(rows, "t.id = s.id").when_matched_update({"t.v": "s.v + t.v", "t.t.`p.q`": "w"})
+    merge = merge.when_not_matched_insert({"id": "id", "v": "v div w"}, condition="v > 100 AND w <> 0")
+    merge.when_not_matched_by_source_update({"v": "v + 1"}, condition="v < 100").execute()
+    assert plain(spark, table) == [(1, 11, (5, 6)), (2, 210, (5, 0)), (3, 300, None)]
+    merge = table.merge(rows.withColumn("v", rows["v"] + 1), "t.id = s.id", merge_schema=True)
+    merge.when_matched_update({"s.w": "s.w + 7"}).when_not_matched_by_source_delete(condition="v = 11").execute()
+    assert plain(spark, table) == [(2, 210, (5, 0), 7), (3, 300, None, 8)]
+    for refused in (
+        table.merge(rows, "t.id = s.id").when_matched_update({"v": "v"}),
+        table.merge(rows, "t.id = s.id").when_not_matched_insert({"id": "s.id", "v": "t.v"}),
+        table.merge(rows, "t.id = s.id").when_not_matched_by_source_update({"v": "s.v"}),
+    ):
+        with pytest.raises(ConditionRefused):
+            refused.execute()
+
+
+def test_values_are_cast(spark: SparkSession, tmp_path: Path) -> None:
+    """As an explicit cast does it: text to a number where it is one, doubles to ints without their fraction."""
+    table = widen.create_table(str(tmp_path), "id int, i int, l array<int>, m map<string, struct<x: int>>, d date")
+    rows = spark.sql("SELECT 1 id, '12' i, array('3', null) l, map('k', named_struct('x', '4')) m, '2020-02-03' d")
+    table.merge(rows, "t.id = s.id").when_not_matched_insert_all().execute()
+    assert plain(spark, table) == [(1, 12, [3, None], {"k": (4,)}, date(2020, 2, 3))]
+    table.merge(rows, "t.id = s.id").when_matched_update({"i": "-2.7D", "l": "array(1.5D)"}).execute()
+    assert plain(spark, table) == [(1, -2, [1], {"k": (4,)}, date(2020, 2, 3))]
+    for assigned, value in [({"i": "'12.5'"}, "12.5"), ({"l": "array('x')"}, "x"), ({"i": "3e10D"}, "3.0E10")]:
+        with pytest.raises(AssignedOverflow, match=value):
+            table.merge(rows, "t.id = s.id").when_matched_update(assigned).execute()
+    with pytest.raises(SchemaMismatch):
+        table.merge(rows, "t.id = s.id").when_matched_update({"d": "1"}).execute()
+
+
+def test_assignments_add_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """The column of that name in the source says the type of a new column, whatever is assigned to it."""
+    table = widen.create_table(str(tmp_path), "id int, n struct<a: smallint>", (), WIDENING)
+    table.append(spark.sql("SELECT 1 id, named_struct('a', 1S) n"))
+    rows = spark.sql("SELECT explode(array(1, 2)) id, named_struct('a', 70000, 'b', 'x') n, 7L w, 'z' z")
+    merge = table.merge(rows, "t.id = s.id", merge_schema=True)
+    for path in ("n.c", "nowhere"):
+        with pytest.raises(ColumnNotFound):
+            merge.when_matched_update({path: "s.w"}).execute()
+    with pytest.raises(ColumnNotFound):
+        merge.when_not_matched_insert_all().when_not_matched_by_source_update({"w": "1"}).execute()
+    with pytest.raises(ColumnNotFound):
+        table.merge(rows, "t.id = s.id", merge_schema=False).when_matched_update({"n.b": "s.n.b"}).execute()
+    merge = merge.when_matched_update({"n.b": "upper(s.n.b)", "n.a": "s.n.a + 1"})
+    merge.when_not_matched_insert({"id": "id", "w": "1"}).execute()
+    assert table.read(spark).schema.simpleString() == "struct<id:int,n:struct<a:int,b:string>,w:bigint>"
+    assert plain(spark, table) == [(1, (70001, "X"), None), (2, None, 1)]

@@ -76,8 +76,11 @@ def test_types_never_grow(spark: SparkSession, tmp_path: Path) -> None:
     row = table.read(spark).collect()[0]
     assert (row.small, row.amount, str(row.day), row.text) == (2, Decimal("3.00"), "2024-02-01", "5")
     assert table.read(spark).schema.simpleString() == "struct<small:smallint,amount:decimal(5,2),day:date,text:string>"
-    with pytest.raises(IncompatibleTypes, match="small"):
-        table.update(spark, {"small": "'7'"})
+    assert table.update(spark, {"small": "'7'", "text": "named_struct('a', 1)"}).read(spark).collect()[0].small == 7
+    with pytest.raises(AssignedOverflow, match="seven"):
+        table.update(spark, {"small": "'seven'"})
+    with pytest.raises(IncompatibleTypes, match="day"):
+        table.update(spark, {"day": "1"})
     assert leftovers(table) == []
 
 

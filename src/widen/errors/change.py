@@ -96,9 +96,10 @@ class ColumnMissingInSource(SchemaMismatch):
 
 
 class AssignedOverflow(CastOverflow):
-    """A value that is assigned is beyond the range of its column."""
+    """A value that is assigned cannot be cast to the type of its column."""
 
     code = "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
+    template = "The value {value} ({old}) does not fit column {column}, which is {new}."
     hint = "Let the column widen first, or use try_cast to make null of such values. Nothing was written."
 
 

@@ -2,10 +2,12 @@
 
 A value that turns out not to fit fails the write; what is not here cannot be assigned at all.
 
-Source: Spark's ANSI store assignment, which INSERT follows.
+Source: Spark's ANSI store assignment, which INSERT follows; Spark's ANSI casts, which UPDATE and MERGE follow.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from widen.model.type import BINARY, STRING, VARIANT, VOID, DataType, DecimalType, is_atomic
 
@@ -28,6 +30,32 @@ def can_assign(old: DataType, new: DataType) -> bool:
     if new == STRING:
         return old not in _UNPRINTED
     return any(_name(old) in family and _name(new) in family for family in FAMILIES)
+
+
+_CASTS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(NUMBERS, NUMBERS | {"boolean", "timestamp"}),
+    "boolean": NUMBERS,
+    "string": NUMBERS | TIMES | {"boolean", "binary"},
+    "date": frozenset({"timestamp", "timestamp_ntz"}),
+    "timestamp": NUMBERS | {"date", "timestamp_ntz"},
+    "timestamp_ntz": frozenset({"date", "timestamp"}),
+}
+"""The types that values of a type are cast to; besides, what can be printed is cast to text."""
+
+
+def can_cast(old: DataType, new: DataType) -> bool:
+    """Tell whether UPDATE and MERGE cast values of one type to the other one.
+
+    Args:
+        old: The type of the value, not of the same structure as the new one.
+        new: The type of the column.
+
+    Source: Delta Lake's UPDATE and MERGE: an explicit cast in ANSI mode, which fails for a value that does not fit.
+        Differs: bytes are not cast to text, for not all of them are text.
+    """
+    if new == STRING:
+        return old not in _UNPRINTED
+    return _name(new) in _CASTS.get(_name(old), frozenset())
 
 
 def _name(data_type: DataType) -> str:

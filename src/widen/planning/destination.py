@@ -6,20 +6,52 @@ Source: Delta Lake's UPDATE: nested fields are assigned one by one, what is in a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
-from widen.errors import AssignmentConflict, ItemAssignmentRefused
+from widen.errors import AssignmentConflict, ColumnNotFound, ItemAssignmentRefused
 from widen.model.path import Path, format_path, parse_path, resolve
 from widen.model.type import DataType, Field, StructType
 from widen.protocol.column import is_filled
 
 
-def assigned_paths(schema: StructType, texts: Iterable[str]) -> dict[str, Path]:
-    """Return the columns that texts name, each as the schema spells it.
+@dataclass(frozen=True)
+class Relation:
+    """What the names of columns may mean.
 
     Args:
-        schema: Of the table.
+        schema: The columns.
+        alias: What may stand before them; it comes before a column of that name.
+    """
+
+    schema: StructType
+    alias: str | None = None
+
+    def resolve(self, path: Path) -> Path:
+        """Return a path as the schema spells it, without the alias.
+
+        Raises:
+            ColumnNotFound: there is no such column.
+            ItemAssignmentRefused: the path leads into an array or a map.
+        """
+        is_aliased = len(path) > 1 and self.alias is not None and path[0].casefold() == self.alias.casefold()
+        if is_aliased and self.schema.find(path[1]) is not None:
+            path = path[1:]
+        found, _ = resolve(self.schema, path)
+        for at in range(1, len(found)):
+            parent = resolve(self.schema, found[:at])[1]
+            if not isinstance(parent, StructType):
+                raise ItemAssignmentRefused(column=format_path(found), parent=format_path(found[:at]), type=parent.sql)
+        return found
+
+
+def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | None = None) -> dict[str, Path]:
+    """Return the columns that texts name, each as the table spells it.
+
+    Args:
+        target: The table.
         texts: E.g. ``amount`` or ``address.zip``.
+        source: Whose columns may be added to the table; none may be if it is None.
 
     Raises:
         InvalidPath: a text is no path.
@@ -27,7 +59,7 @@ def assigned_paths(schema: StructType, texts: Iterable[str]) -> dict[str, Path]:
         ItemAssignmentRefused: a path leads into an array or a map.
         AssignmentConflict: two of them are the same, or one is in the other.
     """
-    found = {text: _resolved(schema, parse_path(text)) for text in texts}
+    found = {text: _resolved(target, parse_path(text), source) for text in texts}
     ordered = sorted(found.values())
     for one, two in pairwise(ordered):
         if two[: len(one)] == one:
@@ -47,7 +79,12 @@ def overlaid(schema: StructType, types: Mapping[Path, DataType]) -> StructType:
     known = [field for field in schema if not is_filled(field) or _is_named(types, field.name)]
     added = {path[0] for path in types} - {field.name for field in schema}
     fields = (Field(f.name, _overlaid(f.type, _below(types, f.name)), f.nullable) for f in known)
-    return StructType((*fields, *(Field(name, types[(name,)]) for name in sorted(added))))
+    return StructType((*fields, *(Field(name, _added(_below(types, name))) for name in sorted(added))))
+
+
+def _added(types: Mapping[Path, DataType]) -> DataType:
+    """Return the type of a new column: the one that is given, or a struct of the fields that are."""
+    return types[()] if () in types else overlaid(StructType(()), types)
 
 
 def _overlaid(data_type: DataType, types: Mapping[Path, DataType]) -> DataType:
@@ -64,10 +101,32 @@ def _is_named(types: Mapping[Path, DataType], name: str) -> bool:
     return any(path[0] == name for path in types)
 
 
-def _resolved(schema: StructType, path: Path) -> Path:
-    found, _ = resolve(schema, path)
-    for at in range(1, len(found)):
-        parent = resolve(schema, found[:at])[1]
-        if not isinstance(parent, StructType):
-            raise ItemAssignmentRefused(column=format_path(found), parent=format_path(found[:at]), type=parent.sql)
+def _resolved(target: Relation, path: Path, source: Relation | None) -> Path:
+    """Return a path as the table spells it; what only the source has becomes a new column or field.
+
+    Source: Delta Lake's MERGE with schema evolution
+    """
+    try:
+        return target.resolve(path)
+    except ColumnNotFound:
+        if source is None:
+            raise
+        return _spelled(target.schema, source.resolve(path))
+
+
+def _spelled(schema: StructType, path: Path) -> Path:
+    """Return a path of which not everything is in a schema, the part that is there spelled as in it.
+
+    Raises:
+        ItemAssignmentRefused: what is there is not a struct.
+    """
+    found: Path = ()
+    current: DataType = schema
+    for at, name in enumerate(path):
+        if not isinstance(current, StructType):
+            raise ItemAssignmentRefused(column=format_path(path), parent=format_path(found), type=current.sql)
+        field = current.find(name)
+        if field is None:
+            return (*found, *path[at:])
+        found, current = (*found, field.name), field.type
     return found

@@ -38,6 +38,7 @@ class Leeway:
         widens: Which types may become wider.
         casts: Whether values may be cast to the type of the table where that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
+        can_cast: Which types of values may be cast to which types of the table, if values may be cast.
     """
 
     NONE: ClassVar[Leeway]
@@ -46,6 +47,7 @@ class Leeway:
     widens: Widens = never
     casts: bool = False
     fills: bool = True
+    can_cast: Widens = can_assign
 
 
 Leeway.NONE = Leeway()
@@ -233,7 +235,7 @@ def _leaf(current: DataType, incoming: DataType, at: Path, leeway: Leeway) -> It
         return
     elif leeway.widens(current, incoming) or (is_widening(current, incoming) and not leeway.casts):
         yield WidenType(at, current, incoming)
-    elif can_assign(incoming, current):
+    elif leeway.can_cast(incoming, current):
         yield CastValues(at, incoming, current)
     else:
         yield IncompatiblePair(at, f"is {current.sql} in the table and {incoming.sql} in the data")

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from widen.log.snapshot import Snapshot
 from widen.model.path import relaxed
 from widen.model.type import quoted
-from widen.planning.destination import assigned_paths, overlaid
+from widen.planning.assignment import can_cast
+from widen.planning.destination import Relation, assigned_paths, overlaid
 from widen.planning.merge import Leeway, merge
 from widen.protocol.action import Metadata
 from widen.protocol.predicate import Anything
@@ -84,10 +85,10 @@ def update(
         JobFailed: Spark could not finish the job.
         StorageError: the store refused.
     """
-    paths = assigned_paths(snapshot.schema, assignments)
+    paths = assigned_paths(Relation(snapshot.schema), assignments)
     values = to_values(_no_rows(spark, snapshot), {path: assignments[text] for text, path in paths.items()})
     incoming = overlaid(snapshot.schema, {path: value.type for path, value in values.items()})
-    merge(snapshot.schema, incoming, Leeway(casts=True, fills=False))
+    merge(snapshot.schema, incoming, Leeway(casts=True, fills=False, can_cast=can_cast))
     ground = _ground(spark, snapshot, where, snapshot.metadata)
     new = assigned(snapshot.schema, values, lambda name: F.col(quoted(name)))
     with assigning():

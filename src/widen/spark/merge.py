@@ -9,7 +9,7 @@ Source: Delta Lake's MERGE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -31,13 +31,12 @@ from widen.spark.decision import BEFORE, CLAUSE, Kind
 from widen.spark.deletion import FILE, ROW
 from widen.spark.failure import translated
 from widen.spark.ground import Ground, Outcome
+from widen.spark.merge_value import SOURCE, Sides, evaluated, old_column, value_columns
 from widen.spark.predicate import Scope, parse_predicate
 from widen.spark.scan import select
 from widen.spark.schema import type_to_spark
 
-_SOURCE, _NEW = "__widen_source", "__widen_new"
-_TAKEN = -1
-"""The number of a clause that does nothing, for rows that match and that no clause changes."""
+_NEW = "__widen_new"
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class _Judgement:
         merge = self._merge
         deduplicates = merge.takes_any and merge.has(Side.MATCHED)
         mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
-        source = merge.source.withColumn(_SOURCE, mark).alias(merge.source_alias)
+        source = merge.source.withColumn(SOURCE, mark).alias(merge.source_alias)
         target, on = rows.alias(merge.target_alias), to_column(merge.on)
         if not merge.has(Side.MATCHED) and not merge.has(Side.NOT_MATCHED_BY_SOURCE):
             new = source.join(target, on, "left_anti")
@@ -150,38 +149,24 @@ class _Judgement:
             return self._judged(nowhere, has_target=False)
         joined = target.join(source, on, merge.join)
         if deduplicates:
-            joined = joined.withColumn(_NEW, F.when(F.col(FILE).isNull(), F.col(_SOURCE)))
+            joined = joined.withColumn(_NEW, F.when(F.col(FILE).isNull(), F.col(SOURCE)))
             joined = joined.dropDuplicates([FILE, ROW, _NEW])
         return self._judged(joined, has_target=True)
 
     def _judged(self, rows: DataFrame, *, has_target: bool) -> DataFrame:
-        ground, clauses = self._ground, self._merge.clauses
-        old = [F.col(self._name(name)) for name in self._before] if has_target else [F.lit(None)]
-        judged = rows.select("*", self._clause().alias(CLAUSE), F.struct(*old).alias(BEFORE))
+        ground, merge = self._ground, self._merge
+        names = list(self._before) if has_target else []
+        sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
+        found = evaluated(rows, sides, merge.clauses, merge.values)
+        old = [F.col(quoted(old_column(name))).alias(name) for name in names] or [F.lit(None)]
+        judged = found.select("*", F.struct(*old).alias(BEFORE))
         columns = self._after(has_target=has_target)
         after = judged.select(*(column.alias(name) for name, column in columns.items()), FILE, ROW, CLAUSE, BEFORE)
         given = [
             [*columns] if clause.kind is Kind.DELETE else [path[0] for path in values]
-            for clause, values in zip(clauses, self._merge.values, strict=True)
+            for clause, values in zip(merge.clauses, merge.values, strict=True)
         ]
         return remade(after, ground.schema, ground.protocol, given)
-
-    def _clause(self) -> Column:
-        """Return the number of the first clause that takes a row, or null."""
-        is_old, is_source = F.col(FILE).isNotNull(), F.col(_SOURCE).isNotNull()
-        nothing = F.lit(None).cast("int")
-        matched = self._first(Side.MATCHED, F.lit(_TAKEN) if self._merge.has(Side.MATCHED) else nothing)
-        alone = F.when(is_source, self._first(Side.NOT_MATCHED, nothing))
-        return F.when(is_old & is_source, matched).otherwise(
-            alone.otherwise(self._first(Side.NOT_MATCHED_BY_SOURCE, nothing))
-        )
-
-    def _first(self, side: Side, chosen: Column) -> Column:
-        for number, clause in reversed([*enumerate(self._merge.clauses)]):
-            if clause.side is side:
-                is_true = F.lit(True) if clause.condition is None else to_column(clause.condition)
-                chosen = F.when(is_true, F.lit(number)).otherwise(chosen)
-        return chosen
 
     def _after(self, *, has_target: bool) -> dict[str, Column]:
         """Return every column as the clause of the row makes it."""
@@ -194,7 +179,9 @@ class _Judgement:
         for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):
             if clause.kind is Kind.DELETE:
                 continue
-            new = assigned(schema, values, old.__getitem__)
+            names = value_columns(number, values)
+            held = {path: replace(value, column=F.col(names[path])) for path, value in values.items()}
+            new = assigned(schema, held, old.__getitem__)
             new = {**(missing if clause.kind is Kind.INSERT else changed), **new}
             for name, column in new.items():
                 after[name] = F.when(F.col(CLAUSE) == number, column).otherwise(after[name])
@@ -204,7 +191,4 @@ class _Judgement:
         """Return a column as it is in the table, in the type that it gets."""
         if not has_target or field.name not in self._before:
             return F.lit(None).cast(type_to_spark(field.type))
-        return fitted(F.col(self._name(field.name)), self._before[field.name], field.type, (field.name,))
-
-    def _name(self, column: str) -> str:
-        return f"{quoted(self._merge.target_alias)}.{quoted(column)}"
+        return fitted(F.col(quoted(old_column(field.name))), self._before[field.name], field.type, (field.name,))

@@ -5,7 +5,7 @@ Source: Delta Lake's MERGE and its schema evolution
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -13,10 +13,12 @@ from pyspark.sql import functions as F
 
 from widen.errors import ColumnMissingInSource, ColumnNotFound
 from widen.model.path import Path, relaxed, resolve
-from widen.model.type import quoted
-from widen.planning.destination import assigned_paths, overlaid
+from widen.model.schema import from_json
+from widen.model.type import DataType, quoted
+from widen.planning.assignment import can_cast
+from widen.planning.destination import Relation, assigned_paths, overlaid
 from widen.planning.growth import Growth, grow
-from widen.planning.merge import Leeway
+from widen.planning.merge import Leeway, merge
 from widen.planning.state import State
 from widen.protocol.column import is_filled
 from widen.spark.assign import Value, to_values
@@ -24,7 +26,6 @@ from widen.spark.clause import Clause, Side
 from widen.spark.condition import Expression, analysed, ensure_usable, to_column
 from widen.spark.decision import Kind
 from widen.spark.merge import Merge
-from widen.spark.predicate import parse_column
 from widen.spark.schema import from_spark, surfaced, to_spark
 
 
@@ -48,13 +49,13 @@ class Sides:
 def resolve_merge(state: State, sides: Sides, clauses: tuple[Clause, ...], leeway: Leeway) -> tuple[Merge, Growth]:
     """Return a merge that can be carried out, with what becomes of the table; nothing runs.
 
-    Only columns that are taken from the source as they are let the table grow, and only by clauses that see the source.
+    The table gets those columns and wider types of the source that a clause which sees the source assigns something to.
 
     Args:
         state: The table.
         sides: What is joined.
         clauses: As `widen.spark.clause.ordered` gives them.
-        leeway: What may become of the table for what is taken from the source; casts are allowed in any case.
+        leeway: What may become of the table; casts are allowed in any case.
 
     Raises:
         NotDeterministic: a condition may say something else the next time.
@@ -91,23 +92,23 @@ class _Resolution:
         for clause in clauses:
             if clause.condition is not None:
                 ensure_usable(self._rows[clause.side], clause.condition)
-        growth, values = Growth(self._state.metadata), []
-        for clause in clauses:
-            found, taken = self._all(clause) if clause.takes_all else self._given(clause)
-            values.append(found)
-            growth = self._grown(growth, found, taken if clause.side is not Side.NOT_MATCHED_BY_SOURCE else set())
+        values = [self._all(clause) if clause.takes_all else self._given(clause) for clause in clauses]
+        growth = self._growth(clauses, values)
+        for found in values:
+            self._ensure_fitting(growth, found)
         sides = self._sides
-        merge = Merge(sides.source, sides.on, sides.target_alias, sides.source_alias, clauses, tuple(values))
-        return merge, growth
+        return Merge(sides.source, sides.on, sides.target_alias, sides.source_alias, clauses, tuple(values)), growth
 
-    def _given(self, clause: Clause) -> tuple[dict[Path, Value], set[Path]]:
-        """Return what a clause assigns, and what of it is a column of the source as it is."""
-        assignments = clause.values or {}
-        paths = assigned_paths(self._state.schema, assignments)
-        values = to_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
-        return values, {path for text, path in paths.items() if self._is_taken(assignments[text], clause.side)}
+    def _given(self, clause: Clause) -> dict[Path, Value]:
+        """Return what a clause assigns; columns that only the source has may be new ones."""
+        assignments, sides = clause.values or {}, self._sides
+        target = Relation(self._state.schema, sides.target_alias)
+        may_add = self._leeway.adds and clause.side is not Side.NOT_MATCHED_BY_SOURCE
+        source = Relation(self._columns, sides.source_alias) if may_add else None
+        paths = assigned_paths(target, assignments, source)
+        return to_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
 
-    def _all(self, clause: Clause) -> tuple[dict[Path, Value], set[Path]]:
+    def _all(self, clause: Clause) -> dict[Path, Value]:
         """Return the columns of the source by those of the table, and under their own names if the table may grow."""
         schema = self._state.schema
         values: dict[Path, Value] = {}
@@ -119,7 +120,7 @@ class _Resolution:
                 taken = F.col(f"{quoted(self._sides.source_alias)}.{quoted(column.name)}")
                 name = known.name if known else column.name
                 values[(name,)] = Value(taken, column.type, is_patch=clause.kind is Kind.UPDATE)
-        return values, set(values)
+        return values
 
     def _ensure_no_column_missing(self, clause: Clause) -> None:
         missing = [f.name for f in self._state.schema if self._columns.find(f.name) is None and not is_filled(f)]
@@ -130,27 +131,35 @@ class _Resolution:
                 plan=f"  - the source has {', '.join(self._columns.names)}",
             )
 
-    def _grown(self, growth: Growth, values: Mapping[Path, Value], taken: set[Path]) -> Growth:
-        """Return what becomes of the table so that further values fit; what is not taken as it is has to be cast."""
-        state = replace(self._state, metadata=growth.metadata)
-        as_they_are = replace(Leeway.NONE, fills=self._leeway.fills)
-        for paths, leeway in ((values.keys() - taken, as_they_are), (taken, self._leeway)):
-            types = {path: values[path].type for path in paths}
-            found = grow(state, overlaid(state.schema, types), replace(leeway, casts=True))
-            growth = Growth(found.metadata, (*growth.operations, *found.operations))
-        return growth
+    def _growth(self, clauses: Sequence[Clause], values: Sequence[Mapping[Path, Value]]) -> Growth:
+        """Return what becomes of the table: of the columns of the source those that something is assigned to.
 
-    def _is_taken(self, expression: Expression, side: Side) -> bool:
-        """Tell whether a value is a column of the source as it is, with or without the alias."""
-        names = parse_column(expression) if isinstance(expression, str) else None
-        if names is None:
-            return False
-        if len(names) > 1 and names[0].casefold() == self._sides.source_alias.casefold():
-            names = names[1:]
-        elif side is Side.MATCHED and self._state.schema.find(names[0]) is not None:
-            return False
+        Whatever is assigned to a column, it is the column of that name in the source that says its new type.
+
+        Source: Delta Lake's schema evolution of MERGE
+        """
+        if not self._leeway.adds:
+            return Growth(self._state.metadata)
+        sees_source = (clause.side is not Side.NOT_MATCHED_BY_SOURCE for clause in clauses)
+        paths = {path for sees, found in zip(sees_source, values, strict=True) if sees for path in found}
+        types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
+        leeway = replace(self._leeway, fills=True, casts=True, can_cast=_always)
+        return grow(self._state, overlaid(self._state.schema, types), leeway)
+
+    def _type_in_source(self, path: Path) -> DataType | None:
         try:
-            resolve(self._columns, names)
+            return resolve(self._columns, path)[1]
         except ColumnNotFound:
-            return False
-        return True
+            return None
+
+    def _ensure_fitting(self, growth: Growth, values: Mapping[Path, Value]) -> None:
+        """Check that values can be cast to the columns that they are assigned to."""
+        schema = from_json(growth.metadata.schema_string)
+        types = {path: value.type for path, value in values.items()}
+        leeway = Leeway(casts=True, fills=self._leeway.adds, can_cast=can_cast)
+        merge(schema, overlaid(schema, types), leeway)
+
+
+def _always(old: DataType, new: DataType) -> bool:
+    """Tell that values may be cast: whether they can be is looked at where they are assigned."""
+    return True

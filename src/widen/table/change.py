@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -197,10 +196,10 @@ class Changes(Opened):
             on: When one of them matches a row of the table, in Spark SQL or as a column.
             source_alias: What the source is called in expressions.
             target_alias: What the table is called there.
-            merge_schema: Whether the table gets new columns of the source that ``…_all`` clauses take and, where type
-                widening is enabled, wider types for columns that are assigned a column of the source; by default what
-                `spark.databricks.delta.schema.autoMerge.enabled` says. Other values are cast, and fail if they are out
-                of range.
+            merge_schema: Whether the table gets the columns of the source that a clause assigns something to and, where
+                type widening is enabled, their wider types; by default what
+                `spark.databricks.delta.schema.autoMerge.enabled` says. Other values are cast, and fail if they do not
+                fit.
             widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
                 `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
 
@@ -219,7 +218,7 @@ class Changes(Opened):
     def _merge(self, sides: Sides, clauses: tuple[Clause, ...], *, merges: bool, mode: AutomaticWidening) -> Self:
         numbered = ordered(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not Kind.INSERT for clause in numbered))
-        leeway = replace(leeway_of(self._state, merge_schema=merges, widening=mode, cast=True), fills=merges)
+        leeway = leeway_of(self._state, merge_schema=merges, widening=mode, cast=True)
         merge, growth = resolve_merge(self._state, sides, numbered, leeway)
         outcome = merge_rows(self._snapshot, growth, merge)
         told = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in Side}

@@ -8,7 +8,7 @@ from widen.errors import AssignmentConflict, ColumnNotFound, InvalidPath, ItemAs
 from widen.model.path import Path
 from widen.model.text import parse_type
 from widen.model.type import DOUBLE, LONG, STRING, StructType
-from widen.planning.destination import assigned_paths, overlaid
+from widen.planning.destination import Relation, assigned_paths, overlaid
 
 
 def schema(text: str) -> StructType:
@@ -28,7 +28,7 @@ FOUND: list[tuple[list[str], list[Path]]] = [
 
 @pytest.mark.parametrize(("texts", "paths"), FOUND)
 def test_paths_are_spelled_as_in_the_schema(texts: list[str], paths: list[Path]) -> None:
-    assert list(assigned_paths(TABLE, texts).values()) == paths
+    assert list(assigned_paths(Relation(TABLE), texts).values()) == paths
 
 
 REFUSED: list[tuple[list[str], type[Exception], str]] = [
@@ -47,7 +47,7 @@ REFUSED: list[tuple[list[str], type[Exception], str]] = [
 @pytest.mark.parametrize(("texts", "error", "told"), REFUSED)
 def test_what_cannot_be_assigned(texts: list[str], error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
-        assigned_paths(TABLE, texts)
+        assigned_paths(Relation(TABLE), texts)
 
 
 def test_types_are_laid_over_those_of_the_table() -> None:
@@ -60,3 +60,49 @@ def test_columns_that_the_table_fills_are_left_out_unless_assigned() -> None:
     table = StructType((schema("id int").fields[0].with_metadata(CURRENT_DEFAULT="1"), *schema("v int").fields))
     assert overlaid(table, {}).names == ("v",)
     assert overlaid(table, {("id",): LONG}) == schema("id bigint, v int")
+
+
+def test_new_fields_of_new_structs_are_laid_over() -> None:
+    found = overlaid(schema("id int"), {("s", "x"): LONG, ("s", "n", "y"): STRING})
+    assert found == schema("id int, s struct<n: struct<y: string>, x: bigint>")
+
+
+CALLED_T = Relation(schema("id int, x int, T struct<x: int, t: int>"), "t")
+SOURCE = Relation(schema("ID int, new struct<A: int>, t struct<more: int>, id2 int, x struct<y: int>"), "s")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("t.x", ("x",)),
+        ("T.T", ("T",)),
+        ("t.t.x", ("T", "x")),
+        ("t", ("T",)),
+        ("s.new.a", ("new", "A")),
+        ("NEW", ("new",)),
+        ("t.more", ("T", "more")),
+        ("s.T.more", ("T", "more")),
+        ("s.id", ("id",)),
+    ],
+)
+def test_an_alias_comes_before_a_column_of_that_name(text: str, path: Path) -> None:
+    assert assigned_paths(CALLED_T, [text], SOURCE) == {text: path}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("t.nothing", ColumnNotFound),
+        ("s.t.x", ColumnNotFound),
+        ("nothing", ColumnNotFound),
+        ("x.y", ItemAssignmentRefused),
+    ],
+)
+def test_what_neither_side_has(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        assigned_paths(CALLED_T, [text], SOURCE)
+
+
+def test_only_the_source_adds_columns() -> None:
+    with pytest.raises(ColumnNotFound):
+        assigned_paths(CALLED_T, ["new"])

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.errors import InvalidOption, SourceError
-from widen.ingestion import Ingested, ingest, ingest_stream
+from widen.errors import FieldsUnmatched, InvalidOption, SourceError
+from widen.ingestion import Ingested, IntervalEvent, ingest, ingest_stream, plan
 from widen.model.type import DATE, LONG, STRING, Field, StructType
 from widen.spark import raw
 from widen.table import Table, create_table
@@ -307,3 +307,30 @@ def test_rows_tell_their_file_and_the_time_of_the_load(spark: SparkSession, tmp_
     proved(spark, frame, tmp_path / "typed", source_columns=True)
     (loaded,) = Table(str(tmp_path / "typed")).read(spark).selectExpr("unix_micros(_loaded_at)").collect()
     assert before.timestamp() * 1e6 - 1 <= loaded[0] <= datetime.now(timezone.utc).timestamp() * 1e6 + 1
+
+
+# ---- names of fields -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp_path: Path, is_typed: bool) -> None:
+    """A slip in a name must not store a password in clear without a word."""
+    source: Any = spark.sql("SELECT 1 AS n, 'secret' AS password, 'x' AS city")
+    if not is_typed:
+        source = written(tmp_path / "in", {"a.json": '{"n":1,"password":"secret","city":"x"}'})
+    table, slip = tmp_path / "table", {"mask": ["pasword"], "exclude": ["city"]}
+    with pytest.raises(FieldsUnmatched, match=r"mask pasword.*Did you mean password"):
+        ingest(source, str(table), spark=spark, strict=True, **slip)
+    with pytest.raises(FieldsUnmatched):
+        plan(source, str(table), spark=spark, strict=True, **slip)
+    assert not [path for path in table.rglob("*") if path.is_file()]
+    events: list[IntervalEvent] = []
+    done = ingest(source, str(table), spark=spark, on_event=events.append, **slip)
+    assert [(each.option, each.source, each.nearest) for each in done.plan.unmatched] == [
+        ("mask", ("pasword",), ("password",))
+    ]
+    assert events[-1].to_value()["option"] == "mask"
+    done = ingest(source, str(table), spark=spark, strict=True, mask=["password"], exclude=["city"], pins={"n": "int"})
+    assert done.plan.unmatched == ()
+    with pytest.raises(FieldsUnmatched, match="the table has this field as int"):
+        ingest(source, str(table), spark=spark, strict=True, pins={"n": "string"})

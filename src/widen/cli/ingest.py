@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.ingestion import Ingested
+    from widen.planning.plan import Plan
 
 CHANGES = 2
 """The exit code of a plan that is not empty."""
@@ -67,6 +68,7 @@ def _tell(into: str, as_json: bool, done: Ingested) -> bool:
         show_json(done.to_value())
     else:
         show(_ingested(done, into))
+    _tell_unmatched(done.plan)
     if done.quarantined:
         note(f"{done.quarantined} kept out, since they do not fit columns that cannot yield: see {done.quarantine}")
     for name in done.left_out:
@@ -90,6 +92,7 @@ def plan(
     with progress("starting Spark"):
         spark = engine.session()
         planned = door.plan(source, into, storage_options=settings, spark=spark, **said)
+    _tell_unmatched(planned)
     if json:
         show_json({"hash": planned.hash, **planned.to_value()})
     elif planned.is_empty and not (planned.rescued or planned.quarantined or planned.pending):
@@ -99,6 +102,11 @@ def plan(
         show([Text(f"hash {planned.hash}", "dim")])
     if not planned.is_empty:
         raise typer.Exit(CHANGES)
+
+
+def _tell_unmatched(planned: Plan) -> None:
+    for each in planned.unmatched:
+        note(f"warning: {door.words.printable(str(each))}", "bold red")
 
 
 def _ingested(done: Ingested, into: str) -> Iterator[RenderableType]:

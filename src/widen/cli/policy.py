@@ -143,6 +143,11 @@ Samples: TypeAlias = Annotated[
 ]
 
 
+Strict: TypeAlias = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse with exit code 1 if an option names a field that is not there."),
+]
+
 OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
         "format": Formats,
@@ -160,6 +165,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "max_columns": MaxColumns,
         "quarantine": Quarantine,
         "samples": Samples,
+        "strict": Strict,
     }
 )
 """The options, by the keyword arguments of an ingestion that they become."""
@@ -190,7 +196,7 @@ def takes_policy(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {"detect_types": False, "partition_folders": True, "source_columns": False}
+    {"detect_types": False, "partition_folders": True, "source_columns": False, "strict": False}
 )
 _PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
 

@@ -4,6 +4,7 @@ WidenError
 ├── RequestError            the caller asked for what the protocol or the policy forbids
 │   ├── InvalidOption
 │   ├── InvalidConfig       a file of settings cannot be read, or says what nobody asks for
+│   ├── FieldsUnmatched     options name fields that are not there
 │   ├── InvalidType
 │   ├── InvalidPath
 │   ├── InvalidStatement    a text of SQL is none that we understand
@@ -220,6 +221,7 @@ from widen.errors.request import (
     EngineMissing,
     EvolutionRefused,
     FeatureRequired,
+    FieldsUnmatched,
     InvalidConfig,
     InvalidOption,
     InvalidPath,
@@ -317,6 +319,7 @@ __all__ = [
     "FeatureNotRemovable",
     "FeatureRequired",
     "FeatureStillNeeded",
+    "FieldsUnmatched",
     "FileMissing",
     "FoldLoses",
     "FoldRefused",

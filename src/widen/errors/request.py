@@ -104,6 +104,14 @@ class EvolutionRefused(RequestError):
     hint = "Nothing was written. Ingest with evolve='widen' or 'split', or repair the source."
 
 
+class FieldsUnmatched(RequestError):
+    """Options name fields that are not there, or pin one to another type than its column has; nothing was written."""
+
+    code = "WIDEN_FIELDS_UNMATCHED"
+    template = "Options have no effect: {fields}."
+    hint = "Correct the names, or leave strict out to go on with a warning."
+
+
 class PlanChanged(RequestError):
     """The batch leads to another plan than the one that was agreed to."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from widen.planning.plan import Event, Grade
+from widen.planning.unmatched import Unmatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +22,18 @@ class IntervalEvent:
         table: Where the table lies.
         version: The version that the interval made.
         interval: The number of the interval in its stream; None where it is of no stream.
-        event: What was done, and what in the records made it necessary.
+        event: What was done, and what in the records made it necessary; or what the policy said without effect.
     """
 
     table: str
     version: int
     interval: int | None
-    event: Event
+    event: Event | Unmatched
 
     @property
-    def grade(self) -> Grade:
-        """How much it means for those who read the table."""
-        return self.event.grade
+    def grade(self) -> Grade | None:
+        """How much it means for those who read the table; None for what has no effect on it."""
+        return self.event.grade if isinstance(self.event, Event) else None
 
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
 from widen.ingestion.event import IntervalEvent
-from widen.ingestion.land import Landed, Landing, Progress, ensure_records, land, silent
+from widen.ingestion.land import Landed, Landing, Progress, ensure_matched, ensure_records, land, silent
 from widen.ingestion.outcome import Ingested
 from widen.ingestion.settle import Pass, settle
 from widen.ingestion.words import Words, to_quarantine, understood
 from widen.log.commit import after_commit
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
-from widen.planning.plan import Plan
+from widen.planning.plan import Event, Plan
+from widen.planning.unmatched import Unmatched
 from widen.protocol.action import Txn
 from widen.spark.intake import Given, steady
 from widen.spark.interval import Batch
@@ -59,6 +60,7 @@ def plan(
     Raises:
         SourceError: the source cannot be used, or no record is in it.
         InvalidOption: an argument cannot be used.
+        FieldsUnmatched: ``strict`` is set, and options name fields that are not there.
         TableError: the table cannot be read or written.
 
     Source: spec of evolution, section 3, "dry run".
@@ -71,6 +73,8 @@ def plan(
     foreseen = batch.foreseen(target.schema, target.policy)
     settled = settle(target, foreseen, lambda attempt, _: Pass(batch.observe(attempt)))
     ensure_records(batch, settled)
+    if words.get("strict"):
+        ensure_matched(settled.plan)
     return settled.plan
 
 
@@ -106,6 +110,7 @@ def ingest(
     Raises:
         SourceError: the source cannot be used, or no record is in it; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
+        FieldsUnmatched: ``strict`` is set, and options name fields that are not there; the table is untouched.
         PlanChanged: the batch leads to another plan than the one of ``plan_hash``; the table is untouched.
         InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
         ContentionError: somebody else kept committing first; nothing is visible.
@@ -120,6 +125,7 @@ def ingest(
     store = LogStore(into, storage_options)
     landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))
     watch = Watch(to_share(verify), on_event)
+    landing = replace(landing, is_strict=words.get("strict", False))
     with held(source, landing, watch) as given:
         progress("looking at the source")
         batch = intake.of(session, given)
@@ -175,7 +181,8 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
         return Ingested(landed.version, landed.plan, interval=interval, is_repeated=True)
     settled, store = landed.settled, landing.store
     if watch.on_event:
-        for event in landed.plan.events:
+        events: list[Event | Unmatched] = [*landed.plan.events, *landed.plan.unmatched]
+        for event in events:
             watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
     proof = None
     if watch.verified:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from widen.errors import EvolutionRefused, InternalError, PlanChanged, SourceError
+from widen.errors import EvolutionRefused, FieldsUnmatched, InternalError, PlanChanged, SourceError
 from widen.ingestion.quarantine import MAX_RACES, Kept, beside, keep
 from widen.ingestion.settle import Pass, Settled, settle
 from widen.log.commit import Conflicted, StagedFiles
@@ -45,6 +45,7 @@ class Landing:
             one another, one that cannot go in would keep out all that come after it.
         progress: Is told what is going on.
         quarantine: Where what is kept out of the table goes; by default beside it.
+        is_strict: Whether everything that the policy says of fields must have an effect.
     """
 
     store: LogStore
@@ -54,6 +55,7 @@ class Landing:
     may_be_empty: bool = False
     progress: Progress = silent
     quarantine: str | None = None
+    is_strict: bool = False
 
     def for_batch(self, batch: Batch) -> Landing:
         """Return the same for a batch, of which the policy knows what fields are from its files."""
@@ -175,8 +177,21 @@ def ensure_allowed(plan: Plan, landing: Landing) -> None:
     Raises:
         EvolutionRefused: the policy forbids it.
         PlanChanged: it is not the one that was agreed to.
+        FieldsUnmatched: the policy names fields that are not there, and that is not allowed.
     """
+    if landing.is_strict:
+        ensure_matched(plan)
     if plan.refused:
         raise EvolutionRefused(policy=landing.policy.mode.value, plan=explain_operations(plan.refused))
     if landing.plan_hash is not None and plan.hash != landing.plan_hash:
         raise PlanChanged(wanted=landing.plan_hash, found=plan.hash, plan="\n".join(explain(plan)))
+
+
+def ensure_matched(plan: Plan) -> None:
+    """Check that everything that the policy says of fields has an effect.
+
+    Raises:
+        FieldsUnmatched: something has none.
+    """
+    if plan.unmatched:
+        raise FieldsUnmatched(fields="; ".join(map(str, plan.unmatched)).rstrip("."))

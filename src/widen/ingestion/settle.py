@@ -10,13 +10,14 @@ Source: spec of evolution, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from widen.errors import InternalError
 from widen.log.staged import discard
 from widen.observe.observation import Observation
 from widen.planning.evolve import evolve
 from widen.planning.plan import Plan
+from widen.planning.unmatched import find_unmatched
 from widen.protocol.action import Add
 from widen.spark.batch import Attempt
 from widen.spark.schema import DataFrame
@@ -81,6 +82,7 @@ def settle(target: Target, known: Observation, write: Callable[[Attempt, Draft],
         known = known.merged(done.seen, max)
         plan = evolve(target.schema, known, target.policy)
         if plan.schema == attempt.schema and done.is_complete:
+            plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, known))
             return Settled(plan, done.seen, done.adds, draft, done.kept_out)
         discard(target.store, done.adds)
     raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")

@@ -91,6 +91,7 @@ def ingest_stream(
     session, (intake, policy) = find_session(spark), understood(words)
     store, quarantine, checkpoint = LogStore(into, storage_options), to_quarantine(words), to_place(checkpoint)
     landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
+    landing = replace(landing, is_strict=words.get("strict", False))
     read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)

@@ -43,6 +43,9 @@ class Words(TypedDict, total=False):
             table, with ``_quarantine`` behind its name.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
             default), ``none`` or ``raw``.
+        strict: Whether to refuse a batch where ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name
+            a field that neither the table nor the batch has, or a pin contradicts the column that exists; else the
+            plan and an event tell of it.
     """
 
     format: str | None
@@ -60,6 +63,7 @@ class Words(TypedDict, total=False):
     max_columns: int | None
     quarantine: str | None
     samples: str | None
+    strict: bool
 
 
 def to_quarantine(words: Words) -> str | None:
@@ -75,7 +79,7 @@ def understood(words: Words) -> tuple[Intake, Policy]:
         InvalidOption: something said cannot be used.
         InvalidConfig: the file cannot be read, or says what nobody asks for.
     """
-    rest: dict[str, Any] = {key: value for key, value in words.items() if key != "quarantine"}
+    rest: dict[str, Any] = {key: value for key, value in words.items() if key not in ("quarantine", "strict")}
     reading = (rest.pop("format", None), rest.pop("options", None))
     told = {
         "has_folders": rest.pop("partition_folders", True),

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+from widen.model.path import Path
+
 BOM = b"\xef\xbb\xbf"
 
 MAX_DEPTH = 50
@@ -99,6 +101,15 @@ def has_leaf(document: Document) -> bool:
     if isinstance(document, dict):
         return any(map(has_leaf, document.values()))
     return any(map(has_leaf, document)) if isinstance(document, list) else document is not None
+
+
+def has_field(document: Document | NotJson, path: Path) -> bool:
+    """Tell whether a record has a field, in any of the arrays on the way to it."""
+    if not path:
+        return True
+    if isinstance(document, list):
+        return any(has_field(item, path) for item in document)
+    return isinstance(document, dict) and path[0] in document and has_field(document[path[0]], path[1:])
 
 
 def to_text(document: Document) -> str:

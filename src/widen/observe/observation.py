@@ -164,6 +164,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         root: What stood at each key of the good records.
         quarantined: The records that are kept out of the table, though they are records.
         kept_out: What keeps records out: what stands at their keys and does not fit columns that cannot yield.
+        met: The paths of fields that are left out and are there; nothing else tells of them.
     """
 
     records: int = 0
@@ -171,6 +172,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     root: dict[str, FieldSeen] = {}
     quarantined: int = 0
     kept_out: dict[str, FieldSeen] = {}
+    met: list[list[str]] = []
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return what both have seen.
@@ -185,6 +187,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             merge_records(self.root, other.root, combine),
             combine(self.quarantined, other.quarantined),
             merge_records(self.kept_out, other.kept_out, combine),
+            sorted([*self.met, *(path for path in other.met if path not in self.met)]),
         )
 
     def to_json(self) -> bytes:
@@ -228,7 +231,7 @@ def observation_from_json(data: bytes) -> Observation:
     """Return the observation that `Observation.to_json` gave as JSON."""
     wire = _decoder.decode(data)
     return Observation(
-        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.kept_out)
+        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.kept_out), wire.met
     )
 
 
@@ -266,6 +269,7 @@ class _ObservationWire(msgspec.Struct):
     root: dict[str, _FieldWire] = {}
     quarantined: int = 0
     kept_out: dict[str, _FieldWire] = {}
+    met: list[list[str]] = []
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordSeen:

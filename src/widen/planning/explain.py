@@ -36,6 +36,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
         ("To the quarantine:", tuple(map(_quarantined, plan.quarantined))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
+        ("Said without effect:", tuple(map(str, plan.unmatched))),
     ):
         if items:
             yield title

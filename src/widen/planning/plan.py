@@ -18,6 +18,7 @@ from widen.model.schema import type_to_value
 from widen.model.type import StructType
 from widen.observe.observation import Position
 from widen.planning.operation import Operation
+from widen.planning.unmatched import Unmatched
 
 QUARANTINED = "numQuarantinedRecords"
 """The metric that says how many records an interval kept out of the table."""
@@ -132,6 +133,7 @@ class Plan:
         rescued: The values for the rescue column.
         refused: The changes that the batch needs and the policy forbids; if there are any, nothing may be written.
         quarantined: The values that keep their records out of the table.
+        unmatched: What the policy says of fields that are not there.
     """
 
     operations: tuple[Operation, ...]
@@ -141,6 +143,7 @@ class Plan:
     rescued: tuple[Rescued, ...] = ()
     refused: tuple[Operation, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -165,6 +168,7 @@ class Plan:
             "pending": [_value(pending) for pending in self.pending],
             "rescued": [_value(rescued) for rescued in self.rescued],
             "quarantined": [_value(quarantined) for quarantined in self.quarantined],
+            "unmatched": [_value(unmatched) for unmatched in self.unmatched],
         }
 
 

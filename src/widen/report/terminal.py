@@ -169,6 +169,9 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     if planned:
         yield heading("Changes")
         yield changes_table(planned)
+    if plan.unmatched:
+        yield heading("Said without effect")
+        yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
     if plan.refused:
         yield heading("Refused by the policy")
         yield changes_table(plan_changes(plan.refused, plan.events))

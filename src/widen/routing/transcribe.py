@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from widen.model.type import StructType
-from widen.observe.document import BOM, Document, NotJson, parse
+from widen.observe.document import BOM, Document, NotJson, has_field, parse
 from widen.observe.file_field import FileFields, joined
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import (
@@ -49,6 +49,9 @@ ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
 
 _NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
 
+
+SEARCHED_TEXTS = 10_000
+"""In how many texts that have its key a task looks for a field that is left out."""
 
 ORIGIN_FIELDS = ("text", "file", "position", "reason")
 """What a row says of where it is from: its text, the file, the number in it, and why it is kept out if it is."""
@@ -122,6 +125,7 @@ class Transcriber:
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
         self._base = routes(base or StructType(), policy)
         self._rows: list[Row] = []
+        self._searched = dict.fromkeys(policy.left_out, SEARCHED_TEXTS)
         self._use(Habits(RESCUED in self._roles))
 
     def _use(self, habits: Habits) -> None:
@@ -136,6 +140,8 @@ class Transcriber:
             places: For each the file, and the number of the text in it.
             may_round: For each whether `ROUNDING_PATTERN` is in it.
         """
+        if self._searched:
+            self._search(texts)
         records = self._decoder.records(self._with_begins(texts, places))
         pairs = enumerate(zip(records, may_round, strict=True))
         exact = {at for at, (record, may) in pairs if record is None or (may and _rounds(texts[at]))}
@@ -146,6 +152,21 @@ class Transcriber:
         self._lot.records.extend(lot.records)
         self._lot.texts.extend(lot.texts)
         self._lot.places.extend(lot.places)
+
+    def _search(self, texts: Sequence[bytes]) -> None:
+        """Look for fields that are left out, which nothing else tells of, until each is found once."""
+        for path, left in list(self._searched.items()):
+            key = msgspec.json.encode(path[-1])
+            for text in texts:
+                if key in text:
+                    left -= 1
+                    if has_field(parse(text), path):
+                        self.observation.met.append([*path])
+                        left = 0
+                    if not left:
+                        break
+            self._searched[path] = left
+        self._searched = {path: left for path, left in self._searched.items() if left}
 
     def _with_begins(self, texts: Sequence[bytes], places: Sequence[Position]) -> Sequence[bytes]:
         """Return texts in which records begin with the fields of their files; a key that stands twice is refused."""

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 
+import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
@@ -21,8 +22,9 @@ from pyspark.sql import functions as F
 from widen.log.snapshot import Snapshot
 from widen.log.staged import discard
 from widen.log.store import LogStore
+from widen.model.path import Path
 from widen.model.schema import from_json
-from widen.model.type import StructType
+from widen.model.type import ArrayType, DataType, MapType, StructType
 from widen.observe.observation import Observation, RecordSeen, merge_observations
 from widen.planning.evolve import evolve
 from widen.planning.policy import Policy
@@ -74,7 +76,12 @@ class TypedBatch:
         sure, hope = (_merged(part.seen(is_hopeful=is_hopeful) for part in parts) for is_hopeful in (False, True))
         plan = evolve(base, sure, policy)
         is_told = plan.schema == evolve(base, hope, policy).schema
-        return sure if is_told and (plan.is_empty or _are_few(parts)) else _looked_at(parts)
+        found = sure if is_told and (plan.is_empty or _are_few(parts)) else _looked_at(parts)
+        return msgspec.structs.replace(found, met=[[*path] for path in self._left_out(policy)])
+
+    def _left_out(self, policy: Policy) -> list[Path]:
+        """Return the fields that are left out and are there."""
+        return [path for path in sorted(policy.left_out) if any(_has(each.schema, path) for each in self.parts)]
 
     def observe(self, attempt: Attempt) -> Observation:
         """Return what the records hold, counted; see `Batch`."""
@@ -116,6 +123,18 @@ class TypedBatch:
 
     def _taken(self, base: StructType | None, policy: Policy) -> list[Taken]:
         return [taken(part, self.name, base, policy) for part in self.parts]
+
+
+def _has(data_type: DataType, path: Path) -> bool:
+    match data_type:
+        case _ if not path:
+            return True
+        case ArrayType(inner) | MapType(_, inner):
+            return _has(inner, path)
+        case StructType():
+            field = data_type.find(path[0])
+            return field is not None and _has(field.type, path[1:])
+    return False
 
 
 def _are_few(parts: Iterable[Taken]) -> bool:

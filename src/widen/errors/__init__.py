@@ -118,6 +118,7 @@ WidenError
 │   ├── ConcurrentTransaction
 │   ├── DropConflict        somebody uses a feature again that is being dropped
 │   ├── AttemptsExhausted   every attempt lost the race
+│   ├── BaseExpired         the version that a change was made for was cleaned up
 │   └── CommitUnknown       the store did not say whether the commit was written
 └── InternalError           Widen is wrong
 
@@ -189,6 +190,7 @@ from widen.errors.constraint import (
 )
 from widen.errors.contention import (
     AttemptsExhausted,
+    BaseExpired,
     CommitUnknown,
     ConcurrentAppend,
     ConcurrentDelete,
@@ -276,6 +278,7 @@ __all__ = [
     "AssignmentConflict",
     "AttemptsExhausted",
     "BarrierFailed",
+    "BaseExpired",
     "CastOverflow",
     "ChangeRefused",
     "ChangesInOtherTypes",

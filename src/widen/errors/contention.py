@@ -50,6 +50,13 @@ class AttemptsExhausted(ContentionError):
     code = "WIDEN_ATTEMPTS_EXHAUSTED"
 
 
+class BaseExpired(ContentionError):
+    """The version that a change was made for was cleaned up meanwhile."""
+
+    code = "WIDEN_BASE_EXPIRED"
+    template = "The newest version of {location} is {version}: {reason}."
+
+
 class CommitUnknown(ContentionError):
     """The store did not say whether the commit was written, or it may still be written."""
 

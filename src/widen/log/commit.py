@@ -27,6 +27,7 @@ from widen.log.aftermath import write_aftermath
 from widen.log.clock import IN_COMMIT_TIMESTAMP, current_ms, has_in_commit_timestamps
 from widen.log.compat import ensure_files_compatible
 from widen.log.conflict import ROW_TRACKING_DOMAIN, Reads, Transaction, Winner, find_conflict
+from widen.log.expiry import PAUSE_MS, find_expired, is_reachable
 from widen.log.line import strict_lines
 from widen.log.outcome import Committed, Conflicted, Outcome, Unknown, after_commit, reason_of
 from widen.log.row_id import high_water_mark, with_row_ids
@@ -93,6 +94,10 @@ def commit(
     """
     attempt = _first_attempt(store, base, actions, reads)
     _ensure_allowed(base, attempt.ours, operation, store.location)
+    began_ms = current_ms()
+    expired = find_expired(store, base)
+    if expired is not None:
+        return Conflicted(expired)
     said = _Said(operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex)
     staged = staged or StagedFiles()
     for _ in range(max_attempts):
@@ -100,6 +105,10 @@ def commit(
         first = _written(store, attempt.version, said.txn_id, encode_lines(info, final), staged)
         if isinstance(first, Unknown):
             return first
+        if first is None and current_ms() - began_ms > PAUSE_MS and not is_reachable(store, attempt.version):
+            reason = "the writer was paused for so long that the versions before it have expired"
+            unknown = CommitUnknown(version=attempt.version, location=store.location, reason=reason, txn_id=said.txn_id)
+            return Unknown(unknown)
         if first is None:
             return _concluded(store, attempt.version, info, final)
         if base is None:

@@ -1,0 +1,172 @@
+"""Bugs put into the log code, one at a time: a simulation that does not see one of them proves nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from widen.errors import StorageError, StorageRefused
+from widen.log import aftermath, checkpoint_writer, checksum, cleanup, commit, conflict, snapshot, staged
+from widen.log.store import LogStore
+from widen.table import restoration
+
+
+def _patched(where: object, **names: Any) -> AbstractContextManager[Any]:
+    return mock.patch.multiple(where, **names)
+
+
+def _overwriting() -> AbstractContextManager[Any]:
+    def put_if_absent(store: LogStore, path: str, data: bytes) -> bool:
+        store.put(path, data)
+        return True
+
+    return _patched(LogStore, put_if_absent=put_if_absent)
+
+
+def _looking_first() -> AbstractContextManager[Any]:
+    def put_if_absent(store: LogStore, path: str, data: bytes) -> bool:
+        if store.exists(path):
+            return False
+        store.put(path, data)
+        return True
+
+    return _patched(LogStore, put_if_absent=put_if_absent)
+
+
+def _without_rules(*names: str) -> Callable[[], AbstractContextManager[Any]]:
+    kept = tuple(rule for rule in conflict.RULES if rule[0].__name__ not in names)
+    assert len(kept) == len(conflict.RULES) - len(names)
+    return lambda: _patched(conflict, RULES=kept)
+
+
+def _lost_taken_for_refused() -> AbstractContextManager[Any]:
+    real = commit._put
+
+    def put(store: LogStore, version: int, txn_id: str, data: bytes) -> Any:
+        path = commit.commit_path(version)
+        try:
+            if store.put_if_absent(path, data):
+                return None
+        except StorageError as error:
+            raise StorageRefused(location=path, reason="answer lost", fix="") from error
+        return real(store, version, txn_id, data)
+
+    return _patched(commit, _put=put)
+
+
+def _only_last_winner() -> AbstractContextManager[Any]:
+    real = commit._winners
+    return _patched(commit, _winners=lambda store, first: list(real(store, first))[-1:])
+
+
+def _after(**kept: str) -> Callable[[], AbstractContextManager[Any]]:
+    """Let an attempt keep what it should take from a winner."""
+    real = commit._Attempt.after
+
+    def after(attempt: Any, winner: Any) -> Any:
+        return replace(real(attempt, winner), **{name: getattr(attempt, name) for name in kept})
+
+    return lambda: _patched(commit._Attempt, after=after)
+
+
+def _checkpoint_without_transactions() -> AbstractContextManager[Any]:
+    real = checkpoint_writer._small_rows
+    return _patched(checkpoint_writer, _small_rows=lambda version: [row for row in real(version) if "txn" not in row])
+
+
+def _cleanup_too_far() -> AbstractContextManager[Any]:
+    real = cleanup._first_to_keep
+
+    def first_to_keep(*args: Any) -> int | None:
+        found = real(*args)
+        return None if found is None else found + 1
+
+    return _patched(cleanup, _first_to_keep=first_to_keep)
+
+
+def _checksum_of_any_version() -> AbstractContextManager[Any]:
+    real = checksum.read_checksum
+
+    def read_checksum(store: LogStore, version: int) -> Any:
+        found = (real(store, each) for each in range(version, -1, -1))
+        return next((each for each in found if each is not None), None)
+
+    return _patched(aftermath, read_checksum=read_checksum)
+
+
+def _newest_checksum_trusted() -> AbstractContextManager[Any]:
+    def newest(self: snapshot.Snapshot) -> Any:
+        known = max(self.segment.checksums, default=None)
+        return None if known is None else snapshot.read_checksum(self.store, known)
+
+    return _patched(snapshot.Snapshot, _checksum=property(newest))
+
+
+def _stale_listing() -> AbstractContextManager[Any]:
+    """Answer a listing from memory three times out of four."""
+    known: dict[tuple[int, str], list[Any]] = {}
+    turn = itertools.count()
+    real = LogStore.list_from
+
+    def list_from(store: LogStore, path: str) -> Iterator[Any]:
+        key = (id(store), path)
+        if next(turn) % 4 == 0 or key not in known:
+            known[key] = list(real(store, path))
+        return iter(known[key])
+
+    return _patched(LogStore, list_from=list_from)
+
+
+def _restore_without_removes() -> AbstractContextManager[Any]:
+    real = restoration.only_in
+    return _patched(restoration, only_in=lambda one, other: real(one, other) if one.version < other.version else [])
+
+
+def _oldest_first() -> AbstractContextManager[Any]:
+    real = snapshot.Snapshot._newest_first
+
+    def oldest_first(self: snapshot.Snapshot, **how: bool) -> Iterable[Any]:
+        return reversed(list(real(self, **how)))
+
+    return _patched(snapshot.Snapshot, _newest_first=oldest_first)
+
+
+@contextmanager
+def seeded(bug: str) -> Iterator[None]:
+    """Put a bug into the log code for a while."""
+    with ExitStack() as stack:
+        stack.enter_context(BUGS[bug]())
+        yield
+
+
+BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "a commit is put over another one": _overwriting,
+    "a commit looks whether there is another one, and is put then": _looking_first,
+    "conflicts are not looked for": lambda: _patched(commit, find_conflict=lambda *_: None),
+    "files that were added are no conflict": _without_rules("_append_to_what_was_read"),
+    "files that were removed are no conflict": _without_rules("_delete_of_what_was_read", "_delete_of_what_is_removed"),
+    "another schema is no conflict": _without_rules("_both_change_metadata", "_metadata_differs"),
+    "the same batch is no conflict": _without_rules("_same_application"),
+    "only the newest winner is looked at": _only_last_winner,
+    "the own commit is taken for another one": lambda: _patched(commit, _txn_id=lambda _: object()),
+    "a lost answer is taken for a refusal": _lost_taken_for_refused,
+    "files of an unknown commit are deleted": lambda: _patched(staged.StagedFiles, expose=lambda _: None),
+    "row ids of a winner are given again": _after(row_ids=""),
+    "the time of a winner is not looked at": _after(earlier_ms=""),
+    "a checkpoint has the name of the next version": lambda: _patched(
+        checkpoint_writer, checkpoint_path=lambda version: f"_delta_log/{version + 1:020d}.checkpoint.parquet"
+    ),
+    "a checkpoint forgets how far applications have written": _checkpoint_without_transactions,
+    "a cleanup goes one version too far": _cleanup_too_far,
+    "a cleanup does not look at the retention": lambda: _patched(cleanup, current_ms=lambda: 2_000_000_000_000),
+    "a checksum is reckoned from any earlier one": _checksum_of_any_version,
+    "the checksum of another version is trusted": _newest_checksum_trusted,
+    "a listing is stale": _stale_listing,
+    "a restore removes nothing": _restore_without_removes,
+    "commits are replayed from the oldest": _oldest_first,
+}
+"""What may be wrong with the code, and how to make it so."""

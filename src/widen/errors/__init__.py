@@ -110,12 +110,9 @@ WidenError
 │       ├── StorageRefused  the store refused for certain: nothing was written
 │       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
-│   ├── MetadataChanged
-│   ├── ProtocolChanged
-│   ├── ConcurrentAppend
+│   ├── MetadataChanged · ProtocolChanged · ConcurrentAppend · ConcurrentTransaction
 │   ├── ConcurrentDelete
 │   │   └── ConcurrentDeleteDelete
-│   ├── ConcurrentTransaction
 │   ├── DropConflict        somebody uses a feature again that is being dropped
 │   ├── AttemptsExhausted   every attempt lost the race
 │   ├── BaseExpired         the version that a change was made for was cleaned up

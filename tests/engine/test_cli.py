@@ -48,7 +48,7 @@ def test_history(table: str) -> None:
 
 def test_report(table: str, tmp_path: Path) -> None:
     masked = {column["column"]: column for column in told("report", table)["columns"]}
-    assert (masked["order_id"]["max"], masked["total"]["min"]) == ("9" * 16, "9.99")
+    assert (masked["order_id"]["max"], masked["total"]["min"]) == ("9" * 16, "9.9")
     report = told("report", table, "--samples", "raw", "--html", str(tmp_path / "report.html"))
     columns = {column["column"]: column for column in report["columns"]}
     assert report["rows"] == 60

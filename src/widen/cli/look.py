@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widen.cli import door, engine, option
-from widen.cli.output import note, progress, show_json, show_line, writing
+from widen.cli.output import note, progress, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
 from widen.errors import EngineMissing, InvalidOption, TableError
 
@@ -115,7 +115,7 @@ def read(
     wanted = limit if json or limit else SHOWN_ROWS
     if json:
         for line in _lines(frame, wanted):
-            show_line(line)
+            show_json_line(line)
         return
     assert wanted is not None
     with progress("reading"):

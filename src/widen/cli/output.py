@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from widen.errors import StorageError, WidenError
+from widen.model.printable import printable_json, printable_lines
 
 WIDE = 4096
 """The width of tables where no terminal folds them: lines stay whole for other programs."""
@@ -37,11 +39,20 @@ def show(parts: Iterable[RenderableType]) -> None:
 def show_json(value: object) -> None:
     """Write a value to stdout as JSON: indented on a terminal, else on one line."""
     text = msgspec.json.encode(value)
-    show_line((msgspec.json.format(text) if sys.stdout.isatty() else text).decode())
+    show_json_line((msgspec.json.format(text) if sys.stdout.isatty() else text).decode())
+
+
+def show_json_line(text: str) -> None:
+    """Write JSON to stdout; what does not print stands there as an escape of JSON."""
+    _write(printable_json(text))
 
 
 def show_line(line: str) -> None:
-    """Write one line to stdout as it is, for whoever reads along."""
+    """Write one line to stdout; what does not print stands there as an escape."""
+    _write(printable_lines(line))
+
+
+def _write(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -88,8 +99,8 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda _: None
         return
-    with console.status(f"{first} …") as status:
-        yield lambda text: status.update(f"{text} …")
+    with console.status(Text(f"{first} …")) as status:
+        yield lambda text: status.update(Text(f"{text} …"))
 
 
 def _console(stream: Any) -> Console:
@@ -99,7 +110,12 @@ def _console(stream: Any) -> Console:
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what happens when nobody reads the output any more."""
+    """A console that shows no control character, and lets its caller decide what happens when nobody reads it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the parts of what is shown; texts cannot hold escape sequences, whoever made them."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(printable_lines(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
         """Go on with the error that is being handled, where the console itself would end the program."""

@@ -5,6 +5,7 @@ Source: spec of evolution, section 3, "one logical field"; U3, D12.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,8 @@ from rich.text import Text
 from widen.cli import door, engine, option
 from widen.cli.alter import tell
 from widen.cli.output import note, progress, show, show_json, show_line
+from widen.errors import InvalidOption
+from widen.model.printable import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,9 +47,20 @@ def view(
     storage_option: option.StorageOptions = None,
 ) -> None:
     """Write the SQL of a view with one column for each source field, whatever columns it has got."""
+    if name is not None and not _VIEW_NAME.fullmatch(name):
+        raise InvalidOption(option="--name", value=name, expected="Write a name as in SQL, e.g. shop.orders.")
     opened = door.Table(table, option.storage(storage_option))
     last = opened.location.rstrip("/").rpartition("/")[2]
-    show_line(opened.view_sql(name or door.to_identifier(last), rows, temporary=temporary))
+    sql = opened.view_sql(name or door.to_identifier(_NO_NAME.sub("_", last)), rows, temporary=temporary)
+    if printable_lines(sql) != sql:
+        raise InvalidOption(option="The SQL of the view", value=sql, expected=_UNPRINTABLE)
+    show_line(sql)
+
+
+_VIEW_NAME = re.compile(r"(?:\w+|`(?:[^`]|``)+`)(?:\.(?:\w+|`(?:[^`]|``)+`))*", re.ASCII)
+_NO_NAME = re.compile(r"\W", re.ASCII)
+"""What Spark does not allow in the name of a view, not even in back-ticks."""
+_UNPRINTABLE = "A name has characters that do not print. Rename it, or call Table.view_sql, which returns all of it."
 
 
 def fold(

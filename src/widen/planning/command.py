@@ -27,7 +27,7 @@ from widen.planning.tracking import with_tracking_columns
 from widen.protocol import iceberg, mapping
 from widen.protocol.action import Metadata, Protocol
 from widen.protocol.feature import features, find_feature, is_supported, required_features, stored_properties, upgraded
-from widen.protocol.interval import DEFAULTS, duration_ms
+from widen.protocol.interval import DEFAULTS, DELETED_FILE_RETENTION, LOG_RETENTION, duration_ms, ensure_retention
 from widen.protocol.property import canonical, canonical_keys
 from widen.protocol.type_change import record_all, strip
 
@@ -127,6 +127,8 @@ def set_properties(state: State, properties: Mapping[str, str]) -> Change | None
     kept = stored_properties(given)
     description = kept.pop(DESCRIPTION, state.metadata.description)
     configuration = with_tracking_columns({**state.properties, **kept})
+    if kept.keys() & {LOG_RETENTION, DELETED_FILE_RETENTION}:
+        ensure_retention(configuration)
     metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
     if configuration.get(mapping.MODE, mapping.NONE) != state.properties.get(mapping.MODE, mapping.NONE):
         metadata = _mapped(state, metadata)
@@ -247,6 +249,7 @@ def create(
     Source: PROTOCOL.md#change-metadata, #protocol-evolution
     """
     given = checked_properties(properties)
+    ensure_retention(given)
     if iceberg.enabled(given):
         given.setdefault(mapping.MODE, mapping.NAME)
     schema = mapping.without_ids(strip(schema))

@@ -18,6 +18,9 @@ DEFAULTS: Mapping[str, str] = {
     LOG_RETENTION: "interval 30 days",
     DELETED_FILE_RETENTION: "interval 7 days",
     TRUNCATE_HISTORY_RETENTION: "interval 24 hours",
+    "delta.checkpointRetentionDuration": "interval 2 days",
+    "delta.sampleRetentionDuration": "interval 7 days",
+    "delta.setTransactionRetentionDuration": "interval 36500 days",
 }
 """The properties that are durations, with what holds where they are not set."""
 
@@ -66,6 +69,23 @@ def duration_text(properties: Mapping[str, str], key: str) -> str:
         key: One of `DEFAULTS`.
     """
     return _WORD.sub("", properties.get(key, DEFAULTS[key]).strip().lower(), count=1)
+
+
+def ensure_retention(properties: Mapping[str, str]) -> None:
+    """Check that the log is kept at least as long as files that were deleted.
+
+    Args:
+        properties: Of the table, as they will be.
+
+    Raises:
+        InvalidOption: It is not, or one of the two is not an interval.
+
+    Source: Delta Lake's DeltaConfigs
+    """
+    if duration_ms(properties, DELETED_FILE_RETENTION) > duration_ms(properties, LOG_RETENTION):
+        kept, log = (duration_text(properties, key) for key in (DELETED_FILE_RETENTION, LOG_RETENTION))
+        expected = f"Must not be longer than {LOG_RETENTION}, which is {log}."
+        raise InvalidOption(option=DELETED_FILE_RETENTION, value=kept, expected=expected)
 
 
 def duration_ms(properties: Mapping[str, str], key: str) -> int:

@@ -5,11 +5,17 @@ Source: Delta Lake's table properties
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
 
 from widen.errors import InvalidOption
 
 CONSTRAINT_PREFIX, FEATURE_PREFIX = "delta.constraints.", "delta.feature."
+_FREE_PREFIXES = (CONSTRAINT_PREFIX, FEATURE_PREFIX)
+"""What begins keys that somebody else checks."""
 _FOLDED_PREFIXES = (FEATURE_PREFIX, "delta.universalformat.")
 
 ENABLE_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
@@ -21,11 +27,17 @@ UNIFORM_FORMATS = "delta.universalFormat.enabledFormats"
 
 SWITCHES: tuple[str, ...] = (
     "delta.appendOnly",
+    "delta.autoOptimize",
+    "delta.autoOptimize.autoCompact",
+    "delta.autoOptimize.optimizeWrite",
+    "delta.castIcebergTimeType",
     "delta.checkpoint.writeStatsAsJson",
     "delta.checkpoint.writeStatsAsStruct",
+    "delta.compatibility.symlinkFormatManifest.enabled",
     ENABLE_CHANGE_DATA_FEED,
     "delta.enableDeletionVectors",
     "delta.enableExpiredLogCleanup",
+    "delta.enableFullRetentionRollback",
     "delta.enableIcebergCompatV1",
     "delta.enableIcebergCompatV2",
     "delta.enableIcebergCompatV3",
@@ -88,24 +100,87 @@ def is_property(key: str) -> bool:
     return key.lower() in _BY_FOLDED
 
 
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Which values a property may have.
+
+    Args:
+        pattern: What the text must match as a whole; case does not count.
+        least: The least number, where it must be one.
+        expected: What is told to somebody who gives another one.
+    """
+
+    pattern: str
+    expected: str
+    least: int | None = None
+
+    def allow(self, value: str) -> bool:
+        """Tell whether the property may have a value."""
+        if not re.fullmatch(self.pattern, value):
+            return False
+        return self.least is None or int(value) >= self.least
+
+
+def _number(least: int) -> Values:
+    return Values(r"[+-]?\d{1,18}", f"Must be an integer >= {least}.", least)
+
+
+_FORMAT = r"\s*(?:hudi|iceberg)\s*"
+_SWITCH = Values("(?i:true|false)", "Must be true or false.")
+
+VALUES: Mapping[str, Values] = MappingProxyType(
+    {
+        **dict.fromkeys(SWITCHES, _SWITCH),
+        "delta.checkpointInterval": _number(1),
+        "delta.checkpointPolicy": Values("classic|v2", "Must be classic or v2."),
+        "delta.dataSkippingNumIndexedCols": _number(-1),
+        "delta.dataSkippingStringPrefixLength": _number(0),
+        "delta.isolationLevel": Values("(?i:serializable)", "Must be Serializable."),
+        "delta.minReaderVersion": Values("[1-3]", "Must be 1, 2 or 3."),
+        "delta.minWriterVersion": Values("[1-7]", "Must be an integer from 1 to 7."),
+        "delta.parquet.format.version": Values(r"\d+\.\d+\.\d+", "Must be a version of Parquet, e.g. 2.12.0."),
+        "delta.randomPrefixLength": _number(1),
+        "delta.requireCheckpointProtectionBeforeVersion": _number(0),
+        TIMESTAMPS_SINCE_MS: _number(0),
+        TIMESTAMPS_SINCE_VERSION: _number(0),
+        UNIFORM_FORMATS: Values(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
+    }
+)
+"""The values that Delta Lake allows, by the keys; of keys that are not here every text.
+
+Source: Delta Lake's DeltaConfigs
+"""
+
+
 def canonical(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties with their keys as they are stored.
 
     Raises:
-        InvalidOption: two keys are one, a value is no text, or a switch is neither true nor false.
+        InvalidOption: Two keys are one, a key of Delta does not exist, or it does not allow the value.
 
-    Source: Delta Spark
+    Source: Delta Lake's DeltaConfigs, which it checks a command by
     """
     found: dict[str, str] = {}
     for key, value in properties.items():
         known = canonical_key(key)
         if not isinstance(value, str):
             raise InvalidOption(option=key, value=value, expected="Properties are texts, e.g. 'true'.")
-        if known in SWITCHES and value.lower() not in ("true", "false"):
-            raise InvalidOption(option=key, value=value, expected="It is true or false.")
+        _ensure_known(known, value)
+        values = VALUES.get(known)
+        if values is not None and not values.allow(value):
+            raise InvalidOption(option=key, value=value, expected=values.expected)
         if found.setdefault(known, value) != value:
             raise InvalidOption(option=key, value=value, expected=f"It is given twice: once as {found[known]!r}.")
     return found
+
+
+def _ensure_known(key: str, value: str) -> None:
+    folded = key.lower()
+    if not folded.startswith("delta.") or folded.startswith(_FREE_PREFIXES) or folded in _BY_FOLDED:
+        return
+    nearest = get_close_matches(folded, _BY_FOLDED, 1, 0.75)
+    advice = f"Did you mean {_BY_FOLDED[nearest[0]]}?" if nearest else "Keys of your own must not begin with delta."
+    raise InvalidOption(option=key, value=value, expected=f"Delta Lake does not know this property. {advice}")
 
 
 def canonical_keys(keys: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from urllib.parse import unquote
 
 from widen.model.path import Path, format_path
+from widen.model.printable import printable as printable
 from widen.protocol.statistics import MAX_TEXT
 from widen.protocol.value import Scalar
 from widen.report.change import summary
@@ -37,16 +38,6 @@ UNKNOWN_TEXT = "–"
 """Stands where nothing is known."""
 
 LONGEST_VALUE = 28
-
-
-def printable(text: str) -> str:
-    r"""Return the text with everything that does not print, or that turns the direction of writing, as an escape.
-
-    Example:
-        >>> printable("a\tb")
-        'a\\tb'
-    """
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def shortened(text: str, length: int) -> str:

@@ -6,6 +6,7 @@ Source: Delta Spark's configuration of schema evolution
 from __future__ import annotations
 
 from widen.planning.capability import AutomaticWidening, parse_automatic_widening
+from widen.protocol.property import FEATURE_PREFIX, canonical_key, is_property
 from widen.spark.schema import SparkSession
 
 AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
@@ -13,6 +14,35 @@ AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 AUTOMATIC_WIDENING = "spark.databricks.delta.typeWidening.allowAutomaticWidening"
 """Which types they may widen then."""
+
+PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
+"""Begins the settings that say which properties new tables have."""
+
+_NOT_FROM_SETTINGS = frozenset({"delta.minReaderVersion", "delta.minWriterVersion"})
+"""What follows from the features of a new table, whatever the settings say."""
+
+
+def default_properties(spark: SparkSession | None) -> dict[str, str]:
+    """Return the properties that new tables have where their commands do not say otherwise.
+
+    Settings that no property of Delta Lake has are ignored, as Delta Lake does.
+
+    Args:
+        spark: The session; without one there are none.
+
+    Source: Delta Lake's settings of that name
+    """
+    settings = {} if spark is None else dict(spark.conf.getAll)
+    given = {
+        canonical_key("delta." + key.removeprefix(PROPERTY_DEFAULTS)): str(value)
+        for key, value in settings.items()
+        if key.startswith(PROPERTY_DEFAULTS)
+    }
+    return {key: value for key, value in given.items() if _is_default(key)}
+
+
+def _is_default(key: str) -> bool:
+    return key not in _NOT_FROM_SETTINGS and (is_property(key) or key.startswith(FEATURE_PREFIX))
 
 
 def evolution(

@@ -8,9 +8,11 @@ from widen.log.clock import current_ms
 from widen.log.commit import commit
 from widen.log.store import LogStore
 from widen.planning import command
+from widen.protocol.property import canonical
 from widen.spark.creation import ensure_expressions, has_expressions
 from widen.spark.schema import Schema, SparkSession, to_schema
 from widen.spark.session import find_session
+from widen.spark.setting import default_properties
 from widen.table.feed import Feed
 from widen.table.repair import Repairs
 from widen.table.rows import Rows
@@ -32,7 +34,8 @@ def create_table(
         location: A local path or a URL of an object store.
         schema: Its columns.
         partition_by: The columns that its files are split by.
-        properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``.
+        properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``. They win over those that the session
+            gives new tables: ``spark.databricks.delta.properties.defaults.*``.
         storage_options: Settings and credentials of the store.
         description: What it is.
         spark: The session that checks defaults and generated columns, if it has any; by default the active one, else a
@@ -54,7 +57,9 @@ def create_table(
     now_ms = current_ms()
     if has_expressions(wanted):
         ensure_expressions(find_session(spark), wanted)
-    change = command.create(wanted, tuple(partition_by), dict(properties or {}), now_ms, description)
+    given = canonical(properties or {})
+    wished = {**default_properties(spark or SparkSession.getActiveSession()), **given}
+    change = command.create(wanted, tuple(partition_by), wished, now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 

@@ -128,7 +128,7 @@ def test_a_key_is_not_given_twice() -> None:
 @pytest.mark.parametrize("value", ["bla", "", "1", "yes", " true"])
 def test_a_value_that_is_neither_true_nor_false(value: str) -> None:
     before = state("a int")
-    with pytest.raises(InvalidOption, match="It is true or false"):
+    with pytest.raises(InvalidOption, match="Must be true or false"):
         set_properties(before, {"DELTA.enableTypeWidening": value})
 
 

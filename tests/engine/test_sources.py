@@ -334,3 +334,17 @@ def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp
     assert done.plan.unmatched == ()
     with pytest.raises(FieldsUnmatched, match="the table has this field as int"):
         ingest(source, str(table), spark=spark, strict=True, pins={"n": "string"})
+
+
+def test_small_files_hold_records_in_any_order_of_lines(spark: SparkSession, tmp_path: Path) -> None:
+    """As Firehose and jq write them, and with a damaged head."""
+    files = {
+        "firehose.json": '{"n":1}{"n":2}{"n":3}',
+        "jq.json": '{\n  "n": 4,\n  "a": [\n    1\n  ]\n}\n{\n  "n": 5\n}\n',
+        "damaged.json": "bad\n" * 21 + '{"n":6}\n',
+    }
+    done = proved(spark, written(tmp_path / "in", files), tmp_path / "table")
+    assert (done.records, done.corrupt) == (6, 21)
+    (tmp_path / "bytes.json").write_bytes(b'{"n":7}\n\xff\\xff\n')
+    proved(spark, str(tmp_path / "bytes.json"), tmp_path / "bytes")
+    assert [row["_corrupt_record"] for row in rows(spark, tmp_path / "bytes")[:1]] == [r"b'\xff\\xff'"]

@@ -11,6 +11,7 @@ from support.drift import batches
 from support.leaf import lost
 from support.settle import records_of, settle, taken, through_arrow
 from support.treat import policies
+from widen.observe.corrupt_text import from_kept_text
 from widen.planning.evolve import evolve
 from widen.planning.name import CORRUPT, RESCUED, role_field
 from widen.planning.policy import Mode, Policy
@@ -42,7 +43,7 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
             assert maker.observation.corrupt == before + 1
             corrupt = role_field(schema, CORRUPT)
             if corrupt:
-                assert [row[corrupt.name] for row in rows] == [text.decode(errors="backslashreplace")]
+                assert [from_kept_text(row[corrupt.name]) for row in rows] == [text]
             continue
         exact = [to_row(routes(schema, policy), record) for record in records]
         for row, record in zip(exact, records, strict=True):

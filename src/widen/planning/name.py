@@ -179,7 +179,7 @@ def new_role_field(schema: StructType, role: str) -> Field:
 
 _ABOUT = {
     RESCUED: "What no other column of this row holds, as JSON.",
-    CORRUPT: "The source line, where it is no record.",
+    CORRUPT: "The source text, where it is no record; bytes that are not UTF-8 as Python writes them: b'...'.",
     CORRUPT_AT: "The file of that line and its number there.",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from widen.model.path import format_path
 from widen.model.type import StructType
+from widen.observe.corrupt_text import to_kept_text
 from widen.observe.document import Document, parse, to_text
 from widen.observe.reading import MASK
 from widen.planning.policy import Policy
@@ -31,7 +32,7 @@ class Hider:
         """Return a text that is no record as it may be kept: all of it, or nothing but its length."""
         if self._names:
             return f"{MASK} {len(text)} bytes that may hold {self._names}"
-        return text.decode(errors="backslashreplace")
+        return to_kept_text(text)
 
     def record(self, record: dict[str, Document], text: bytes | None) -> str:
         """Return the text of a record as it may be kept.

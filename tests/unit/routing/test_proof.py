@@ -104,7 +104,7 @@ def test_a_row_that_says_anything_else_has_another(record: str, row: dict[str, A
 
 def test_a_text_that_is_no_record_must_stand_there_whole() -> None:
     proof = Proof(SCHEMA)
-    assert proof.of_corrupt(b"no\xff") == proof.of_row({"_corrupt_record": "no\\xff"})
+    assert proof.of_corrupt(b"no\xff") == proof.of_row({"_corrupt_record": "b'no\\xff'"})
     assert proof.of_corrupt(b"no") != proof.of_row({"_corrupt_record": "n"})
 
 

@@ -10,6 +10,7 @@ from support.drift import BAD, NUMBERS
 from support.settle import taken
 from widen.model.text import parse_type
 from widen.model.type import Field, StructType
+from widen.observe.corrupt_text import to_kept_text
 from widen.observe.kind import Kind
 from widen.planning.policy import Policy
 from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
@@ -51,7 +52,7 @@ def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
     maker = Transcriber(TABLE)
     [row] = taken(maker, TABLE, text)
     assert {k: v for k, v in row.items() if v is not None} == {
-        "_corrupt_record": text.decode(errors="backslashreplace")
+        "_corrupt_record": to_kept_text(text)
     }
     assert (maker.observation.records, maker.observation.corrupt) == (0, 1)
 

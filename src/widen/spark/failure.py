@@ -117,6 +117,9 @@ def _row(found: re.Match[str]) -> WidenError:
 
 
 def _read(found: re.Match[str]) -> WidenError:
+    if found[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
+        fix = "Restore it from a backup, or restore the table to a version that does not need it."
+        return CorruptFile(path=found[2], reason="it does not exist (vacuumed or deleted?)", fix=fix)
     causes = _CAUSE.findall(found.string)
     detail = found[3].strip() if "SQLSTATE" not in found[3].strip()[:9] else causes[-1][1] if causes else ""
     reason = f"Spark says {found[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")

@@ -40,6 +40,10 @@ wheel: setup ## install the built wheel with its extras, as users do, and run th
 interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp ## Delta Lake on Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)
 
+.PHONY: faults
+faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes (hours)
+	@WIDEN_TEST_FAULTS=1 $(PYTEST) tests/property/test_log_faults.py tests/engine/test_faults.py tests/engine/test_kill.py $(ARGS)
+
 real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real` reads
 
 real: setup $(WORK)/data/real.stamp ## ingest public documents and prove that no value is lost

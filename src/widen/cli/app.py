@@ -39,7 +39,7 @@ class WidenGroup(TyperGroup):
         return run() if not extra.get("standalone_mode", True) else sys.exit(_outcome(run))
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Call a command; one whose output nobody reads any more ends quietly.
+        """Call a command; one whose output nobody reads any more ends quietly, an interrupted one says what stands.
 
         Raises:
             typer.Exit: that is so.
@@ -50,6 +50,10 @@ class WidenGroup(TyperGroup):
         except BrokenPipeError:
             _forget_output()
             raise typer.Exit(BROKEN_PIPE) from None
+        except KeyboardInterrupt as interrupt:
+            for text in notes_of(interrupt):
+                note(text, "bold")
+            raise
         return result
 
 
@@ -98,9 +102,7 @@ def _outcome(call: Callable[[], object]) -> int:
         if str(error):  # one without a word is the help, which is shown already
             show_error(error)
         return 1
-    except (KeyboardInterrupt, typer.Abort) as interrupt:
-        for text in notes_of(interrupt):
-            note(text, "bold")
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 

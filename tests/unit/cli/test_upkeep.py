@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from support.command_line import run, told
 from support.log_table import add, write_commit
+from widen.log.store import LogStore
+from widen.table import create_table
 
 FEATURES = ["appendOnly", "invariants", "typeWidening"]
 PROTOCOL = {
@@ -90,3 +93,23 @@ def test_rewrite_of_a_table_without_old_files(tmp_path: Path) -> None:
     assert told("rewrite", str(tmp_path), "--clear-history") == {"version": 1, "changed": True, "files": 0, "bytes": 0}
     assert told("show", str(tmp_path))["columns"][0]["typeHistory"] == []
     assert "Nothing to change" in run("rewrite", str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize(
+    ("end", "note"), [(".crc", "is committed."), ("01.json", "Whether version 1 of .* was written is not known.")]
+)
+def test_an_interrupt_tells_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, note: str
+) -> None:
+    create_table(str(tmp_path), "a int")
+    put = LogStore.put_if_absent
+
+    def interrupted(store: LogStore, path: str, data: bytes) -> bool:
+        if path.endswith(end):
+            raise KeyboardInterrupt
+        return put(store, path, data)
+
+    monkeypatch.setattr(LogStore, "put_if_absent", interrupted)
+    done = run("properties", str(tmp_path), "--set", "k=v")
+    assert done.exit_code == 130
+    assert re.search(note, done.stderr)

@@ -24,26 +24,16 @@ WidenError
 │   │   ├── IdentityColumnFixed
 │   │   ├── NoIdentityColumn
 │   │   ├── IdentityReplaceRefused
-│   │   ├── ItemCommentRefused
-│   │   ├── ItemRenameRefused
-│   │   ├── RenameRefused
+│   │   ├── ItemCommentRefused · ItemRenameRefused · RenameRefused
 │   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
-│   │   ├── NewColumnNotNull
-│   │   ├── NestedNotNull
-│   │   ├── NullsInColumn
-│   │   ├── DefaultsNotEnabled
-│   │   ├── InvalidDefault
-│   │   ├── InvalidGeneration
-│   │   ├── NewColumnDefaultRefused
+│   │   ├── NewColumnNotNull · NestedNotNull · NullsInColumn
+│   │   ├── DefaultsNotEnabled · InvalidDefault · InvalidGeneration · NewColumnDefaultRefused
 │   │   ├── ReplaceColumnsRefused
 │   │   └── AmbiguousReplacement
 │   ├── ConstraintRefused
 │   │   ├── InvalidConstraint
 │   │   │   └── ConstraintNotBoolean
-│   │   ├── InvalidConstraintName
-│   │   ├── ConstraintAlreadyExists
-│   │   ├── ConstraintNotFound
-│   │   └── ConstraintViolated
+│   │   └── InvalidConstraintName · ConstraintAlreadyExists · ConstraintNotFound · ConstraintViolated
 │   ├── SchemaMismatch      the data do not fit the table, and the call allows no change that would help
 │   │   ├── IncompatibleTypes     not even a cast would help
 │   │   ├── ConstraintTypeMismatch

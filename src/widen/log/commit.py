@@ -105,7 +105,7 @@ def commit(
         first = _written(store, attempt.version, said.txn_id, encode_lines(info, final), staged)
         if isinstance(first, Unknown):
             return first
-        if first is None and current_ms() - began_ms > PAUSE_MS and not is_reachable(store, attempt.version):
+        if first is None and current_ms() - began_ms > PAUSE_MS and not _is_reachable(store, attempt.version):
             reason = "the writer was paused for so long that the versions before it have expired"
             unknown = CommitUnknown(version=attempt.version, location=store.location, reason=reason, txn_id=said.txn_id)
             return Unknown(unknown)
@@ -341,6 +341,11 @@ def _winners(store: LogStore, first: Winner) -> Iterator[Winner]:
 def _txn_id(winner: Winner) -> object:
     infos = [line.commit_info for line in winner.lines if line.commit_info is not None]
     return infos[0].get("txnId") if infos else None
+
+
+def _is_reachable(store: LogStore, version: int) -> bool:
+    with after_commit(store.location, version):
+        return is_reachable(store, version)
 
 
 def _concluded(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> Committed:

@@ -328,8 +328,8 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
         other = Intake().of(spark, changed)
         other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
         there = other.found(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
-        assert verify(batch.digests(table.snapshot.schema, Policy()), there).is_clean
-        assert not verify(other.digests(table.snapshot.schema, Policy()), there).is_clean
+        assert verify(batch.said(table.snapshot.schema, Policy()), there).is_clean
+        assert not verify(other.said(table.snapshot.schema, Policy()), there).is_clean
 
 
 BAD = {

@@ -14,7 +14,8 @@ from widen.observe.corrupt_text import from_kept_text
 from widen.planning.evolve import evolve
 from widen.planning.policy import Guard, Mode, Policy
 from widen.planning.treatment import reading_of
-from widen.routing.proof import KEPT_OUT, Proof
+from widen.proof.form import digest
+from widen.proof.source import SourceReader
 from widen.routing.transcribe import Origin, Transcriber
 
 TYPES = ("int", "bigint", "string", "double", "decimal(10,2)", "boolean", "date", "array<int>", "map<string,int>")
@@ -30,7 +31,7 @@ def test_what_does_not_fit_is_kept_out_whole(
     guard = Guard("a", "NOT NULL", is_required=required)
     policy = Policy(Mode.SPLIT, guards={("a",): guard}, dated=frozenset([()] if dated else []))
     schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), reading_of(table, policy)
-    maker, proof = Transcriber(table, policy, table, Origin("origin")), Proof(table, policy)
+    maker, proof = Transcriber(table, policy, table, Origin("origin")), SourceReader(table, policy)
     for number, text in enumerate(batch, 1):
         rows = taken(maker, schema, text, ("f", number))
         if adapts:
@@ -43,11 +44,12 @@ def test_what_does_not_fit_is_kept_out_whole(
             continue
         assert len(kept_out) + len(fitting) == len(records)
         assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in kept_out)
-        told = sorted(repr(proof.of_kept_out(each["text"])) for each in kept_out)
-        forms = [proof.of_record(record) for record in records]
-        assert sorted(repr(form) for form in forms if isinstance(form, list) and form[0] == KEPT_OUT) == told
+        told = [digest(proof.read_kept_out(each["text"])) for each in kept_out]
+        forms = [digest(each.form) for each in proof.read(text)]
+        assert sorted(form for form in forms if form in told) == sorted(told)
         assert all(row["a"] is not None for row in fitting) or not required
-        there = [record for record, form in zip(records, forms, strict=True) if isinstance(form, dict)]
+        there = [record for record, form in zip(records, forms, strict=True) if form not in told]
+        assert len(there) == len(fitting)
         for record, row in zip(there, fitting, strict=True):
             a = {key: value for key, value in reading.record(record).items() if key == "a"}
             assert lost(StructType(table.fields[:1]), row, a) == [], (a, row)

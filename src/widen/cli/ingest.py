@@ -114,5 +114,5 @@ def _ingested(done: Ingested, into: str) -> Iterator[RenderableType]:
     yield Text("  " + door.words.written_text(done.records, done.files, done.size_bytes, done.corrupt))
     if done.verification is not None:
         yield Text(f"  verified: {done.verification}", "green" if done.verification.is_clean else "bold red")
-        yield from (Text(f"  lost: {door.words.printable(place)}", "red") for place in done.verification.lost)
+        yield from (Text(f"  lost: {door.words.printable(place)}", "red") for place in done.verification.places)
     yield from door.terminal.plan_parts(done.plan)

@@ -210,7 +210,7 @@ def _proof(batch: Batch, landing: Landing, landed: Landed, share: float) -> Veri
     assert landed.settled is not None
     landing.progress("proving that nothing is lost")
     snapshot = open_snapshot(landing.store, landed.version)
-    source = batch.digests(snapshot.schema, landed.policy)
-    kept_out = landed.kept.rows(source.sparkSession).select(TEXT) if landed.kept else None
+    source = batch.said(snapshot.schema, landed.policy)
+    kept_out = landed.kept.rows(source.digests.sparkSession).select(TEXT) if landed.kept else None
     paths = [add.path for add in landed.settled.adds]
     return verify_rows(source, batch.found(landing.store, snapshot, paths, landed.policy, kept_out), share)

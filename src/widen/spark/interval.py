@@ -19,13 +19,14 @@ from widen.model.type import StructType
 from widen.observe.file_field import FileFields
 from widen.observe.observation import Observation
 from widen.planning.policy import Policy
+from widen.proof.file import FileReader
 from widen.protocol.action import Metadata, Protocol
 from widen.spark.batch import Attempt, merge_notes, take_notes
 from widen.spark.failure import translated
 from widen.spark.part import Sink, find_sink
 from widen.spark.quarantine import Written, write_fitting
 from widen.spark.scan import read
-from widen.spark.verify import found_digests, text_digests
+from widen.spark.verify import Side, row_side, text_side
 
 
 class Batch(Shape):
@@ -78,8 +79,8 @@ class Batch(Shape):
             StorageError: the store refused.
         """
 
-    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
-        """Return what the proof compares: a row for each record.
+    def said(self, schema: StructType, policy: Policy) -> Side:
+        """Return the records for the proof.
 
         Args:
             schema: Of the table that holds them.
@@ -88,14 +89,14 @@ class Batch(Shape):
 
     def found(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
-    ) -> DataFrame:
-        """Return what the proof compares with that: a row for each row of the table, or record that is kept out.
+    ) -> Side:
+        """Return for the proof the rows of the table, and the records that are kept out of it.
 
         Args:
             store: Of the table.
             snapshot: The version that holds them.
             paths: The files that they were written to, by their paths in the log.
-            policy: As for `digests`.
+            policy: As for `said`.
             kept_out: The texts of what is kept out of the table, in a column `TEXT`.
         """
 
@@ -135,16 +136,17 @@ class TextBatch:
             return self._written_by_tasks(replace(attempt, sink=sink), sink)
         return write_fitting(self.texts, attempt, store, protocol, metadata)
 
-    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
-        """Return a digest for each record; see `Batch`."""
-        return text_digests(self.texts, schema, policy, self.file_fields)
+    def said(self, schema: StructType, policy: Policy) -> Side:
+        """Return the records for the proof; see `Batch`."""
+        told = self.file_fields
+        return text_side(self.texts, schema, policy, FileReader(told.has_folders, told.loaded_at) if told else None)
 
     def found(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
-    ) -> DataFrame:
-        """Return a digest for each row; see `Batch`."""
+    ) -> Side:
+        """Return the rows for the proof; see `Batch`."""
         rows = read(self.texts.sparkSession, store, snapshot, only=paths)
-        return found_digests(rows, snapshot.schema, policy, kept_out)
+        return row_side(rows, snapshot.schema, policy, kept_out)
 
     def _told(self, attempt: Attempt) -> Attempt:
         return replace(attempt, file_fields=self.file_fields)

@@ -8,7 +8,8 @@ Source: spec of evolution, section 3, "conservation proof"; U1, U2; D16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 
@@ -31,7 +32,8 @@ from widen.model.type import (
 )
 from widen.planning.name import RESCUED, role_field
 from widen.planning.policy import Policy
-from widen.routing.route import RecordRoute, Slot, routes
+from widen.proof.cell import Cell, Cells, Fields, widest_record
+from widen.proof.cell import fields_of as cells_of
 from widen.spark.document import document_type, from_document, to_document, to_json_text
 from widen.spark.schema import to_spark, type_to_spark
 from widen.spark.step import Typed, fields_of, stepped, steps
@@ -42,17 +44,54 @@ Back = Callable[[Column, DataType, DataType], Column]
 """Takes values, their type in the table and their type in the source."""
 
 
-def rebuilt(source: StructType, schema: StructType, policy: Policy) -> dict[str, Typed]:
+def rebuilt(
+    source: StructType, schema: StructType, policy: Policy, *, is_own_kind: bool = False
+) -> dict[str, Typed]:
     """Return the fields of records as the rows of a table say them.
 
     Args:
         source: The schema of the records, as they were taken.
         schema: Of the table; its columns are those of the rows.
         policy: What is known of single fields.
+        is_own_kind: Only columns of the kind that a field has in the source are asked.
     """
     rescued = role_field(schema, RESCUED)
     rest = None if rescued is None else _rescued(F.col(quoted(rescued.name)), source)
-    return _record(source, routes(schema, policy), lambda name: F.col(quoted(name)), rest)
+    cells = cells_of(schema, policy)
+    cells = _own_fields(source, cells) if is_own_kind else cells
+    return _record(source, cells, lambda name: F.col(quoted(name)), rest)
+
+
+def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
+    """Tell whether all columns are of the kinds that their fields have in the source.
+
+    Args:
+        source: The schema of the records, as they were taken.
+        schema: Of the table.
+        policy: What is known of single fields.
+    """
+    cells = cells_of(schema, policy)
+    return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
+
+
+def _own_fields(source: StructType, cells: Fields) -> Fields:
+    return {field.name: tuple(_own_cells(field.type, cells.get(field.name, ()))) for field in source}
+
+
+def _own_cells(data_type: DataType, cells: Cells) -> Iterator[Cell]:
+    """Yield the columns that have values of a type as they are: no other kind, no arrays around them."""
+    leaf, dim = data_type, 0
+    while isinstance(leaf, ArrayType):
+        leaf, dim = leaf.element, dim + 1
+    for cell in cells:
+        if cell.fields is not None and isinstance(leaf, StructType):
+            if cell.dim == dim or cell is widest_record(cells):
+                yield replace(cell, fields=_own_fields(leaf, cell.fields))
+        elif cell.value is not None and isinstance(leaf, MapType):
+            inner = _own_cells(leaf.value, (cell.value,)) if cell.dim == dim else ()
+            yield from (replace(cell, value=value) for value in inner)
+        elif cell.fields is None and cell.value is None and (cell.dim, _family(cell.type)) == (dim, _family(leaf)):
+            yield cell
 
 
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
@@ -92,7 +131,7 @@ def _total(counts: Column) -> Column:
 
 
 def _record(
-    source: StructType, route: RecordRoute, column: Callable[[str], Column], rest: Column | None
+    source: StructType, route: Fields, column: Callable[[str], Column], rest: Column | None
 ) -> dict[str, Typed]:
     found = {}
     for field, name in zip(source, steps(source), strict=True):
@@ -102,10 +141,10 @@ def _record(
 
 
 def _value(
-    data_type: DataType, slots: Sequence[Slot], column: Callable[[str], Column], rest: Column | None
+    data_type: DataType, slots: Sequence[Cell], column: Callable[[str], Column], rest: Column | None
 ) -> Column:
     """Return what the columns of a field say; of records the one with the most arrays says it (U17)."""
-    told = [slot for slot in slots if slot.record is not None]
+    told = [slot for slot in slots if slot.fields is not None]
     chosen = sorted(told, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
     said = [_unwrapped(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
     ways = [way for way in said if way is not None]
@@ -137,29 +176,29 @@ def _either(one: Column, other: Column, data_type: DataType) -> Column:
     return F.coalesce(one, other)
 
 
-def _unwrapped(values: Column, data_type: DataType, slot: Slot, dim: int, rest: Column | None) -> Column | None:
+def _unwrapped(values: Column, data_type: DataType, slot: Cell, dim: int, rest: Column | None) -> Column | None:
     """Return what a column says of values of a type; None if it cannot say any."""
     if isinstance(data_type, ArrayType):
         return _each(values, lambda item: _unwrapped(item, data_type.element, slot, dim - 1, None)) if dim else None
     if dim:
         return _unwrapped(F.try_element_at(values, F.lit(1)), data_type, slot, dim - 1, rest)
     if isinstance(data_type, MapType):
-        return None if slot.entries is None else _entries(values, data_type, slot.entries)
+        return None if slot.value is None else _entries(values, data_type, slot.value)
     if isinstance(data_type, StructType):
-        if slot.record is None:
+        if slot.fields is None:
             return None
-        fields = _record(data_type, slot.record, values.getField, rest)
+        fields = _record(data_type, slot.fields, values.getField, rest)
         is_there = values.isNotNull() if rest is None else values.isNotNull() | rest.isNotNull()
         parts = (found.alias(name) for name, (found, _) in zip(steps(data_type), fields.values(), strict=True))
         return F.when(is_there, F.struct(*parts))
-    return None if slot.record is not None or slot.entries is not None else _back(values, slot.type, data_type)
+    return None if slot.fields is not None or slot.value is not None else _back(values, slot.type, data_type)
 
 
 def _each(values: Column, way: Callable[[Column], Column | None]) -> Column | None:
     return None if way(F.lit(None)) is None else F.transform(values, lambda item: _there(way(item)))
 
 
-def _entries(values: Column, data_type: MapType, slot: Slot) -> Column | None:
+def _entries(values: Column, data_type: MapType, slot: Cell) -> Column | None:
     if _unwrapped(F.lit(None), data_type.value, slot, slot.dim, None) is None:
         return None
     found = F.transform_values(

@@ -39,10 +39,10 @@ from widen.spark.ground import written_rows
 from widen.spark.look import PER_PASS, Looks
 from widen.spark.misfit import Misfit, misfits, reason_of, seen_of
 from widen.spark.quarantine import Written
-from widen.spark.rebuild import count_leaves, rebuilt, record_text
+from widen.spark.rebuild import count_leaves, is_own_kind, rebuilt, record_text
 from widen.spark.scan import read
 from widen.spark.taken import Taken, taken
-from widen.spark.verify import DIGEST, LEAVES, PLACE
+from widen.spark.verify import CONVERTED, DIGEST, FORM, PLACE, VALUES, Side
 from widen.spark.wiring import to_columns
 from widen.spark.write import write
 
@@ -104,22 +104,22 @@ class TypedBatch:
             reduce(DataFrame.unionAll, kept_out) if kept_out else None,
         )
 
-    def digests(self, schema: StructType, policy: Policy) -> DataFrame:
-        """Return a digest for each record; see `Batch`."""
-        return reduce(DataFrame.unionAll, map(_source_digests, self._taken(schema, policy)))
+    def said(self, schema: StructType, policy: Policy) -> Side:
+        """Return the records for the proof; see `Batch`."""
+        return Side(reduce(DataFrame.unionAll, map(_source_digests, self._taken(schema, policy))))
 
     def found(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
-    ) -> DataFrame:
-        """Return a digest for each row, of what it says of a record; see `Batch`."""
+    ) -> Side:
+        """Return the rows for the proof; see `Batch`."""
         sides = []
         for number, part in enumerate(self._taken(snapshot.schema, policy)):
             own = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
             rows = read(part.records.frame.sparkSession, store, snapshot, only=own)
-            sides.append(rows.select(*_digest(record_text(rebuilt(part.schema, snapshot.schema, policy)))))
+            sides.append(rows.select(*_row_digest(part.schema, snapshot.schema, policy)))
         if kept_out is not None:
             sides.append(kept_out.select(*_digest(F.col(kept_out.columns[0]))))
-        return reduce(DataFrame.unionAll, sides)
+        return Side(reduce(DataFrame.unionAll, sides))
 
     def _taken(self, base: StructType | None, policy: Policy) -> list[Taken]:
         return [taken(part, self.name, base, policy) for part in self.parts]
@@ -223,12 +223,26 @@ def _source_digests(part: Taken) -> DataFrame:
     place = part.records.place
     where = F.lit("") if place is None else F.concat_ws(":", place.getField("file"), place.getField("number"))
     count = count_leaves(part.fields).cast("bigint")
-    return part.records.frame.select(*_digest(record_text(part.fields), count, where))
+    return part.records.frame.select(*_digest(record_text(part.fields), values=count, place=where))
 
 
-def _digest(text: Column, count: Column | None = None, where: Column | None = None) -> list[Column]:
+def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[Column]:
+    """Return the digest of rows, and how many of their values only columns of another kind than the source's say."""
+    told = rebuilt(source, schema, policy)
+    own = rebuilt(source, schema, policy, is_own_kind=True)
+    is_all = is_own_kind(source, schema, policy)
+    converted = F.lit(0) if is_all else count_leaves(told) - count_leaves(own)
+    return _digest(record_text(told), converted=converted.cast("bigint"))
+
+
+def _digest(
+    text: Column, *, values: Column | None = None, converted: Column | None = None, place: Column | None = None
+) -> list[Column]:
+    nothing = F.lit(None)
     return [
         F.sha2(text, 256).cast("binary").alias(DIGEST),
-        (F.lit(None).cast("bigint") if count is None else count).alias(LEAVES),
-        (F.lit(None).cast("string") if where is None else where).alias(PLACE),
+        (nothing.cast("bigint") if values is None else values).alias(VALUES),
+        (nothing.cast("bigint") if converted is None else converted).alias(CONVERTED),
+        (nothing.cast("string") if place is None else place).alias(PLACE),
+        nothing.cast("binary").alias(FORM),
     ]

@@ -1,0 +1,337 @@
+"""Faults seeded into the path that makes rows, one at a time: the proof must catch each of them.
+
+The rows go through a Parquet file, as those of tasks do; see `widen.spark.part`.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.proof import forms_of_arrow
+from support.settle import settle
+from widen.model.text import parse_type
+from widen.model.type import StructType
+from widen.observe.document import NotJson, Number
+from widen.observe.reading import Reading, Take
+from widen.planning.policy import EpochUnit, Form, Mode, Policy
+from widen.proof.form import digest
+from widen.proof.source import SourceReader
+from widen.routing.convert import MISSING
+from widen.routing.transcribe import Transcriber
+from widen.spark import column
+from widen.spark.arrow import to_arrow_schema
+
+POLICY = Policy(
+    Mode.SPLIT,
+    pins={
+        ("m",): parse_type("map<string,bigint>"),
+        ("j",): Form.JSON,
+        ("price",): parse_type("decimal(10,2)"),
+        ("at",): parse_type("timestamp"),
+        ("rest",): Mode.FREEZE,
+    },
+    dated=frozenset([("day",)]),
+    epoch_units={("seen",): EpochUnit.SECONDS},
+    masked=frozenset([("secret",)]),
+    left_out=frozenset([("hidden",)]),
+)
+
+RECORDS: list[dict[str, Any]] = [
+    {
+        "s": f"text {number}",
+        "other": f"word {number}",
+        "n": number,
+        "k": 1000 + number,
+        "d": number + 0.25,
+        "b": number % 2 == 0,
+        "r": {"x": number, "y": {"z": f"deep {number}"}},
+        "list": [number, number + 1],
+        "items": [{"sku": f"A{number}", "q": number}, {"sku": "B", "q": 2}],
+        "m": {"Key": number, "key": 7},
+        "j": {"a": [number, 1.5]},
+        "price": number + 0.5,
+        "at": f"2024-05-{number + 1:02}T10:00:00Z",
+        "day": f"2024-05-{number + 1:02}",
+        "secret": f"salary {number}",
+        "hidden": number,
+        "drift": number if number % 2 else f"drifts {number}",
+        "A": number,
+        "a": -number,
+        "e": [[], [number]],
+        "seen": 1_700_000_000 + number,
+    }
+    for number in range(8)
+]
+TEXTS = [
+    *(json.dumps(record).encode() for record in RECORDS),
+    b'{"s":"exact","d":0.1000000000000000055,"n":9007199254740993,"list":[],"r":{"x":null},"secret":12}',
+    b'{"s":"exact too","j":1e5,"day":"no day","rest":[1.50],"m":{"k":null},"drift":[1,"x"]}',
+    b'{"s":"twice","s":"twice"}',
+    b"not json",
+]
+Patch = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: what is patched, and how."""
+
+    where: Any
+    name: str
+    patch: Patch
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Texts, and the table that they are written to."""
+
+    policy: Policy
+    schema: StructType
+    texts: list[bytes]
+
+    def expected(self) -> Counter[bytes]:
+        """Return the digests of what the texts say."""
+        reader = SourceReader(self.schema, self.policy)
+        return Counter(digest(told.form) for text in self.texts for told in reader.read(text))
+
+    def written(self, path: Path) -> Counter[bytes]:
+        """Return the digests of the rows that the writing path makes of the texts, read back from a file."""
+        maker = Transcriber(self.schema, self.policy, self.schema)
+        places = [("f", number) for number in range(1, len(self.texts) + 1)]
+        maker.take(self.texts, places, [True] * len(self.texts))
+        pq.write_table(pa.Table.from_batches(column.drained(maker, to_arrow_schema(self.schema))), path)
+        batches = pq.read_table(path).to_batches()
+        return Counter(digest(form) for batch in batches for form in forms_of_arrow(self.schema, self.policy, batch))
+
+
+@pytest.fixture(scope="module")
+def drifting() -> Setting:
+    """Return records of all sorts, which are read exactly."""
+    declared = parse_type("struct<seen: timestamp>")
+    assert isinstance(declared, StructType)
+    return Setting(POLICY, settle(declared, TEXTS, POLICY).plan.schema, TEXTS)
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Setting:
+    """Return records that the decoder takes as they are."""
+    policy = Policy(
+        Mode.SPLIT, {("m",): parse_type("map<string,bigint>")}, masked=POLICY.masked, left_out=POLICY.left_out
+    )
+    kept = ("s", "other", "n", "k", "r", "list", "items", "m", "secret", "hidden")
+    texts = [json.dumps({key: record[key] for key in kept}).encode() for record in RECORDS]
+    return Setting(policy, settle(None, texts, policy).plan.schema, texts)
+
+
+def test_without_a_fault_nothing_is_caught(drifting: Setting, quiet: Setting, tmp_path: Path) -> None:
+    for setting in (drifting, quiet):
+        assert setting.written(tmp_path / "rows.parquet") == setting.expected()
+
+
+# ---- faults in the rows that reach a file ----------------------------------------------------------
+
+
+def rows_edited(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Mutant:
+    def patch(drained: Any) -> Any:
+        def mutated(maker: Transcriber, arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
+            for batch in drained(maker, arrow):
+                yield pa.RecordBatch.from_pylist(edit(batch.to_pylist()), schema=arrow)
+
+        return mutated
+
+    return Mutant(column, "drained", patch)
+
+
+def each_row(edit: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
+    return rows_edited(lambda rows: [row | edit(row) for row in rows])
+
+
+def where_there(name: str, edit: Callable[[Any], Any]) -> Mutant:
+    return each_row(lambda row: {name: edit(row[name])} if row[name] is not None else {})
+
+
+def shifted(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    values = [row[name] for row in rows]
+    return [{**row, name: value} for row, value in zip(rows, [*values[1:], *values[:1]], strict=True)]
+
+
+def masked_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "secret": f"salary {at}"} for at, row in enumerate(rows)]
+
+
+IN_ROWS = {
+    "a column is dropped": each_row(lambda row: {"s": None}),
+    "two columns are swapped": each_row(lambda row: {"s": row["other"], "other": row["s"]}),
+    "two number columns are swapped": each_row(lambda row: {"n": row["k"], "k": row["n"]}),
+    "two values of a column are swapped": rows_edited(lambda rows: shifted(rows, "n")),
+    "a nested column is off by one row": rows_edited(lambda rows: shifted(rows, "r")),
+    "the first row is dropped": rows_edited(lambda rows: rows[1:]),
+    "the last row is dropped": rows_edited(lambda rows: rows[:-1]),
+    "a row is written twice": rows_edited(lambda rows: [*rows, *rows[:1]]),
+    "a row is written twice in place of another": rows_edited(lambda rows: [rows[-1], *rows[1:]]),
+    "a fraction is rounded": where_there("d_double", lambda value: float(round(value))),
+    "a fraction is off by its last bit": where_there("d_double", lambda value: value * (1 + 2**-52)),
+    "a number is off by one": where_there("n", lambda value: value + 1),
+    "a number loses its sign": where_there("a", lambda value: abs(value)),
+    "a decimal is cut": where_there("price", lambda value: Decimal(int(value))),
+    "a text is cut": where_there("s", lambda value: value[:4]),
+    "a text is stripped of its last character": where_there("other", lambda value: value[:-1]),
+    "the case of a text is folded": where_there("s", str.upper),
+    "a text becomes empty": where_there("s", lambda value: ""),
+    "a boolean is turned": where_there("b", lambda value: not value),
+    "one value becomes null": rows_edited(lambda rows: [{**rows[0], "n": None, "k": None}, *rows[1:]]),
+    "an element of an array is lost": where_there("list", lambda value: value[:-1]),
+    "an array is reversed": where_there("list", lambda value: value[::-1]),
+    "an array is sorted with a null put in": where_there("list", lambda value: [None, *value]),
+    "an empty array becomes null": each_row(lambda row: {"list": row["list"] or None}),
+    "a record of an array is lost": where_there("items", lambda value: value[1:]),
+    "a field of an array's records is lost": where_there(
+        "items", lambda value: [{**each, "q": None} for each in value]
+    ),
+    "a deep field is lost": where_there("r", lambda value: {**value, "y": {"z": None}}),
+    "a key of a map is folded": where_there("m", lambda value: list({k.lower(): v for k, v in value}.items())),
+    "a value of a map is lost": where_there("m", lambda value: [(key, None) for key, _ in value]),
+    "the keys A and a are swapped": each_row(lambda row: {"a": row["A_2"], "A_2": row["a"]}),
+    "a day is off by one": where_there("day_date", lambda value: value + timedelta(days=1)),
+    "an instant is off by a millisecond": where_there("at", lambda value: value + timedelta(milliseconds=1)),
+    "an instant is in another time zone": where_there("at", lambda value: value + timedelta(hours=2)),
+    "the sibling has another value": where_there("drift_long", lambda value: value + 1),
+    "a value is in the text of another row": rows_edited(lambda rows: shifted(rows, "drift")),
+    "the rescue column is dropped": each_row(lambda row: {"_rescued": None}),
+    "a number in the rescue column is spelled otherwise": where_there("_rescued", lambda v: v.replace("1.50", "1.5")),
+    "a corrupt text is dropped": rows_edited(lambda rows: [row for row in rows if row["_corrupt_record"] is None]),
+    "a corrupt text is cut": where_there("_corrupt_record", lambda value: value[:-1]),
+    "a corrupt text gets another's values": each_row(lambda row: {"n": 1} if row["_corrupt_record"] else {}),
+    "a mask is not applied": rows_edited(masked_rows),
+    "a mask is applied to another field": where_there("other", lambda value: "***"),
+    "the JSON of a field is cut": where_there("j", lambda value: value[:-1]),
+}
+
+
+# ---- faults in the functions that make rows --------------------------------------------------------
+
+
+def without(key: str) -> Patch:
+    """Let a function that returns a record lose a field."""
+
+    def patch(function: Any) -> Any:
+        def mutated(*given: Any) -> Any:
+            found = function(*given)
+            return {k: v for k, v in found.items() if k != key} if isinstance(found, dict) else found
+
+        return mutated
+
+    return patch
+
+
+def with_texts(old: bytes, new: bytes) -> Patch:
+    """Let the fast decoder read other texts than those that are given."""
+    return lambda function: lambda self, texts: function(self, [text.replace(old, new) for text in texts])
+
+
+def with_keys_swapped(function: Any) -> Any:
+    """Let the fast decoder read the keys n and k the other way round."""
+    swapped = {b'"n":': b'"k":', b'"k":': b'"n":'}
+    return lambda self, texts: function(
+        self, [re.sub(rb'"[nk]":', lambda found: swapped[found[0]], text) for text in texts]
+    )
+
+
+def last_key_wins(parse: Any) -> Any:
+    def mutated(text: bytes, *more: Any) -> Any:
+        found = parse(text, *more)
+        return json.loads(text, parse_int=Number) if isinstance(found, NotJson) and text[:1] == b"{" else found
+
+    return mutated
+
+
+def rounding(parse: Any) -> Any:
+    return lambda text, *more: parse(text.replace(b"0.1000000000000000055", b"0.1"), *more)
+
+
+def never(word: str) -> Patch:
+    """Let values of a kind get into no column."""
+    return lambda convert: lambda value, kind, *more: MISSING if kind == word else convert(value, kind, *more)
+
+
+def unmasked(value: Any) -> Any:
+    def mutated(self: Reading, given: Any) -> Any:
+        return json.dumps(given) if self.take is Take.MASKED else value(self, given)
+
+    return mutated
+
+
+def wrong_sibling(route_value: Any) -> Any:
+    def mutated(row: dict[str, Any], slots: Any, value: Any) -> None:
+        route_value(row, tuple(slot for slot in slots if slot.name != "n"), value)
+
+    return mutated
+
+
+IN_FUNCTIONS = {
+    "the shared reading drops a field": Mutant("widen.observe.reading.Reading", "record", without("s")),
+    "the parser skips a field": Mutant("widen.routing.transcribe", "parse", without("n")),
+    "the parser takes the last of two keys": Mutant("widen.routing.transcribe", "parse", last_key_wins),
+    "the parser rounds": Mutant("widen.routing.transcribe", "parse", rounding),
+    "doubles get into no column": Mutant("widen.routing.row", "convert", never("double")),
+    "texts get into no column": Mutant("widen.routing.row", "convert", never("string")),
+    "longs are routed to the wrong column": Mutant("widen.routing.row", "route_value", wrong_sibling),
+    "nothing is rescued": Mutant("widen.routing.transcribe", "rescue", lambda rescue: lambda *given: None),
+    "masks are not applied to records that are read exactly": Mutant(
+        "widen.observe.reading.Reading", "value", unmasked
+    ),
+    "rows that are read exactly are dropped": Mutant(
+        "widen.routing.transcribe.Transcriber", "rows", lambda rows: lambda self: rows(self)[1:]
+    ),
+    "corrupt texts are cut": Mutant(
+        "widen.routing.hide.Hider", "corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
+    ),
+}
+
+IN_DECODER = {
+    "the decoder skips a field": Mutant("widen.routing.decoder.Decoder", "records", with_texts(b'"word 1"', b"null")),
+    "the decoder alters a value": Mutant("widen.routing.decoder.Decoder", "records", with_texts(b"deep 1", b"deep 2")),
+    "the decoder takes one key for another": Mutant("widen.routing.decoder.Decoder", "records", with_keys_swapped),
+    "masks are not applied to decoded records": Mutant(
+        "widen.routing.spread", "_hidden", lambda hidden: lambda value, held: str(value)
+    ),
+    "an array is cut where it is taken apart": Mutant(
+        "widen.spark.column", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
+    ),
+}
+
+MUTANTS = {**IN_ROWS, **IN_FUNCTIONS}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_proof_catches(name: str, drifting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(MUTANTS[name], drifting, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", IN_DECODER)
+def test_the_proof_catches_of_decoded_records(
+    name: str, quiet: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(IN_DECODER[name], quiet, tmp_path, monkeypatch)
+
+
+def check(mutant: Mutant, setting: Setting, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that rows with a fault are not what the proof expects, and that the fault does not reach the proof."""
+    truth = setting.expected()
+    where = pkgutil.resolve_name(mutant.where) if isinstance(mutant.where, str) else mutant.where
+    monkeypatch.setattr(where, mutant.name, mutant.patch(getattr(where, mutant.name)))
+    assert setting.expected() == truth, "the fault reaches the proof's own reading of the source"
+    assert setting.written(path / "rows.parquet") != truth

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from support.proof import forms_of
+from widen.model.text import parse_type
+from widen.model.type import Field, StructType
+from widen.planning.policy import Form, Mode, Policy
+from widen.proof.form import differences, digest
+from widen.proof.source import SourceReader, Told
+
+SCHEMA = StructType(
+    (
+        Field("a", parse_type("int")),
+        Field("a_string", parse_type("string"), metadata={"widen.source": ["a"]}),
+        Field("d", parse_type("double")),
+        Field("l", parse_type("array<int>")),
+        Field("r", parse_type("struct<x: int>")),
+        Field("m", parse_type("map<string,bigint>")),
+        Field("m_map_string", parse_type("map<string,string>"), metadata={"widen.source": ["m"]}),
+        Field("t", parse_type("timestamp")),
+        Field("t_date", parse_type("date"), metadata={"widen.source": ["t"]}),
+        Field("t_long", parse_type("bigint"), metadata={"widen.source": ["t"]}),
+        Field("f", parse_type("float")),
+        Field("_rescued", parse_type("string")),
+        Field("_corrupt_record", parse_type("string")),
+    )
+)
+
+AT = datetime(2024, 5, 1, tzinfo=timezone.utc)
+POLICY = Policy(Mode.SPLIT, dated=frozenset([("t",)]), left_out=frozenset([("hidden",)]))
+
+SAME: list[tuple[str, dict[str, Any]]] = [
+    ('{"a":1}', {"a": 1, "a_string": "1"}),
+    ('{"a":"x"}', {"a_string": "x"}),
+    ('{"a":null}', {}),
+    ('{"d":1e3}', {"d": 1000.0}),
+    ('{"d":-0.0}', {"d": -0.0}),
+    ('{"d":-0}', {"d": -0.0}),
+    ('{"l":[1,null]}', {"l": [1, None]}),
+    ('{"l":[]}', {"l": []}),
+    ('{"l":7}', {"l": [7]}),
+    ('{"r":{"x":1}}', {"r": {"x": 1}}),
+    ('{"r":{}}', {"r": {"x": None}}),
+    ('{"r":{"x":1,"y":"2"}}', {"r": {"x": 1}, "_rescued": '{"r":{"y":"2"}}'}),
+    ('{"d":1e99999999999999999999}', {"_rescued": '{"d":1e99999999999999999999}'}),
+    ('{"new":{"b":[]}}', {}),
+    ('{"m":{"k":1,"l":"x"}}', {"m": [("k", 1), ("l", None)], "m_map_string": [("k", "1"), ("l", "x")]}),
+    ('{"m":{"k":null}}', {"m": [("k", None)]}),
+    ('{"t":"2024-05-01"}', {"t": AT, "t_date": AT.date(), "t_long": 19844}),
+    ('{"t":"2024-05-01T00:00:00.000Z"}', {"t": AT, "t_long": 1714521600000}),
+    ('{"t":"2024-05-01T00:00:00.0000010Z"}', {"_rescued": '{"t":"2024-05-01T00:00:00.0000010Z"}'}),
+    ('{"t":"2024-05-01T00:00:00.000001+00:00"}', {"t": AT.replace(microsecond=1)}),
+    ('{"t":1714521600}', {"t": AT, "t_long": 1714521600}),
+    ('{"f":0.5}', {"f": 0.5}),
+    ('{"f":16777217.0}', {"_rescued": '{"f":16777217.0}'}),
+    ('{"hidden":1,"r":{"x":1}}', {"r": {"x": 1}}),
+]
+DIFFERENT: list[tuple[str, dict[str, Any]]] = [
+    ('{"a":1}', {"a": 2}),
+    ('{"a":1}', {}),
+    ('{"a":"x"}', {"a_string": "X"}),
+    ('{"a":2147483648}', {"a": -2147483648}),
+    ('{"d":9007199254740993}', {"d": 9007199254740992.0}),
+    ('{"d":0.0}', {"d": -0.0}),
+    ('{"d":1e400}', {"d": float("inf")}),
+    ('{"l":[1,null]}', {"l": [None, 1]}),
+    ('{"l":[1,null]}', {"l": [1]}),
+    ('{"l":[]}', {}),
+    ('{"l":7}', {"l": [7, 7]}),
+    ('{"r":{"x":1}}', {"r": {"x": None}}),
+    ('{"r":{}}', {}),
+    ('{"b":1}', {"_rescued": '{"b":"1"}'}),
+    ('{"b":true}', {"_rescued": '{"b":"True"}'}),
+    ('{"b":["1,2"]}', {"_rescued": '{"b":["1","2"]}'}),
+    ('{"b":1.10}', {"_rescued": '{"b":1.1}'}),
+    ('{"b":1}', {}),
+    ('{"a":"x"}', {"_corrupt_record": '{"a":"x"}'}),
+    ('{"m":{"k":1}}', {"m": [("K", 1)]}),
+    ('{"m":{"k":1,"l":null}}', {"m": [("k", 1)]}),
+    ('{"m":{"k":"1"}}', {"m": [("k", 1)]}),
+    ('{"m":{}}', {}),
+    ('{"t":"2024-05-01"}', {"t": AT, "t_date": AT.replace(day=2).date(), "t_long": 19844}),
+    ('{"t":"2024-05-01T00:00:00.001Z"}', {"t": AT}),
+    ('{"t":"2024-05-01T02:00:00+02:00"}', {"t": AT}),
+    ('{"f":0.1}', {"f": 0.10000000149011612}),
+]
+
+
+def told(text: str, policy: Policy = POLICY, schema: StructType = SCHEMA) -> Told:
+    [found] = SourceReader(schema, policy).read(text.encode())
+    [exactly] = SourceReader(schema, policy).read_exactly(text.encode())
+    assert (digest(found.form), found.values, found.converted) == (
+        digest(exactly.form),
+        exactly.values,
+        exactly.converted,
+    )
+    return found
+
+
+def form(row: dict[str, Any], policy: Policy = POLICY, schema: StructType = SCHEMA) -> bytes:
+    return digest(forms_of(schema, policy, [row])[0])
+
+
+@pytest.mark.parametrize(("record", "row"), SAME)
+def test_a_row_that_says_the_same_has_the_same_form(record: str, row: dict[str, Any]) -> None:
+    assert digest(told(record).form) == form(row)
+
+
+@pytest.mark.parametrize(("record", "row"), DIFFERENT)
+def test_a_row_that_says_anything_else_has_another(record: str, row: dict[str, Any]) -> None:
+    assert digest(told(record).form) != form(row)
+
+
+COUNTS = {
+    '{"a":1,"d":2.5,"l":[1,null],"r":{"x":3}}': (4, 0),
+    '{"a":null,"l":[],"r":{}}': (2, 0),
+    '{"new":[],"r":{"y":{}}}': (2, 2),
+    '{"l":7}': (1, 1),
+    '{"l":[1,[],2]}': (3, 1),
+    '{"d":1e3}': (1, 1),
+    '{"d":2.50}': (1, 1),
+    '{"d":5}': (1, 0),
+    '{"a":true}': (1, 1),
+    '{"a":9007199254740993}': (1, 1),
+    '{"a":"x"}': (1, 0),
+    '{"t":"2024-05-01"}': (1, 0),
+    '{"t":"2024-05-01T00:00:00Z"}': (1, 0),
+    '{"t":"2024-05-01T00:00:00.000Z"}': (1, 1),
+    '{"new":1.50}': (1, 0),
+    '{"m":{"k":1,"l":"x"}}': (2, 0),
+    '{"hidden":1,"a":1}': (1, 0),
+    "nothing": (1, 1),
+}
+
+
+@pytest.mark.parametrize("text", COUNTS)
+def test_exact_and_converted_values_are_told_apart(text: str) -> None:
+    """Source: spec of evolution, D20."""
+    found = told(text)
+    assert (found.values, found.converted) == COUNTS[text]
+
+
+def test_masks_and_json_texts_are_conversions() -> None:
+    policy = Policy(masked=frozenset([("p",)]), pins={("j",): Form.JSON})
+    schema = StructType((Field("p", parse_type("string")), Field("j", parse_type("string"))))
+    found = told('{"p":7,"j":{"b":[1.50,null]}}', policy, schema)
+    assert (found.values, found.converted) == (2, 2)
+    assert digest(found.form) == form({"p": "***", "j": '{"b":[1.50,null]}'}, policy, schema)
+    assert digest(found.form) != form({"p": "7", "j": '{"b":[1.50,null]}'}, policy, schema)
+
+
+def test_the_columns_of_a_field_must_say_the_same() -> None:
+    assert digest(told('{"a":1}').form) == form({"a": 1, "a_string": "1"})
+    assert digest(told('{"a":1}').form) != form({"a": 1, "a_string": "2"})
+    assert digest(told('{"t":1714521600}').form) != form({"t": AT.replace(day=3), "t_long": 1714521600})
+
+
+def test_a_key_may_hold_a_nul() -> None:
+    schema = StructType((Field("\0", parse_type("int")), Field("_", parse_type("struct<`\0`: int>"))))
+    text = '{"\\u0000":1,"_":{"\\u0000":2}}'
+    assert digest(told(text, POLICY, schema).form) == form({"\0": 1, "_": {"\0": 2}}, POLICY, schema)
+
+
+@pytest.mark.parametrize("token", ["9" * 39, "1" + "0" * 39, "1" + "0" * 400])
+def test_whole_numbers_of_more_than_38_digits_are_texts_even_where_a_double_says_them(token: str) -> None:
+    """Source: spec of evolution, D1."""
+    schema = StructType(
+        (Field("n", parse_type("double")), Field("n_string", parse_type("string"), metadata={"widen.source": ["n"]}))
+    )
+    found = told(f'{{"n":{token}}}', POLICY, schema)
+    assert digest(found.form) == form({"n_string": token}, POLICY, schema)
+    assert found.converted == 1
+
+
+def test_a_text_that_is_not_a_record_must_stand_there_whole() -> None:
+    reader = SourceReader(SCHEMA, Policy())
+    [found] = reader.read(b"no\xff")
+    assert digest(found.form) == form({"_corrupt_record": "b'no\\xff'"}, Policy())
+    assert digest(found.form) != form({"_corrupt_record": "no"}, Policy())
+    assert digest(found.form) != form({"_corrupt_record": "b'no\\xff'", "a": 1}, Policy())
+
+
+def test_what_is_kept_out_is_told_from_its_text() -> None:
+    policy = Policy(masked=frozenset([("p",)]))
+    schema = StructType((*SCHEMA.fields, Field("p", parse_type("string"))))
+    reader = SourceReader(schema, policy)
+    [record] = reader.read(b'{"a":"x","p":1}')
+    assert digest(record.form) == digest(reader.read_kept_out('{"a": "x", "p": "***"}'))
+    assert digest(record.form) != digest(reader.read_kept_out('{"a": "y", "p": "***"}'))
+    [corrupt] = reader.read(b"no")
+    assert digest(corrupt.form) == digest(reader.read_kept_out("*** 2 bytes that may hold p"))
+
+
+def test_differences_are_named_by_their_paths() -> None:
+    one, other = {"a": 1, "r": {"x": [1, 2]}, "s": [1, 2]}, {"a": 1, "r": {"x": [1, 3]}, "s": [1]}
+    assert list(differences(one, other)) == [("r.x[1]", 1), ("s", 2)]

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
 
-.PHONY: help demo test simulate lint wheel interop bench matrix real real-data setup lock clean
+.PHONY: help demo test simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -43,6 +43,9 @@ interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp ## Delta Lake on Spark, 
 .PHONY: faults
 faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes (hours)
 	@WIDEN_TEST_FAULTS=1 $(PYTEST) tests/property/test_log_faults.py tests/engine/test_faults.py tests/engine/test_kill.py $(ARGS)
+
+fuzz: setup ## 10,000 damaged logs: none may do more than raise an error of ours
+	@WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} $(PYTEST) tests/property/test_log_fuzz.py $(ARGS)
 
 real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real` reads
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from widen.log.line import ensure_whole, strict_lines
+from widen.log.line import corrupt, ensure_whole, strict_lines
 from widen.log.listing import (
     DELETION_VECTOR_KEYS,
     FILES,
@@ -142,6 +142,8 @@ class BlockReader:
         columns["partition_values"] = text_map(self._partitions, values.flatten(), count)
         vectors = add.field(names["deletionVector"])
         if vectors.null_count < count:
+            if not _are_whole(vectors):
+                return None
             columns["deletion_vector"] = vector_column(vectors)
         return batch(columns, count)
 
@@ -154,6 +156,12 @@ def _there(add: pa.StructArray) -> list[pa.StructArray]:
         return [add.filter(add.is_valid())]
     gaps = [-1, *pc.indices_nonzero(add.is_null()).to_pylist(), len(add)]
     return [add.slice(gap + 1, end - gap - 1) for gap, end in itertools.pairwise(gaps) if end - gap > 1]
+
+
+def _are_whole(vectors: pa.StructArray) -> bool:
+    """Tell whether every descriptor has all that it must have."""
+    there = vectors.filter(vectors.is_valid()) if vectors.null_count else vectors
+    return not any(there.field(key).null_count for key in DELETION_VECTOR_KEYS if key != "offset")
 
 
 def vector_column(vectors: pa.StructArray) -> pa.Array:
@@ -170,7 +178,7 @@ def _vector_type() -> pa.StructType:
 def _removes(add: pa.StructArray, remove: pa.StructArray, location: str) -> tuple[tuple[int, str], ...] | None:
     there = remove.filter(remove.is_valid())
     paths = there.field(0)
-    if paths.null_count:
+    if paths.null_count or not _are_whole(there.field(1)):
         return None
     keys = iter(file_keys(paths, there.field(1), location))
     found = []
@@ -191,4 +199,7 @@ def _read_lines(block: Sequence[Piece], location: str) -> Block:
                 removes.append((len(adds), file_key(line.remove.path, line.remove.deletion_vector, location)))
             if line.add is not None:
                 adds.append(line.add)
-    return Block((from_adds(adds),) if adds else (), tuple(removes))
+    try:
+        return Block((from_adds(adds),) if adds else (), tuple(removes))
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        raise corrupt(block[0].path, f"a value of an add action cannot be stored ({error})") from error

@@ -7,16 +7,19 @@ Source: PROTOCOL.md#checkpoints
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import io
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from widen.errors.foreign import first_line
 from widen.log.block import BlockReader, Piece, pieces, vector_column
+from widen.log.canonical import canonical_path
 from widen.log.line import SmallLine, corrupt, small_lines, strict_lines
-from widen.log.listing import FILES, TEXT_MAP, batch, key_of
+from widen.log.listing import DELETION_VECTOR_KEYS, FILES, TEXT_MAP, batch, key_of
 from widen.log.memory import lean_memory
 from widen.log.segment import SIDECARS, Checkpoint
 from widen.log.stats import INT96, to_json_text
@@ -32,6 +35,12 @@ else:
 _ROWS_AT_ONCE = 4096
 _BUFFER_BYTES = 1 << 16
 _REMOTE_BUFFER_BYTES = 1 << 22
+_UNPACKED_BYTES, _UNPACKED_RATIO = 1 << 28, 1000
+"""How much a row group may unpack into: so many bytes, or so many times the size of the file."""
+
+_UNREADABLE = (pa.ArrowException, KeyError, TypeError, ValueError, OSError, OverflowError, MemoryError, RecursionError)
+"""What Arrow raises for a file that is damaged, wherever in it the damage is."""
+
 _T = TypeVar("_T")
 
 
@@ -55,7 +64,7 @@ def live_batches(store: LogStore, checkpoint: Checkpoint, partitions: Sequence[s
                 yield from BlockReader(partitions, store.location).read(block).adds
         else:
             with _opened(store, path) as file:
-                yield from _add_batches(file)
+                yield from _add_batches(path, file)
 
 
 def removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
@@ -109,8 +118,22 @@ def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]
     for entry in checkpoint.files:
         yield entry.path
         for sidecar in sidecars(store, entry):
-            is_name = "/" not in sidecar.path
-            yield f"{SIDECARS}/{sidecar.path}" if is_name else store.plain(sidecar.path)
+            yield _sidecar_path(store, entry, sidecar.path)
+
+
+def _sidecar_path(store: LogStore, entry: Entry, path: str) -> str:
+    """Return where a sidecar lies: in the folder of sidecars, whether its path is its name or absolute.
+
+    Raises:
+        CorruptLog: it is another place.
+
+    Source: PROTOCOL.md#sidecar-files
+    """
+    canonical = canonical_path(path, store.location)
+    name = canonical.removeprefix(f"{SIDECARS}/")
+    if not name or "/" in name or name in (".", ".."):
+        raise corrupt(entry.path, f"its sidecar {path!r} is not in {SIDECARS}")
+    return f"{SIDECARS}/{name}"
 
 
 @contextmanager
@@ -119,14 +142,81 @@ def _opened(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
     with store.open(path) as source:
         try:
             buffer_bytes = _BUFFER_BYTES if store.is_local else _REMOTE_BUFFER_BYTES
-            yield pq.ParquetFile(
+            file = pq.ParquetFile(
                 pa.PythonFile(source, mode="r"),
                 buffer_size=buffer_bytes,
                 pre_buffer=False,
                 coerce_int96_timestamp_unit=INT96.unit,
             )
-        except (pa.ArrowException, KeyError) as error:
-            raise corrupt(path, f"it is no readable checkpoint ({error})") from error
+            _ensure_form(path, file, source.seek(0, io.SEEK_END))
+            yield file
+        except _UNREADABLE as error:
+            raise corrupt(path, f"it is not a readable checkpoint ({first_line(error)})") from error
+
+
+def _ensure_form(path: str, file: pq.ParquetFile, size_bytes: int) -> None:
+    """Check that the columns have the types of actions, and that they do not claim to unpack into too much memory.
+
+    Raises:
+        CorruptLog: they have not, or do.
+    """
+    schema, metadata = file.schema_arrow, file.metadata
+    for column, fields in _FORM.items():
+        if column not in schema.names:
+            continue
+        found = schema.field(column).type
+        if not pa.types.is_struct(found):
+            raise corrupt(path, f"column {column} is {found}, not a struct")
+        for field in found:
+            if field.name in fields and not fields[field.name](field.type):
+                raise corrupt(path, f"column {column}.{field.name} cannot be {field.type}")
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    claimed = max((_claimed_bytes(group) for group in groups), default=0)
+    if claimed > max(_UNPACKED_BYTES, size_bytes * _UNPACKED_RATIO):
+        raise corrupt(path, f"it has {size_bytes} bytes and claims to unpack into {claimed}")
+
+
+def _claimed_bytes(group: Any) -> int:
+    return sum(abs(group.column(number).total_uncompressed_size) for number in range(group.num_columns))
+
+
+def _is_vector(found: pa.DataType) -> bool:
+    names = {field.name: field.type for field in found} if pa.types.is_struct(found) else {}
+    texts, numbers = DELETION_VECTOR_KEYS[:2], DELETION_VECTOR_KEYS[2:]
+    are_texts = all(name in names and _is_text(names[name]) for name in texts)
+    return are_texts and all(name in names and pa.types.is_integer(names[name]) for name in numbers)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+
+
+def _is_text_map(found: pa.DataType) -> bool:
+    return bool(pa.types.is_map(found)) and _is_text(found.key_type) and _is_text(found.item_type)
+
+
+_FILE_FORM: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "path": _is_text,
+    "partitionValues": _is_text_map,
+    "size": pa.types.is_integer,
+    "modificationTime": pa.types.is_integer,
+    "stats": _is_text,
+    "deletionVector": _is_vector,
+    "baseRowId": pa.types.is_integer,
+    "defaultRowCommitVersion": pa.types.is_integer,
+    "tags": _is_text_map,
+    "clusteringProvider": _is_text,
+    "stats_parsed": pa.types.is_struct,
+}
+_FORM: Mapping[str, Mapping[str, Callable[[pa.DataType], bool]]] = {
+    "add": _FILE_FORM,
+    "remove": _FILE_FORM,
+    **{column: {} for column in ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")},
+}
+"""The columns of a checkpoint, and which types their fields may have; others are not looked at.
+
+Source: PROTOCOL.md#checkpoint-schema
+"""
 
 
 def _leaves(file: pq.ParquetFile, column: str) -> list[str]:
@@ -193,7 +283,7 @@ def _nested(key: str, value: Any) -> Any:
     return _without_nulls(value) if key in _STRUCTS and isinstance(value, dict) else value
 
 
-def _add_batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{key_of(name)}")]
     leaves += _all_leaves(file, "add.partitionValues")  # an empty map looks like none in the statistics
     parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
@@ -203,7 +293,7 @@ def _add_batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         add = rows.column("add")
         add = add.filter(add.is_valid()) if add.null_count else add
         if len(add):
-            yield _from_struct(add)
+            yield _from_struct(path, add)
 
 
 def _lacks_stats(file: pq.ParquetFile) -> bool:
@@ -220,8 +310,12 @@ def _lacks_stats(file: pq.ParquetFile) -> bool:
     return False
 
 
-def _from_struct(add: pa.StructArray) -> pa.RecordBatch:
+def _from_struct(path: str, add: pa.StructArray) -> pa.RecordBatch:
     given = {field.name: add.field(at) for at, field in enumerate(add.type)}
+    for name in _REQUIRED:
+        if name not in given or given[name].null_count:
+            raise corrupt(path, f"an add action has no {name}")
+    _ensure_whole(path, given.get("deletionVector"))
     columns: dict[str, pa.Array] = {}
     for name in FILES.names:
         array = given.get(key_of(name))
@@ -230,6 +324,18 @@ def _from_struct(add: pa.StructArray) -> pa.RecordBatch:
     if "stats_parsed" in given:
         columns["stats"] = to_json_text(given["stats_parsed"], columns.get("stats"))
     return batch(columns, len(add))
+
+
+_REQUIRED = ("path", "size", "modificationTime")
+
+
+def _ensure_whole(path: str, vectors: pa.StructArray | None) -> None:
+    """Check that what tells a deletion vector is there: without it deleted rows would reappear."""
+    if vectors is not None and vectors.null_count < len(vectors):
+        there = vectors.filter(vectors.is_valid())
+        for key in ("storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"):
+            if there.field(key).null_count:
+                raise corrupt(path, f"a deletion vector has no {key}")
 
 
 def _column(name: str, array: pa.Array) -> pa.Array:

@@ -40,9 +40,6 @@ _decoder = msgspec.json.Decoder(Checksum)
 def read_checksum(store: LogStore, version: int) -> Checksum | None:
     """Return the checksum of a version, or None if there is none that can be used: nothing depends on it.
 
-    Raises:
-        StorageError: the store refused.
-
     Source: PROTOCOL.md#version-checksum-file (optional for readers)
     """
     try:

@@ -28,6 +28,8 @@ class SmallLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 _FILE_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"cdc":{')
 """How lines of file actions begin where they are written without spaces; a line has no other action beside."""
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What JSON that is damaged, no UTF-8 or nested too deeply raises."""
 _decoder = msgspec.json.Decoder(SmallLine)
 _strict = msgspec.json.Decoder(Line)
 
@@ -53,7 +55,7 @@ def small_lines(path: str, data: bytes, *keys: str) -> Iterator[SmallLine]:
 def _decoded(path: str, text: bytes, number: int) -> SmallLine:
     try:
         return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise corrupt(path, f"line {number} is damaged ({error})") from error
 
 
@@ -83,7 +85,7 @@ def strict_lines(path: str, data: bytes) -> list[Line]:
         if text.strip():
             try:
                 lines.append(_strict.decode(text))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 raise corrupt(path, f"line {number} is damaged ({error})") from error
     return lines
 

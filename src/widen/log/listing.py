@@ -184,7 +184,7 @@ def to_adds(files: pa.Table) -> list[Add]:
     return [
         Add(
             path=row["path"],
-            partition_values=dict(row["partition_values"]),
+            partition_values=dict(row["partition_values"] or ()),
             size=row["size_bytes"],
             modification_time=row["modification_time_ms"],
             data_change=True,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
@@ -26,6 +27,7 @@ _REASONS: dict[int, tuple[str, str]] = {
     errno.EDQUOT: ("the disk quota is used up", "Free some space and repeat the call."),
     errno.ENOTDIR: ("a part of the path is a file", "Choose another location."),
     errno.EISDIR: ("it is a folder", "Choose another location."),
+    errno.ENODEV: ("it is not a regular file", "Check the path; a table has files only, no pipes and devices."),
     errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
 }
 
@@ -55,7 +57,7 @@ class LocalFiles:
         """
         at = self._at(path)
         try:
-            with open(at, "rb", buffering=0) as file:
+            with open(at, "rb", buffering=0, opener=_open_regular) as file:
                 return file.read()
         except OSError as error:
             raise _translated(at, error) from error
@@ -78,7 +80,7 @@ class LocalFiles:
         """
         at = self._at(path)
         try:
-            return open(at, "rb", buffering=0)
+            return open(at, "rb", buffering=0, opener=_open_regular)
         except OSError as error:
             raise _translated(at, error) from error
 
@@ -179,6 +181,14 @@ class LocalFiles:
             while len(folder) > len(self._root):
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file: a damaged log must not make us wait for a pipe or read a device without end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        reason, fix = _REASONS[errno.EISDIR if os.path.isdir(path) else errno.ENODEV]
+        raise StorageError(location=path, reason=reason, fix=fix)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 _STAGED = ".widen-staged"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from widen.errors import CorruptLog, FileMissing, TableNotFound, VersionNotFound
+from widen.errors import CorruptLog, StorageError, TableNotFound, VersionNotFound
 from widen.log.store import Entry, LogStore
 
-UNUSABLE = (FileMissing, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNUSABLE = (StorageError, RecursionError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading a small JSON file raises: no file, another shape, other bytes than UTF-8, thousands of levels."""
 
 LOG = "_delta_log"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption, TableNotFound
+from widen.errors import InvalidOption, TableNotFound, WidenError
 from widen.log.checksum import Checksum, read_checksum
 from widen.log.clock import (
     IN_COMMIT_TIMESTAMP,
@@ -73,6 +73,15 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
     return snapshot
 
 
+def _has_schema(checksum: Checksum) -> bool:
+    """Tell whether the schema of a checksum can be read: nothing depends on a checksum, so a broken one is ignored."""
+    try:
+        from_json(checksum.metadata.schema_string)
+    except WidenError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One version of a table. Immutable; its parts are read when they are first asked for, and kept.
@@ -131,7 +140,7 @@ class Snapshot:
             yield from small_lines(file.entry.path, data, PROTOCOL, METADATA)
         for version in sorted(self.segment.checksums, reverse=True):
             checksum = read_checksum(self.store, version)
-            if checksum is not None:
+            if checksum is not None and _has_schema(checksum):
                 yield SmallLine(protocol=checksum.protocol, meta_data=checksum.metadata)
                 return
         if self.segment.checksums:  # none of them can be read

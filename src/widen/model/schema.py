@@ -13,6 +13,9 @@ from widen.errors import CorruptLog, InvalidType
 from widen.model.text import parse_type
 from widen.model.type import ArrayType, AtomicType, DataType, DecimalType, Field, MapType, OpaqueType, StructType
 
+_MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, AttributeError, ValueError, InvalidType)
+"""What a text that is no JSON raises, one nested too deeply, and a value of another shape where it is taken apart."""
+
 
 def from_json(text: str) -> StructType:
     """Return the schema that a ``schemaString`` holds.
@@ -24,7 +27,7 @@ def from_json(text: str) -> StructType:
     """
     try:
         result = type_from_value(msgspec.json.decode(text))
-    except (msgspec.DecodeError, KeyError, TypeError, InvalidType) as error:
+    except _MALFORMED as error:
         raise _corrupt(f"its schemaString cannot be read ({error})") from error
     if not isinstance(result, StructType):
         raise _corrupt("its schemaString holds no struct")

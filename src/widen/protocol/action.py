@@ -8,12 +8,16 @@ Source: PROTOCOL.md#actions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from widen.model.schema import to_json
 from widen.model.type import StructType
+
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The numbers of actions: what is larger is refused where the line is read."""
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -26,8 +30,8 @@ class Protocol(_Value, frozen=True):
     Source: PROTOCOL.md#protocol-evolution
     """
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Integer
+    min_writer_version: Integer
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
 
@@ -45,7 +49,7 @@ class Metadata(_Value, frozen=True):
     format: dict[str, Any] = msgspec.field(default_factory=lambda: {"provider": "parquet", "options": {}})
     name: str | None = None
     description: str | None = None
-    created_time: int | None = None
+    created_time: Long | None = None
 
     def with_schema(self, schema: StructType) -> Metadata:
         """Return the same with another schema."""
@@ -60,9 +64,9 @@ class DeletionVector(_Value, frozen=True):
 
     storage_type: str
     path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
+    size_in_bytes: Integer
+    cardinality: Long
+    offset: Integer | None = None
 
 
 class Add(_Value, frozen=True):
@@ -76,14 +80,14 @@ class Add(_Value, frozen=True):
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
+    size: Long
+    modification_time: Long
     data_change: bool
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
 
@@ -95,15 +99,15 @@ class Remove(_Value, frozen=True):
 
     path: str
     data_change: bool
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Long | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
 
 
 class AddCdc(_Value, frozen=True):
@@ -114,7 +118,7 @@ class AddCdc(_Value, frozen=True):
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
+    size: Long
     data_change: bool
     tags: dict[str, str | None] | None = None
 
@@ -126,8 +130,8 @@ class Txn(_Value, frozen=True):
     """
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(_Value, frozen=True):
@@ -148,8 +152,8 @@ class Sidecar(_Value, frozen=True):
     """
 
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Long
+    modification_time: Long
     tags: dict[str, str | None] | None = None
 
 
@@ -159,7 +163,7 @@ class CheckpointMetadata(_Value, frozen=True):
     Source: PROTOCOL.md#checkpoint-metadata
     """
 
-    version: int
+    version: Long
     tags: dict[str, str | None] | None = None
 
 

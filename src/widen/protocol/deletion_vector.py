@@ -7,6 +7,7 @@ Source: PROTOCOL.md#deletion-vectors
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 import zlib
@@ -21,6 +22,13 @@ PORTABLE_MAGIC, NATIVE_MAGIC = 1681511377, 1681511376
 _FORMAT_VERSION = b"\x01"
 _UUID_CHARS = 20
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_MAGIC_BYTES = 4
+_FILE_NAME = re.compile(r"(?:^|/)deletion_vector_[^/]*\.bin$")
+"""How the path of a file of vectors ends; nothing else is opened, whatever a log says."""
+
+_LEAVES = re.compile(r"^/|:|\\|(?:^|/)\.\.?(?:/|$)|\x00")
+"""What the folder of a relative path must not have, for it would lead out of the table."""
+
 _DIGIT = {char: value for value, char in enumerate(_ALPHABET)}
 
 
@@ -91,12 +99,18 @@ def place(vector: DeletionVector) -> Place | None:
     match vector.storage_type:
         case "i":
             return None
-        case "p":
-            return Place(text, vector.offset or 0, vector.size_in_bytes)
-        case "u" if len(text) >= _UUID_CHARS:
+        case "p" if _FILE_NAME.search(text):
+            return _place(vector, text)
+        case "u" if len(text) >= _UUID_CHARS and not _LEAVES.search(text[:-_UUID_CHARS]):
             name = uuid.UUID(bytes=decode_z85(text[-_UUID_CHARS:]))
-            return Place(file_path(text[:-_UUID_CHARS], name), vector.offset or 0, vector.size_in_bytes)
+            return _place(vector, file_path(text[:-_UUID_CHARS], name))
     raise _corrupt(text, f"its storage type {vector.storage_type!r} or its text is not known")
+
+
+def _place(vector: DeletionVector, path: str) -> Place:
+    if vector.size_in_bytes < _MAGIC_BYTES or (vector.offset or 0) < 0:
+        raise _corrupt(path, f"it cannot have {vector.size_in_bytes} bytes at {vector.offset}")
+    return Place(path, vector.offset or 0, vector.size_in_bytes)
 
 
 def file_path(folder: str, name: uuid.UUID) -> str:

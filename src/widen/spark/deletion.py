@@ -5,9 +5,12 @@ Source: PROTOCOL.md#deletion-vectors
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
+from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +21,7 @@ from pyspark.sql import functions as F
 from widen.errors import CorruptFile, FileMissing
 from widen.log.store import LogStore
 from widen.protocol.action import DeletionVector
-from widen.protocol.deletion_vector import Layout, bitmaps, checked_data, inline_data, place
+from widen.protocol.deletion_vector import Layout, Place, bitmaps, checked_data, inline_data, place
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000
@@ -26,6 +29,8 @@ BROADCAST_ROWS = 1_000_000
 
 _SCHEMA = pa.schema([pa.field(FILE, pa.string()), pa.field(ROW, pa.int64())])
 _BATCH_ROWS = 65_536
+_AT_ONCE_ROWS = 1 << 24
+"""Up to how many deleted rows of one file are held in memory at once."""
 
 
 def positions(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
@@ -52,11 +57,21 @@ def _exploded(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _rows(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
+    for part in _parts(bitmap):
+        yield pa.RecordBatch.from_arrays([pa.array([key] * len(part), pa.string()), part], schema=_SCHEMA)
+
+
+def _parts(bitmap: BitMap64) -> Iterator[pa.Array]:
+    """Yield the positions in columns of `_BATCH_ROWS`; a few bytes may stand for so many that memory would not do."""
+    if len(bitmap) > _AT_ONCE_ROWS:
+        rest = iter(bitmap)
+        while part := list(islice(rest, _BATCH_ROWS)):
+            yield pa.array(part, pa.int64())
+        return
     values = bitmap.to_array()
     rows = pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
     for at in range(0, len(rows), _BATCH_ROWS):
-        part = rows.slice(at, _BATCH_ROWS)
-        yield pa.RecordBatch.from_arrays([pa.array([key] * len(part), pa.string()), part], schema=_SCHEMA)
+        yield rows.slice(at, _BATCH_ROWS)
 
 
 def load(store: LogStore, vector: DeletionVector) -> BitMap64:
@@ -75,8 +90,7 @@ def load(store: LogStore, vector: DeletionVector) -> BitMap64:
     else:
         try:
             with store.open(store.plain(at.path) if vector.storage_type == "p" else at.path) as file:
-                file.seek(at.offset)
-                data = checked_data(bytes(file.read(at.end - at.offset)), at)
+                data = checked_data(_framed(file, at), at)
         except FileMissing as error:
             raise CorruptFile(path=path, reason="there is no such deletion vector", fix=_FIX) from error
     bitmap = _decoded(data, path)
@@ -86,6 +100,24 @@ def load(store: LogStore, vector: DeletionVector) -> BitMap64:
     return bitmap
 
 
+def _framed(file: BinaryIO, at: Place) -> bytes:
+    """Return the bytes of a vector with its size and checksum; no memory is taken for more than the file has.
+
+    Raises:
+        CorruptFile: the file is too short, or it says another size than the log.
+    """
+    has_bytes = file.seek(0, io.SEEK_END)
+    if at.end > has_bytes:
+        reason = f"the log says that it ends at byte {at.end}, and the file has {has_bytes}"
+        raise CorruptFile(path=at.path, reason=reason, fix=_FIX)
+    file.seek(at.offset)
+    said = file.read(4)
+    if struct.unpack(">i", said)[0] != at.size_bytes:
+        reason = f"it says {struct.unpack('>i', said)[0]} bytes where the log says {at.size_bytes}"
+        raise CorruptFile(path=at.path, reason=reason, fix=_FIX)
+    return said + file.read(at.end - at.offset - 4)
+
+
 _FIX = "Restore it from a backup; without it deleted rows would reappear."
 
 
@@ -93,7 +125,7 @@ def _decoded(data: bytes, path: str) -> BitMap64:
     layout, rest = bitmaps(data, path)
     try:
         return _READERS[layout](rest)
-    except (ValueError, struct.error, OverflowError) as error:
+    except (ValueError, struct.error, OverflowError, MemoryError) as error:
         raise CorruptFile(path=path, reason=f"its bitmap cannot be read ({error})", fix=_FIX) from error
 
 

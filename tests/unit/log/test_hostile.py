@@ -1,0 +1,117 @@
+"""Hostile logs: nothing outside of a table is opened, and no memory is taken for what a log only claims."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support import log_table as log
+from widen.errors import CorruptFile, CorruptLog, StorageError
+from widen.log.snapshot import open_snapshot
+from widen.log.store import LogStore
+from widen.protocol.action import DeletionVector
+from widen.protocol.deletion_vector import encode_z85
+from widen.spark.deletion import load
+
+
+def sidecar(path: str) -> dict[str, object]:
+    return {"sidecar": {"path": path, "sizeInBytes": 1, "modificationTime": 1}}
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.parquet", "/etc/x.parquet", "file:///etc/x.parquet", "..", "a/b", "%2e%2e/x", ""]
+)
+def test_sidecars_stay_in_their_folder(tmp_path: Path, path: str) -> None:
+    name = f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000001.json"
+    log.write_json(tmp_path, name, log.PROTOCOL, log.metadata(), {"checkpointMetadata": {"version": 0}}, sidecar(path))
+    with pytest.raises(CorruptLog, match="is not in _delta_log/_sidecars"):
+        open_snapshot(LogStore(str(tmp_path))).files()
+
+
+@pytest.mark.parametrize(
+    "spelling", ["{name}", "{table}/_delta_log/_sidecars/{name}", "file:{table}/_delta_log/_sidecars/{name}"]
+)
+def test_a_sidecar_may_be_named_in_every_way(tmp_path: Path, spelling: str) -> None:
+    log.write_parquet(tmp_path, "_sidecars/s.parquet", log.SIDECAR, log.add("a"))
+    name = f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000001.json"
+    path = spelling.format(name="s.parquet", table=tmp_path)
+    log.write_json(tmp_path, name, log.PROTOCOL, log.metadata(), {"checkpointMetadata": {"version": 0}}, sidecar(path))
+    assert open_snapshot(LogStore(str(tmp_path))).files()["path"].to_pylist() == ["a"]
+
+
+def vector(kind: str, text: str, size: int = 40, offset: int = 1) -> DeletionVector:
+    return DeletionVector(storage_type=kind, path_or_inline_dv=text, size_in_bytes=size, cardinality=2, offset=offset)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        vector("p", "/dev/zero"),
+        vector("p", "file:///etc/passwd"),
+        vector("u", "../../etc/" + encode_z85(bytes(16))),
+        vector("u", "/etc/" + encode_z85(bytes(16))),
+        vector("u", encode_z85(bytes(16)), size=-1),
+        vector("u", encode_z85(bytes(16)), offset=-5),
+        vector("u", encode_z85(bytes(16)), size=2**31 - 1),
+    ],
+)
+def test_a_vector_that_cannot_be_is_refused_without_memory(tmp_path: Path, hostile: DeletionVector) -> None:
+    (tmp_path / "deletion_vector_00000000-0000-0000-0000-000000000000.bin").write_bytes(b"\x01" + bytes(100))
+    tracemalloc.start()
+    with pytest.raises(CorruptFile):
+        load(LogStore(str(tmp_path)), hostile)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "deletion_vector_x.bin")
+    with pytest.raises(StorageError, match="not a regular file"):
+        load(LogStore(str(tmp_path)), vector("p", str(tmp_path / "deletion_vector_x.bin")))
+
+
+def test_a_checkpoint_that_claims_to_unpack_into_gigabytes_is_refused(tmp_path: Path) -> None:
+    path = log.write_parquet(tmp_path, f"{0:020}.checkpoint.parquet", log.CHECKPOINT, log.PROTOCOL, log.metadata())
+    texts = pa.array([{"path": "x" * 4_000_000}] * 100, pa.struct([("path", pa.string())]))
+    bomb = pa.table({"add": texts, "protocol": pa.nulls(100, pa.struct([("minReaderVersion", pa.int32())]))})
+    pq.write_table(bomb, path, compression="zstd", use_dictionary=False)
+    with pytest.raises(CorruptLog, match="claims to unpack into 4"):
+        open_snapshot(LogStore(str(tmp_path))).files()
+
+
+@pytest.mark.parametrize(("column", "value"), [("path", 7), ("partitionValues", "x"), ("size", "x"), ("stats", 7)])
+def test_a_column_of_another_type_is_named(tmp_path: Path, column: str, value: object) -> None:
+    path = log.write_parquet(tmp_path, f"{0:020}.checkpoint.parquet", log.CHECKPOINT, log.PROTOCOL, log.metadata())
+    whole = pq.read_table(path)
+    changed = pa.array([{column: value}] * whole.num_rows)
+    pq.write_table(whole.set_column(whole.column_names.index("add"), "add", changed), path)
+    with pytest.raises(CorruptLog, match=rf"add\.{column} cannot be"):
+        open_snapshot(LogStore(str(tmp_path))).files()
+
+
+@pytest.mark.parametrize(
+    "broken", [b"\xff\xfe", b"", b"[" * 50_000, b'{"metadata":{"id":"m","schemaString":"x"}}', None]
+)
+@pytest.mark.parametrize("name", [f"{0:020}.crc", "_last_checkpoint"])
+def test_nothing_depends_on_a_checksum_or_the_pointer(tmp_path: Path, name: str, broken: bytes | None) -> None:
+    log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata(), log.add("a"))
+    path = tmp_path / "_delta_log" / name
+    if broken is None:
+        path.mkdir()
+    else:
+        path.write_bytes(broken)
+    snapshot = open_snapshot(LogStore(str(tmp_path)))
+    assert (snapshot.schema.names, snapshot.files().num_rows, snapshot.transactions) == (("id", "day"), 1, {})
+
+
+def test_a_line_of_50_000_levels_is_named(tmp_path: Path) -> None:
+    log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata())
+    path = tmp_path / "_delta_log" / f"{0:020}.json"
+    path.write_text(path.read_text() + '{"add":{"path":"a","tags":' + "[" * 50_000 + "]" * 50_000 + "}}\n")
+    with pytest.raises(CorruptLog, match="line 3 is damaged"):
+        open_snapshot(LogStore(str(tmp_path))).files()

@@ -22,12 +22,30 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+_WITHOUT_CONDITIONS = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+app = DomainDispatcherApplication(create_backend_app)
+def bare(environ, start_response):
+    environ.pop("HTTP_IF_NONE_MATCH", None)
+    return app(environ, start_response)
+run_simple("127.0.0.1", int(sys.argv[1]), bare, threaded=True)
+"""
+
+
 @contextlib.contextmanager
-def s3_server() -> Iterator[dict[str, str]]:
-    """Yield the storage options of a running server that has the bucket `BUCKET`."""
+def s3_server(*, obeys_conditions: bool = True) -> Iterator[dict[str, str]]:
+    """Yield the storage options of a running server that has the bucket `BUCKET`.
+
+    Args:
+        obeys_conditions: Whether it looks at If-None-Match, as not every store that speaks S3 does.
+    """
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    if not obeys_conditions:
+        command = [sys.executable, "-c", _WITHOUT_CONDITIONS, str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _wait_for(endpoint)

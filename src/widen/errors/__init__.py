@@ -98,6 +98,7 @@ WidenError
 │   ├── AfterCommitFailed   the change is committed, and what follows the commit failed
 │   └── StorageError        the store refused: permission, space, network
 │       ├── StorageRefused  the store refused for certain: nothing was written
+│       │   └── UnsafeStore   the store overwrites what is only to be created
 │       └── FileMissing     a file that should be there is not
 ├── ContentionError         nobody is wrong: somebody else committed first
 │   ├── MetadataChanged · ProtocolChanged · ConcurrentAppend · ConcurrentTransaction
@@ -247,6 +248,7 @@ from widen.errors.table import (
     StorageRefused,
     TableAlreadyExists,
     TableNotFound,
+    UnsafeStore,
     UnsupportedFeature,
     UnsupportedFeatureForRead,
     UnsupportedFeatureForWrite,
@@ -378,6 +380,7 @@ __all__ = [
     "TruncationRequired",
     "TypeChangeRefused",
     "UnreachableClause",
+    "UnsafeStore",
     "UnsupportedFeature",
     "UnsupportedFeatureForRead",
     "UnsupportedFeatureForWrite",

@@ -121,6 +121,14 @@ class StorageRefused(StorageError):
     code = "WIDEN_STORAGE_REFUSED"
 
 
+class UnsafeStore(StorageRefused):
+    """The store overwrites files that are only to be created, so two writers would both win a version."""
+
+    code = "WIDEN_STORE_UNSAFE"
+    template = "{location}: the store ignores the condition of a write (If-None-Match), so commits could be lost."
+    hint = "Use a store that obeys it, as Amazon S3, Azure, Google Cloud and newer versions of MinIO and Ceph do."
+
+
 class FileMissing(StorageError):
     """A file that should be there is not."""
 

@@ -5,18 +5,21 @@ Source: house rule: all outside stores go through one library, whose errors end 
 
 from __future__ import annotations
 
+import contextlib
 import io
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions
 from obstore import store as stores
 
-from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused
+from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
 from widen.errors.foreign import first_line
 from widen.log.entry import Entry
 
@@ -36,8 +39,18 @@ _CLIENT_KEYS = frozenset(
         "user_agent",
     }
 )
-_LOCKING_KEYS = frozenset({"aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "delta_dynamo_table_name"})
-"""Settings of deltalake that have no meaning here: a commit is a conditional write of the store itself."""
+_PUT = "conditional_put"
+_UNSAFE_RENAME = "s3_allow_unsafe_rename"
+"""A setting of deltalake that has no meaning here: nothing is renamed."""
+
+_LOCKS = ("lock", "dynamo")
+"""What the names of settings have that ask for locks outside of the store."""
+
+_WITHOUT_LOCKS = "Remove it: commits rely on conditional writes of the store, and other writers must do so, too."
+
+_PROVEN: set[tuple[str, ...]] = set()
+"""The stores that this process has seen refuse to write a file that is there."""
+
 _FAMILIES = ("aws_", "google_", "azure_")
 _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
     (
@@ -68,6 +81,7 @@ class RemoteFiles:
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._url = url
+        self._key = (*urlsplit(url)[:2], *sorted(f"{k}={v}" for k, v in options.items() if "endpoint" in k.lower()))
         config, client = _divided(options)
         try:
             made = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
@@ -157,9 +171,38 @@ class RemoteFiles:
         """Write a file unless there is one; return whether it was written.
 
         Raises:
+            UnsafeStore: the store would overwrite a file that is there; nothing was written.
             StorageRefused: the store refused; the file was not written.
             StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
         """
+        self._ensure_safe()
+        return self._create(path, data)
+
+    def _ensure_safe(self) -> None:
+        """Check once for each store that it does not overwrite what is only to be created.
+
+        Raises:
+            UnsafeStore: it does.
+            StorageRefused: the store did not say; the file itself was not written.
+
+        Source: PROTOCOL.md#delta-log-entries (a version is written by one writer only)
+        """
+        if self._key in _PROVEN:
+            return
+        probe = f"_delta_log/.widen-{uuid.uuid4().hex}.probe"
+        try:
+            is_safe = self._create(probe, b"1") and not self._create(probe, b"2")
+        except StorageError as error:
+            fix = "Check the store and the storage options, and repeat the call."
+            raise StorageRefused(location=self._url, reason=error.message, fix=fix) from error
+        finally:
+            with contextlib.suppress(StorageError):
+                self.delete([probe])
+        if not is_safe:
+            raise UnsafeStore(location=self._url)
+        _PROVEN.add(self._key)
+
+    def _create(self, path: str, data: bytes) -> bool:
         try:
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
@@ -295,7 +338,11 @@ class _NewFile(io.RawIOBase):
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
-    """Return the settings of the store and those of its HTTP client: object_store takes both in one list."""
+    """Return the settings of the store and those of its HTTP client: object_store takes both in one list.
+
+    Raises:
+        InvalidOption: a setting asks for locks, or switches conditional writes off.
+    """
     config: dict[str, str] = {}
     client: dict[str, str | bool] = {}
     for key, value in options.items():
@@ -304,6 +351,8 @@ def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str 
             name = name.removeprefix(family)
         if name in _CLIENT_KEYS:
             client[name] = value.lower() == "true" if value.lower() in ("true", "false") else value
-        elif key.lower() not in _LOCKING_KEYS:
+        elif any(word in name for word in _LOCKS) or (name == _PUT and value.lower() != "etag"):
+            raise InvalidOption(option=key, value=value, expected=_WITHOUT_LOCKS)
+        elif name != _UNSAFE_RENAME:
             config[key.lower()] = value
     return config, client

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import obstore
 import pytest
 
 from support.log_server import BUCKET, s3_server
-from widen.errors import FileMissing, InvalidOption, StorageError
+from widen.errors import FileMissing, InvalidOption, StorageError, UnsafeStore
+from widen.log import remote
 from widen.log.commit import Committed, Conflicted, commit
 from widen.log.snapshot import open_snapshot
 from widen.log.store import LogStore
@@ -152,6 +154,55 @@ def test_absolute_paths_of_actions_are_spelled_as_hadoop_does() -> None:
 def test_a_relative_location_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert LogStore("t").location == str(tmp_path / "t")
+
+
+@pytest.fixture(scope="module")
+def careless() -> Iterator[dict[str, str]]:
+    with s3_server(obeys_conditions=False) as options:
+        yield options
+
+
+def test_a_store_that_overwrites_is_refused_before_the_first_commit(careless: dict[str, str]) -> None:
+    store = LogStore(f"s3://{BUCKET}/careless", careless)
+    protocol = Protocol(min_reader_version=1, min_writer_version=2)
+    metadata = Metadata(id="m", schema_string='{"type":"struct","fields":[]}', partition_columns=())
+    for _ in range(2):
+        with pytest.raises(UnsafeStore, match="If-None-Match"):
+            commit(store, None, [protocol, metadata], "CREATE TABLE", {})
+    assert list(store.list("")) == []
+
+
+def test_a_store_is_tried_once_and_nothing_is_left(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_PROVEN", set())
+    written: list[str] = []
+    put = obstore.put
+
+    def counted(store: object, path: str, *given: object, **more: object) -> object:
+        written.append(path)
+        return put(store, path, *given, **more)
+
+    monkeypatch.setattr(obstore, "put", counted)
+    for number in range(3):
+        store = LogStore(f"s3://{BUCKET}/tried", s3)
+        assert store.put_if_absent(f"_delta_log/{number}.json", b"x")
+    assert [path.endswith(".probe") for path in written] == [True, True, False, False, False]
+    assert [entry.path for entry in store.list("")] == [f"_delta_log/{number}.json" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aws_s3_locking_provider", "dynamodb"),
+        ("AWS_S3_LOCKING_PROVIDER", "zookeeper"),
+        ("delta_dynamo_table_name", "t"),
+        ("dynamo_lock_owner_name", "me"),
+        ("aws_conditional_put", "disabled"),
+        ("conditional_put", "dynamo:t"),
+    ],
+)
+def test_locks_outside_of_the_store_are_refused(key: str, value: str) -> None:
+    with pytest.raises(InvalidOption, match=key):
+        LogStore("s3://b/t", {key: value}).read("x")
 
 
 def test_unknown_schemes_and_options_are_refused() -> None:

@@ -21,8 +21,8 @@ from widen.planning import command
 from widen.planning.file_field import for_file_fields
 from widen.planning.growth import ensure_free
 from widen.planning.guard import guards_of
-from widen.planning.name import with_sources
-from widen.planning.plan import QUARANTINED, Plan
+from widen.planning.name import CORRUPT, role_field, with_sources
+from widen.planning.plan import CORRUPT_TEXTS, QUARANTINED, Plan
 from widen.planning.policy import Mode, Policy
 from widen.planning.retype import format_of
 from widen.planning.state import State
@@ -113,6 +113,7 @@ class Target:
         quarantined: int = 0,
         more: Mapping[str, object] = MappingProxyType({}),
         *,
+        corrupt: int = 0,
         staged: StagedFiles | None = None,
     ) -> Outcome:
         """Commit the files of an interval together with the changes of its plan.
@@ -124,6 +125,7 @@ class Target:
             txn: How far the application has written that the interval is of, if it is of one.
             quarantined: How many records are kept out of the table.
             more: What else the history is to say of it.
+            corrupt: How many texts that are not records are in the files.
             staged: The files, as `widen.log.commit.commit` takes them.
 
         Raises:
@@ -137,6 +139,7 @@ class Target:
             actions, operation = [*draft.actions, txn, *adds], "STREAMING UPDATE"
             parameters |= {"queryId": txn.app_id, "epochId": str(txn.version)}
         numbers = metrics(adds) | ({QUARANTINED: quarantined} if quarantined else {})
+        numbers |= {CORRUPT_TEXTS: corrupt} if role_field(plan.schema, CORRUPT) else {}
         said = {**parameters, **more}
         return commit(self.store, self.snapshot, actions, operation, said, metrics=numbers, staged=staged)
 

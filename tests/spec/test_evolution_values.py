@@ -88,6 +88,36 @@ def test_u7_a_narrower_kind_later_is_converted() -> None:
     assert rows[1:] == [{"a": "4"}, {"a": "1.10"}, {"a": "true"}]
 
 
+def test_d23_what_lies_deeper_than_41_levels_is_json_text() -> None:
+    deep = '{"a":' * 39 + '{"b":{"c":1.10},"d":[[]],"e":1}' + "}" * 39
+    plan, rows = take(SPLIT, ['{"a":' + deep + "}"])
+    found, inner = plan.schema, rows[0]
+    for _ in range(40):
+        [field] = found
+        assert isinstance(field.type, StructType)
+        found, inner = field.type, inner["a"]
+    assert columns(found) == ["b:string", "d:string", "e:long"]
+    assert inner == {"b": '{"c":1.10}', "d": "[[]]", "e": 1}
+    assert take(SPLIT, ['{"a":' + deep + "}"], table=plan.schema)[0].is_empty
+
+
+def test_d19_what_no_column_has_a_place_for_is_counted() -> None:
+    plan, rows = run(Policy(), ["[1]"], ["[1,[],2]", "[{},1]", "[null]"])
+    assert [(each.source, each.nulls, each.empty, each.empty_records) for each in plan.pending] == [(("a",), 0, 1, 1)]
+    assert rows[1:] == [{"a": [1, None, 2]}, {"a": [None, 1]}, {"a": [None]}]
+
+
+def test_d19_empties_and_null_are_told_apart_where_a_column_has_their_place() -> None:
+    plan, rows = run(Policy(), ["[1,[],2]", "[[3]]", '[{},null,{"x":1}]'])
+    assert columns(plan.schema) == ["a:record[]{x:int}", "a_array_int:int[]", "a_array2_int:int[][]"]
+    assert rows == [
+        {"a_array_int": [1, None, 2], "a_array2_int": [[1], [], [2]]},
+        {"a_array2_int": [[3]]},
+        {"a": [{"x": None}, None, {"x": 1}]},
+    ]
+    assert plan.pending == ()
+
+
 @pytest.mark.parametrize("base", ["7", "2.5", "9007199254740993", "99999999999999999999"])
 def test_d18_true_and_1_stay_apart_in_mode_widen(base: str) -> None:
     first, _ = run(Policy(), [base])

@@ -117,8 +117,8 @@ def land(batch: Batch, landing: Landing) -> Landed | None:
             kept = _keep(target, settled, landing)
             if kept is not None and landing.txn is None:
                 staged.add_undo(kept.give_back)
-            quarantined = settled.seen.quarantined
-            outcome = target.commit(settled.plan, settled.draft, settled.adds, landing.txn, quarantined, staged=staged)
+            seen, told = settled.seen, (settled.plan, settled.draft, settled.adds, landing.txn)
+            outcome = target.commit(*told, seen.quarantined, corrupt=seen.corrupt, staged=staged)
         if not isinstance(outcome, Conflicted):
             return Landed(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
         known = known.merged(settled.seen, max)

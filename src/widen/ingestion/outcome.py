@@ -44,11 +44,19 @@ class Ingested:
     quarantined: int = 0
     quarantine: str | None = None
 
+    @property
+    def empty_as_null(self) -> int:
+        """How many ``[]`` and ``{}`` no column of their field has a place for: they stand as null in the table.
+
+        Source: spec of evolution, D7, D19.
+        """
+        return sum(each.empty + each.empty_records for each in self.plan.pending)
+
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
         proof = {} if self.verification is None else {"verification": self.verification.to_value()}
         number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
-        numbers |= {"quarantined": self.quarantined}
+        numbers |= {"quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
         plan = self.plan.to_value()
         return {"version": self.version, **number, **numbers, "leftOut": list(self.left_out), "plan": plan, **proof}

@@ -13,12 +13,19 @@ from widen.model.path import Path
 
 BOM = b"\xef\xbb\xbf"
 
-MAX_DEPTH = 50
-"""How many records and arrays may stand in each other. Arrow's messages, in which rows travel, hold 64 levels."""
+MAX_LEVELS = 41
+"""How many records and arrays may stand in each other in a table; a record itself is the first. deltalake cannot open
+tables with more than 41 structs in each other, since its JSON reader stops at 128 levels of the schema's text."""
 
 
 class Number(str):
     """A JSON number, as the source spells it. Telling it from a text is all that the class is for."""
+
+    __slots__ = ()
+
+
+class JsonText(str):
+    """The JSON text of a record or an array that stands in too many others; part of any longer JSON text."""
 
     __slots__ = ()
 
@@ -63,13 +70,14 @@ def parse(data: bytes, above: int = 0) -> Document | NotJson:
     """Return the document that a text holds, or why it holds none.
 
     Refused are: what is no JSON (NaN and Infinity too), duplicate keys, half surrogate pairs and what is not UTF-8,
-    for no column could hold them as they are, and nesting deeper than `MAX_DEPTH`.
+    for no column could hold them as they are. A record or an array below `MAX_LEVELS` others becomes its JSON text;
+    a text in which hundreds stand in each other is refused.
 
     Args:
         data: One JSON value as UTF-8; a byte order mark in front is passed over.
         above: How many records and arrays the value stands in, where it is a part of a text.
 
-    Source: RFC 8259; spec of evolution, D11.
+    Source: RFC 8259; spec of evolution, D11, D23.
 
     Example:
         >>> parse(b'{"a": 1.10}'), parse(b'{"a":1,"a":2}')
@@ -78,8 +86,8 @@ def parse(data: bytes, above: int = 0) -> Document | NotJson:
     try:
         text = data.removeprefix(BOM).decode()
         document = _decoder.decode(text)
-        if data.count(b"{") + data.count(b"[") + above > MAX_DEPTH and _depth(document) + above > MAX_DEPTH:
-            return NotJson(_TOO_DEEP)
+        if data.count(b"{") + data.count(b"[") + above > MAX_LEVELS:
+            document = _flattened(document, MAX_LEVELS - above)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeDecodeError:
@@ -119,20 +127,50 @@ def to_text(document: Document) -> str:
             return "{" + ",".join(f"{to_text(key)}:{to_text(value)}" for key, value in document.items()) + "}"
         case list():
             return "[" + ",".join(map(to_text, document)) + "]"
-        case Number():
+        case Number() | JsonText():
             return str(document)
     return json.dumps(document, ensure_ascii=False)
 
 
-_TOO_DEEP = f"more than {MAX_DEPTH} records and arrays stand in each other"
+_REFUSED_DEPTH = 200
+"""How many records and arrays may stand in each other in a text: a bound that does not depend on Python's stack."""
+
+_TOO_DEEP = f"more than {_REFUSED_DEPTH} records and arrays stand in each other"
 
 
-def _depth(document: Document) -> int:
-    depth, level = 0, [document]
-    while level := [item for item in level if isinstance(item, (dict, list))]:
-        level = [item for group in level for item in (group.values() if isinstance(group, dict) else group)]
-        depth += 1
-    return depth
+def _flattened(document: Document, levels: int) -> Document:
+    """Return a document with the JSON text of every record and array that stands in too many others.
+
+    Args:
+        document: The document; what is in it is changed in place.
+        levels: How many may stand in each other.
+
+    Source: spec of evolution, D23.
+    """
+    if levels <= 0:
+        return JsonText(to_text(document)) if isinstance(document, (dict, list)) else document
+    groups = [document] if isinstance(document, (dict, list)) else []
+    for _ in range(levels - 1):
+        groups = [item for group in groups for _, item in _items(group) if isinstance(item, (dict, list))]
+    for group in groups:
+        for place, item in _items(group):
+            if isinstance(item, (dict, list)):
+                _ensure_depth(item, _REFUSED_DEPTH - levels)
+                group[place] = JsonText(to_text(item))
+    return document
+
+
+def _items(group: Any) -> list[tuple[Any, Document]]:
+    return list(group.items() if isinstance(group, dict) else enumerate(group))
+
+
+def _ensure_depth(document: Document, levels: int) -> None:
+    groups = [document]
+    for _ in range(levels):
+        groups = [item for group in groups for _, item in _items(group) if isinstance(item, (dict, list))]
+        if not groups:
+            return
+    raise _RefusedError(_TOO_DEEP)
 
 
 def _unique(pairs: list[tuple[str, Document]]) -> dict[str, Document]:

@@ -23,6 +23,10 @@ from widen.planning.unmatched import Unmatched
 QUARANTINED = "numQuarantinedRecords"
 """The metric that says how many records an interval kept out of the table."""
 
+CORRUPT_TEXTS = "numCorruptTexts"
+"""The metric that says how many texts of an interval are not records. The statistics of files tell it only where the
+column of these texts is among the first ones of the table."""
+
 
 class Grade(str, Enum):
     """How much a change means for those who read the table."""

@@ -85,7 +85,9 @@ class _Past:
 
     def _interval(self, record: Record, count: Count) -> Interval:
         adds = [add for add in record.adds if add.data_change]
-        corrupt = count.tallies[self.corrupt].written if self.corrupt in count.tallies else 0
+        corrupt = record.corrupt
+        if corrupt is None:
+            corrupt = count.tallies[self.corrupt].written if self.corrupt in count.tallies else 0
         parameters = record.info.get("operationParameters")
         return Interval(
             record.moment,

@@ -14,7 +14,7 @@ from widen.log.segment import commit_path
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.schema import from_json
 from widen.model.type import StructType
-from widen.planning.plan import QUARANTINED
+from widen.planning.plan import CORRUPT_TEXTS, QUARANTINED
 from widen.protocol.action import Add, CommitInfo, Metadata
 from widen.report.change import changes, reasons_of
 from widen.report.model import Change, Interval, Moment
@@ -46,8 +46,16 @@ class Record:
     @property
     def quarantined(self) -> int | None:
         """How many records its ingestion kept out of the table; None if it does not say."""
+        return self._metric(QUARANTINED)
+
+    @property
+    def corrupt(self) -> int | None:
+        """How many texts of its ingestion are not records; None if it does not say."""
+        return self._metric(CORRUPT_TEXTS)
+
+    def _metric(self, name: str) -> int | None:
         metrics = self.info.get("operationMetrics")
-        return _number(metrics.get(QUARANTINED)) if isinstance(metrics, dict) else None
+        return _number(metrics.get(name)) if isinstance(metrics, dict) else None
 
     @property
     def is_first(self) -> bool:
@@ -105,7 +113,7 @@ def _told(record: Record) -> Interval:
         record.moment,
         record.operation,
         _number(said.get("numOutputRows")),
-        None,
+        record.corrupt,
         _number(said.get("numFiles")) or _number(said.get("numAddedFiles")) or 0,
         _number(said.get("numOutputBytes")) or 0,
         record.changes,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from widen.observe.document import MAX_DEPTH, NotJson, Number, has_leaf, parse
+from widen.observe.document import MAX_LEVELS, NotJson, Number, has_leaf, parse, to_text
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,26 @@ def test_nesting_has_a_bound_that_does_not_depend_on_the_stack(opening: bytes, c
     def nested(depth: int) -> Any:
         return parse(opening * depth + b"1" + closing * depth)
 
-    assert not isinstance(nested(MAX_DEPTH), NotJson)
-    for depth in (MAX_DEPTH + 1, 900, 5000, 100_000):
-        assert nested(depth) == NotJson("more than 50 records and arrays stand in each other")
+    for depth in (MAX_LEVELS, MAX_LEVELS + 1, 200):
+        assert not isinstance(nested(depth), NotJson)
+    for depth in (201, 900, 5000, 100_000):
+        assert nested(depth) == NotJson("more than 200 records and arrays stand in each other")
+
+
+def test_what_stands_below_41_levels_is_its_json_text() -> None:
+    inner = parse(b"[" * 40 + b'{"a":[1.10,{"b":[]}],"c":null}' + b"]" * 40)
+    for _ in range(40):
+        [inner] = inner
+    assert inner == {"a": '[1.10,{"b":[]}]', "c": None}
+    text = parse(b"[" * 41 + b'{"a":1e400}' + b"]" * 41)
+    for _ in range(41):
+        [text] = text
+    assert text == '{"a":1e400}'
+
+
+def test_the_text_of_a_deep_document_is_that_of_the_source() -> None:
+    source = "[" * 60 + '{"a":"[1]"}' + "]" * 60
+    assert to_text(parse(source.encode())) == source
 
 
 def test_many_brackets_beside_each_other_are_not_deep() -> None:
@@ -73,8 +90,9 @@ def test_many_brackets_beside_each_other_are_not_deep() -> None:
 
 
 def test_a_part_of_a_text_counts_what_it_stands_in() -> None:
-    assert parse(b"[[]]", MAX_DEPTH - 2) == [[]]
-    assert isinstance(parse(b"[[]]", MAX_DEPTH - 1), NotJson)
+    assert parse(b"[[]]", MAX_LEVELS - 2) == [[]]
+    assert parse(b"[[]]", MAX_LEVELS - 1) == ["[]"]
+    assert parse(b"[[]]", MAX_LEVELS) == "[[]]"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_the_order_of_the_batch_and_its_parts_do_not_matter(
 @given(intervals, modes)
 def test_every_kind_has_a_column_that_holds_it_exactly(drawn: list[list[dict[str, object]]], mode: Mode) -> None:
     _, last, after = evolved(drawn, Policy(mode))
-    _check_record(last.root, routes(after))
+    _check_record(last.root, routes(after, Policy(mode)))
 
 
 @given(intervals, modes)

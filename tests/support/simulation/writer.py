@@ -46,6 +46,7 @@ LOG_RETENTION_MS = 24 * HOUR_MS
 _SETTINGS = (
     ("delta.checkpointInterval", ("1", "2", "3", "7")),
     ("delta.logRetentionDuration", ("interval 1 days",)),
+    ("delta.deletedFileRetentionDuration", ("interval 1 days",)),
     ("delta.enableRowTracking", (None, "true")),
     ("delta.enableInCommitTimestamps", (None, "true")),
     ("delta.checkpointPolicy", (None, "v2")),

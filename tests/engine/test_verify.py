@@ -24,7 +24,7 @@ Damage = Callable[[pa.Table], pa.Table]
 
 
 def with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.column_names.index(name), table.field(name), values)
+    return table.set_column(table.column_names.index(name), name, values.cast(table.schema.field(name).type))
 
 
 DAMAGES: dict[str, tuple[Damage, int, int, str]] = {
@@ -41,7 +41,7 @@ DAMAGES: dict[str, tuple[Damage, int, int, str]] = {
         lambda table: with_column(
             table,
             "n",
-            pc.replace_with_mask(table["n"], pc.is_in(table["n"], pa.array([5, 6])), pa.array([6, 5], pa.int32())),
+            pc.if_else(pc.is_in(table["n"], pa.array([5, 6], pa.int32())), pc.subtract(11, table["n"]), table["n"]),
         ),
         2,
         2,

@@ -22,9 +22,9 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from widen import Table
-from widen.log.checkpoint_writer import write_checkpoint
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".work" / "data" / "bench"

@@ -97,8 +97,8 @@ def run_case(case: str, table: str) -> None:
 
 
 def _widen(*, lists: bool):
-    from widen.log.snapshot import open_snapshot
-    from widen.log.store import LogStore
+    from widen.log.read.snapshot import open_snapshot
+    from widen.log.store.log_store import LogStore
 
     def calls(table: str) -> int:
         snapshot = open_snapshot(LogStore(table))

@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
-    from widen.ingestion import Ingested, IntervalEvent, Replayed, Stream, ingest, ingest_stream, plan, replay
-    from widen.statement.run import sql
+    from widen.ingestion import (
+        IngestResult,
+        IngestStream,
+        IntervalEvent,
+        ReplayResult,
+        ingest,
+        ingest_stream,
+        plan,
+        replay,
+    )
+    from widen.sql_commands.execute import sql
     from widen.table import Table, create_table
 
 __all__ = [
     "ContentionError",
-    "Ingested",
+    "IngestResult",
+    "IngestStream",
     "InternalError",
     "IntervalEvent",
-    "Replayed",
+    "ReplayResult",
     "RequestError",
-    "Stream",
     "Table",
     "TableError",
     "WidenError",
@@ -31,17 +40,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Ingested": "widen.ingestion",
+    "IngestResult": "widen.ingestion",
     "IntervalEvent": "widen.ingestion",
-    "Replayed": "widen.ingestion",
-    "Stream": "widen.ingestion",
+    "ReplayResult": "widen.ingestion",
+    "IngestStream": "widen.ingestion",
     "Table": "widen.table",
     "create_table": "widen.table",
     "ingest": "widen.ingestion",
     "ingest_stream": "widen.ingestion",
     "plan": "widen.ingestion",
     "replay": "widen.ingestion",
-    "sql": "widen.statement.run",
+    "sql": "widen.sql_commands.execute",
 }
 
 
@@ -49,5 +58,5 @@ def __getattr__(name: str) -> object:
     """Return a public name, imported when it is first used, so that the pure part needs no engine."""
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    found: object = import_module("widen.table.engine").load(_HOMES.get(name, "widen.errors"), name)
+    found: object = import_module("widen.table.lazy_spark").load(_HOMES.get(name, "widen.errors"), name)
     return found

@@ -80,7 +80,12 @@ def test_no_error_of_python_is_raised() -> None:
     assert raised == []
 
 
-AROUND_COMMITS = {"log/commit.py", "log/outcome.py", "log/aftermath.py", "log/staged.py"}
+AROUND_COMMITS = {
+    "log/write/commit.py",
+    "log/write/commit_outcome.py",
+    "log/write/post_commit.py",
+    "log/write/staged_files.py",
+}
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit."""
 
 

@@ -22,12 +22,11 @@ LAYERS = {
     "planning": 4,
     "routing": 5,
     "proof": 5,
-    "config": 5,
     "spark": 6,
-    "target": 6,
+    "formats": 6,
     "table": 7,
     "ingestion": 7,
-    "statement": 8,
+    "sql_commands": 8,
     "report": 8,
     "cli": 9,
     "__init__": 10,
@@ -42,20 +41,19 @@ FOREIGN = {
     "planning": {"msgspec", "sqlglot"},
     "routing": {"msgspec"},
     "proof": {"msgspec", "pyarrow"},
-    "config": {"msgspec"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
-    "target": {"msgspec"},
+    "formats": {"msgspec"},
     "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "typing_extensions"},
-    "statement": {"lark", "pyarrow"},
+    "sql_commands": {"lark", "pyarrow"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
     "__init__": set(),
     "__main__": set(),
 }
 
-PURE = ["model", "protocol", "observe", "planning", "routing", "config"]
+PURE = ["model", "protocol", "observe", "planning", "routing"]
 WITHOUT_SPARK = [*PURE, "log"]
 
 

@@ -16,17 +16,10 @@ from pyspark.sql import functions as F
 import widen
 from support.exact import assert_same
 from support.race import interrupt
-from widen.errors import (
-    CorruptFile,
-    EnabledWithoutFeature,
-    FeatureRequired,
-    JobFailed,
-    NotNullViolated,
-    SchemaMismatch,
-)
-from widen.log.commit import commit
-from widen.protocol.action import Metadata
-from widen.protocol.property import ENABLE_TYPE_WIDENING
+from widen.errors import CorruptFile, EnabledWithoutFeature, FeatureRequired, JobFailed, NotNullViolated, SchemaMismatch
+from widen.log.write.commit import commit
+from widen.protocol.actions import Metadata
+from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true"}
@@ -120,7 +113,7 @@ def test_statistics_are_those_of_delta(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tmp_path: Path) -> None:
-    from widen.spark.footer import DRIVER_FILES
+    from widen.spark.parquet.footer import DRIVER_FILES
 
     count = DRIVER_FILES + 6
     table = widen.create_table(str(tmp_path), "i int, p int", ["p"])

@@ -32,7 +32,7 @@ from widen.errors import (
     JobFailed,
     NotDeterministic,
 )
-from widen.spark import edit
+from widen.spark.dml import update_delete
 from widen.table import Table
 
 
@@ -127,16 +127,16 @@ def test_races(
 ) -> None:
     """Rows elsewhere do not matter; rows that might match, and files that are gone, do."""
     table = two_files(spark, tmp_path, properties, ("p",))
-    other, honest = Table(table.location), edit.delete
+    other, honest = Table(table.location), update_delete.delete
 
     def meanwhile(action: Callable[[], object]) -> None:
         def deleted(*args: Any) -> Any:
-            monkeypatch.setattr(edit, "delete", honest)
+            monkeypatch.setattr(update_delete, "delete", honest)
             outcome = honest(*args)
             action()
             return outcome
 
-        monkeypatch.setattr(edit, "delete", deleted)
+        monkeypatch.setattr(update_delete, "delete", deleted)
 
     row = spark.createDataFrame([(30, "p2", (1, "new"))], SCHEMA)
     meanwhile(lambda: other.append(row))

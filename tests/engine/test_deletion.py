@@ -16,11 +16,11 @@ from pyspark.sql import Row, SparkSession
 import widen
 from support.exact import assert_same
 from widen.errors import CorruptFile
-from widen.log.commit import Reads, commit
-from widen.log.store import LogStore
-from widen.protocol.action import Add, DeletionVector, Remove
-from widen.protocol.deletion_vector import encode_z85
-from widen.spark.deletion import load
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import ReadSet, commit
+from widen.protocol.actions import Add, DeletionVector, Remove
+from widen.protocol.deletion_vector_format import encode_z85
+from widen.spark.read.deleted_rows import load_vector
 from widen.table import Table
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}
@@ -68,7 +68,7 @@ def delete(table: Table, row: dict[str, object], vector: DeletionVector) -> None
         stats=str(row["stats"]),
         deletion_vector=vector,
     )
-    commit(table.store, table.refresh().snapshot, [old, new], "DELETE", {}, reads=Reads.EVERYTHING).or_raise()
+    commit(table.store, table.refresh().snapshot, [old, new], "DELETE", {}, reads=ReadSet.EVERYTHING).or_raise()
     table.refresh()
 
 
@@ -76,7 +76,7 @@ def delete(table: Table, row: dict[str, object], vector: DeletionVector) -> None
 def test_the_published_example(text: str) -> None:
     size = 40 if text == EXAMPLE else 44
     vector = DeletionVector(storage_type="i", path_or_inline_dv=text, size_in_bytes=size, cardinality=6)
-    assert list(load(LogStore("/nowhere"), vector)) == [3, 4, 7, 11, 18, 29]
+    assert list(load_vector(LogStore("/nowhere"), vector)) == [3, 4, 7, 11, 18, 29]
 
 
 @pytest.mark.parametrize("partition_by", [(), ("p",)], ids=["flat", "partitioned"])
@@ -114,7 +114,7 @@ def first_id(stats: str) -> int:
 
 def test_rows_beyond_32_bits() -> None:
     rows = [1, 2**32 + 5, 2**33]
-    assert list(load(LogStore("/nowhere"), inline(rows))) == rows
+    assert list(load_vector(LogStore("/nowhere"), inline(rows))) == rows
 
 
 def test_a_damaged_vector_never_brings_rows_back(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,13 +122,13 @@ def test_a_damaged_vector_never_brings_rows_back(spark: SparkSession, tmp_path: 
     table.append(spark.range(10).selectExpr("cast(id as int) id").coalesce(1))
     good = in_file(tmp_path, [1, 2])
     with pytest.raises(CorruptFile, match="deletes 2 rows where the log says 3"):
-        load(table.store, msgspec.structs.replace(good, cardinality=3))
+        load_vector(table.store, msgspec.structs.replace(good, cardinality=3))
     with pytest.raises(CorruptFile, match="there is no such deletion vector"):
-        load(table.store, msgspec.structs.replace(good, path_or_inline_dv=encode_z85(b"x" * 16)))
+        load_vector(table.store, msgspec.structs.replace(good, path_or_inline_dv=encode_z85(b"x" * 16)))
     (path,) = tmp_path.glob("deletion_vector_*.bin")
     path.write_bytes(path.read_bytes()[:-6] + b"\0" * 6)
     with pytest.raises(CorruptFile, match="checksum"):
-        load(table.store, good)
+        load_vector(table.store, good)
     delete(table, table.files().to_pylist()[0], good)
     with pytest.raises(PySparkException, match="checksum"):
         table.read(spark).collect()

@@ -28,9 +28,9 @@ from widen.errors import (
     ProtectionWaits,
     UnsupportedTypeChange,
 )
-from widen.log.commit import Conflicted, commit
-from widen.protocol.action import Add
-from widen.table import Table, downgrade
+from widen.log.write.commit import Conflicted, commit
+from widen.protocol.actions import Add
+from widen.table import Table, drop_feature
 
 FEATURE, PREVIEW = "typeWidening", "typeWidening-preview"
 SUCCESS, CURRENT, HISTORICAL = None, DropWaits, HistoryUsesFeature
@@ -466,7 +466,7 @@ def _first_time(monkeypatch: pytest.MonkeyPatch, meanwhile: Any, operation: str,
                 meanwhile()
         return commit(store, base, actions, said, *rest, **more)
 
-    monkeypatch.setattr(downgrade, "commit", raced)
+    monkeypatch.setattr(drop_feature, "commit", raced)
     return attempts
 
 

@@ -15,13 +15,7 @@ import widen
 from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import log
-from widen.errors import (
-    ChangesInOtherTypes,
-    ChangesNotRecorded,
-    ColumnsChangedBetween,
-    InvalidOption,
-    VersionNotFound,
-)
+from widen.errors import ChangesInOtherTypes, ChangesNotRecorded, ColumnsChangedBetween, InvalidOption, VersionNotFound
 from widen.table import Table
 
 ON = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}

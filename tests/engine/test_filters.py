@@ -26,11 +26,11 @@ from pyspark.sql import functions as F
 import widen
 from support.every_pair import PROPERTIES, at, spelled
 from support.type_change import CASES, Case
-from widen.log.commit import commit
-from widen.log.listing import to_adds
-from widen.spark import stored
-from widen.spark.predicate import parse_predicate
-from widen.spark.scan import plan_scan
+from widen.log.read.file_list import to_adds
+from widen.log.write.commit import commit
+from widen.spark.read import old_decimals
+from widen.spark.read.scan import plan_scan
+from widen.spark.read.sql_predicate import parse_predicate
 from widen.table import Table
 
 SPLIT = ("int_to_bigint", "date_to_timestamp_ntz", "decimal_8_2_to_decimal_9_3")
@@ -193,8 +193,8 @@ def test_no_filter_loses_a_row(
     table = tables.by_layout[layout]
     with pytest.MonkeyPatch.context() as patch:
         if not knows_old_types:
-            patch.setattr(stored, "LOOKED_AT_FILES", 0)
-        stored._known.cache_clear()
+            patch.setattr(old_decimals, "LOOKED_AT_FILES", 0)
+        old_decimals._cached_types.cache_clear()
         pairs = [(table.read(spark).where(where), table.read(spark, where=where)) for where in wheres]
     marked = [
         read.select(F.lit(2 * number + side).alias("number"), "id")

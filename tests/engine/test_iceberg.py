@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 import widen
 from support.exact import assert_same
 from widen.errors import CheckViolated, IcebergIncompatible, SchemaMismatch, TypeChangeRefused
-from widen.model.path import fields
+from widen.model.column_path import fields
 from widen.table import Table
 
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}

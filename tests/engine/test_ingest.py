@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
-from widen.ingestion import Ingested, ingest
-from widen.model.text import parse_type
-from widen.planning.policy import Policy
-from widen.spark.intake import Intake
-from widen.spark.verify import Verification, verify
+from widen.ingestion import IngestResult, ingest
+from widen.model.type_parser import parse_type
+from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.open_source import SourceReader
+from widen.spark.text.verification import Verification, verify
 from widen.table import Table
 
 
@@ -32,7 +32,7 @@ def write_lines(place: Path, records: list[Any]) -> str:
     return str(place)
 
 
-def proved(spark: SparkSession, source: str, table: str, evolve: str = "widen") -> Ingested:
+def proved(spark: SparkSession, source: str, table: str, evolve: str = "widen") -> IngestResult:
     """Ingest with the proof, which must be clean."""
     done = ingest(source, table, evolve=evolve, verify=True, spark=spark)
     assert done.verification is not None
@@ -329,7 +329,7 @@ def test_what_is_no_record_is_kept_whole(spark: SparkSession, tmp_path: Path) ->
     done = proved(spark, source, table)
     assert (done.records, done.corrupt) == (1, 7)
     kept = [row["_corrupt_record"] for row in rows(spark, table) if "_corrupt_record" in row]
-    assert sorted(kept) == sorted([*bad, "b'{\"n\":\"\\xff\"}'"])
+    assert sorted(kept) == sorted([*bad, 'b\'{"n":"\\xff"}\''])
 
 
 def test_the_deepest_record_that_is_no_corrupt_one_goes_through(spark: SparkSession, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_store_that_refuses_the_commit_leaves_nothing_visible(
     def refuse(*_: object) -> object:
         raise StorageError(location=str(existing), reason="no space left on the device", fix="Make room.")
 
-    monkeypatch.setattr("widen.target.Target.commit", refuse)
+    monkeypatch.setattr("widen.formats.delta_target.Target.commit", refuse)
     with pytest.raises(StorageError, match="no space left"):
         ingest(source, str(existing), spark=spark)
 
@@ -498,7 +498,7 @@ OTHERS = {
 
 def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
-    batch, paths = Intake().of(spark, source), found.files()["path"].to_pylist()
+    batch, paths = SourceReader().of(spark, source), found.files()["path"].to_pylist()
     there = batch.found(found.store, found.snapshot, paths, Policy(), None)
     return verify(batch.said(found.snapshot.schema, Policy()), there)
 

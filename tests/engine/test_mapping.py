@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 import widen
 from support.exact import assert_same
 from widen.errors import InvalidColumnName, InvalidOption
-from widen.model.path import fields
+from widen.model.column_path import fields
 from widen.table import Table
 
 COLUMNS = "`a b` int, s struct<x: int, `y.z`: array<struct<`k,v`: map<string, struct<w: int>>>>>, p string"

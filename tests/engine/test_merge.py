@@ -25,7 +25,7 @@ from widen.errors import (
     SchemaMismatch,
     UnreachableClause,
 )
-from widen.model.type import INTEGER, STRING, Field, StructType
+from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.table import Table
 
 WIDENING = {"delta.enableTypeWidening": "true"}

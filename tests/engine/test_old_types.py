@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import widen
 from support.exact import assert_same
 from widen.errors import StorageError
-from widen.model.path import fields
-from widen.spark import stored
-from widen.spark.search import find_old_files
+from widen.model.column_path import fields
+from widen.spark.parquet.old_file_search import find_old_files
+from widen.spark.read import old_decimals
 from widen.table import Table
 
 OLD = "n int, d decimal(9,2), s struct<d: decimal(9,2), y: int, t: struct<e: decimal(9,2)>>, l array<int>"
@@ -124,7 +124,7 @@ def test_footers_are_opened_once(spark: SparkSession, table: Table, monkeypatch:
         opened.append(files.num_rows)
         return find_old_files(session, snapshot, files)
 
-    monkeypatch.setattr(stored, "find_old_files", counted)
+    monkeypatch.setattr(old_decimals, "find_old_files", counted)
     for where in ("n = 5", None, "n > 0"):
         table.read(spark, where=where)
     table.read(spark, version=1)
@@ -145,7 +145,7 @@ def test_filters_stay_away_from_files_that_were_not_looked_into(
     name: str,
     value: Any,
 ) -> None:
-    monkeypatch.setattr(stored, name, value)
+    monkeypatch.setattr(old_decimals, name, value)
     for where in ("d < 21474836.48 and n = 5", "s.d < 92233720368547758.07 and s.y = 1", "s.t.e = 1.23 and s.y = 1"):
         (pushed,) = scans(table, table.read(spark).where(where), capsys).values()
         assert not {one for one in pushed if ".48" in one or ".07" in one or "1.23" in one}

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from support.drift_log import write_drift
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.report.build import build
-from widen.report.mask import Samples, shown
-from widen.report.page import page
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.report.build_report import build_report
+from widen.report.html_page import render_page
+from widen.report.sample_masking import Samples, mask_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
@@ -55,7 +55,9 @@ def _unfiltered(raw: bytes, length: int, step: int) -> list[bytes]:
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1000), ("dark", 420)])
 def test_the_page_is_drawn(tmp_path: Path, theme: str, width: int) -> None:
-    text = page(shown(build(open_snapshot(LogStore(str(write_drift(tmp_path / "orders"))))), Samples.MASKED))
+    text = render_page(
+        mask_report(build_report(open_snapshot(LogStore(str(write_drift(tmp_path / "orders"))))), Samples.MASKED)
+    )
     # Headless browsers have no setting for dark that all versions know.
     text = text.replace("(prefers-color-scheme: dark)", "all" if theme == "dark" else "not all")
     place, picture = tmp_path / "report.html", tmp_path / "report.png"

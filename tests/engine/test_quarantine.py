@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import InvalidOption
-from widen.ingestion import Ingested, ingest
+from widen.ingestion import IngestResult, ingest
 from widen.table import Table
 
 PROPERTIES = {
@@ -40,20 +40,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(spark: SparkSession, place: Path) -> Ingested:
+def done(spark: SparkSession, place: Path) -> IngestResult:
     widen.create_table(str(place / "t"), "id int not null, p int, amount int", ["p"], PROPERTIES)
     (place / "s.jsonl").write_text("\n".join([*FITTING, *KEPT_OUT]) + "\n", encoding="utf-8")
     return ingest(str(place / "s.jsonl"), str(place / "t"), verify=True, spark=spark)
 
 
-def test_the_rest_of_the_batch_goes_through(spark: SparkSession, place: Path, done: Ingested) -> None:
+def test_the_rest_of_the_batch_goes_through(spark: SparkSession, place: Path, done: IngestResult) -> None:
     found = [tuple(row) for row in Table(str(place / "t")).read(spark).select("id", "p", "amount", "new").collect()]
     assert sorted(found) == [(1, 1, 5, None), (2, 3000000000, 9, True), (3000000000, 1, 5, None)]
     assert Table(str(place / "t")).schema.names == ("id", "p", "amount", "new")
     assert (done.records, done.corrupt, done.quarantined) == (3, 0, 6)
 
 
-def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, place: Path, done: Ingested) -> None:
+def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, place: Path, done: IngestResult) -> None:
     rows = [row.asDict() for row in Table(str(place / "t_quarantine")).read(spark).collect()]
     assert {row["text"] for row in rows} == set(KEPT_OUT)
     for row in rows:
@@ -64,7 +64,7 @@ def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, pl
         assert row["kept_at"] is not None
 
 
-def test_the_plan_and_the_proof_know_of_it(done: Ingested) -> None:
+def test_the_plan_and_the_proof_know_of_it(done: IngestResult) -> None:
     assert done.verification is not None
     assert done.verification.is_clean
     told: dict[tuple[str, ...], Any] = {kept.source: (kept.column, kept.count) for kept in done.plan.quarantined}
@@ -75,7 +75,7 @@ def test_the_plan_and_the_proof_know_of_it(done: Ingested) -> None:
     }
 
 
-def test_a_table_of_another_kind_is_no_quarantine(spark: SparkSession, place: Path, done: Ingested) -> None:
+def test_a_table_of_another_kind_is_no_quarantine(spark: SparkSession, place: Path, done: IngestResult) -> None:
     with pytest.raises(InvalidOption, match="quarantine"):
         ingest(str(place / "s.jsonl"), str(place / "t"), quarantine=str(place / "t"), spark=spark)
 

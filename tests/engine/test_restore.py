@@ -15,8 +15,8 @@ from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live, log
 from widen.errors import AppendOnlyTable, ConcurrentAppend, FileMissing, InvalidOption, VersionNotFound
-from widen.log.commit import commit
-from widen.table import Table, upkeep
+from widen.log.write.commit import commit
+from widen.table import Table, maintenance
 
 
 def file(spark: SparkSession, *values: int, kind: str = "tinyint") -> DataFrame:
@@ -140,7 +140,7 @@ def test_a_restore_loses_to_an_append_and_nothing_of_it_is_visible(
         Table(str(tmp_path)).append(file(spark, 7, kind="int"))
         return commit(*args, **more)
 
-    monkeypatch.setattr(upkeep, "commit", raced)
+    monkeypatch.setattr(maintenance, "commit", raced)
     with pytest.raises(ConcurrentAppend):
         table.restore(version=1)
     assert_same(values(table.refresh(), spark), [1, 2, 1000, 7])

@@ -17,12 +17,12 @@ from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live, log, operations, removed
 from widen.errors import CorruptFile, InternalError, MetadataChanged, UnsupportedFeatureForWrite
-from widen.log.commit import Reads, commit
-from widen.log.listing import to_adds, to_remove
-from widen.spark import renewal, rewrite
-from widen.spark.old_file import OldType
-from widen.spark.renewal import Renewal
-from widen.spark.search import find_old_files
+from widen.log.read.file_list import to_adds, to_remove
+from widen.log.write.commit import ReadSet, commit
+from widen.spark.maintain import rewrite_files, rewrite_old_files
+from widen.spark.maintain.rewrite_old_files import OldFileRewrite
+from widen.spark.parquet.old_file_search import find_old_files
+from widen.spark.parquet.old_type_files import OldType
 from widen.table import Table
 
 IDS, VERSIONS = "_row-id-col-1", "_row-commit-version-col-1"
@@ -181,8 +181,8 @@ def test_rows_that_came_out_otherwise_are_never_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = widened(spark, tmp_path)
-    honest = rewrite.read
-    monkeypatch.setattr(rewrite, "read", lambda *args, **more: honest(*args, **more).limit(1))
+    honest = rewrite_files.read_snapshot
+    monkeypatch.setattr(rewrite_files, "read_snapshot", lambda *args, **more: honest(*args, **more).limit(1))
     files = {path.name for path in tmp_path.rglob("*.parquet")}
     with pytest.raises(InternalError, match="2 files with 3 rows became files with 1 rows"):
         table.rewrite(spark)
@@ -195,7 +195,7 @@ def test_many_files_are_looked_into_by_the_executors(
 ) -> None:
     table = widened(spark, tmp_path)
     here = find_old_files(_no_session, table.snapshot, table.files())
-    monkeypatch.setattr("widen.spark.search.HERE_FILES", 1)
+    monkeypatch.setattr("widen.spark.parquet.old_file_search.HERE_FILES", 1)
     assert find_old_files(lambda: spark, table.snapshot, table.files()) == here
     assert len(here) == 2
     (tmp_path / here[0].path).write_text("corrupted")
@@ -220,7 +220,7 @@ def race(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], object]) -> l
         attempts.append(sum(type(action).__name__ == "Remove" for action in actions))
         return commit(store, base, actions, *rest, **more)
 
-    monkeypatch.setattr(renewal, "commit", raced)
+    monkeypatch.setattr(rewrite_old_files, "commit", raced)
     return attempts
 
 
@@ -228,7 +228,7 @@ def take(table: Table, path: str) -> None:
     """Delete all rows of one file."""
     table.refresh()
     add = next(add for add in to_adds(table.files()) if add.path == path)
-    commit(table.store, table.snapshot, [to_remove(add, 1, data_change=True)], "DELETE", {}, reads=Reads.EVERYTHING)
+    commit(table.store, table.snapshot, [to_remove(add, 1, data_change=True)], "DELETE", {}, reads=ReadSet.EVERYTHING)
 
 
 def test_appends_go_on_while_files_are_rewritten(
@@ -282,7 +282,7 @@ def test_each_batch_is_a_commit_and_what_is_won_is_kept(
 ) -> None:
     table = widened(spark, tmp_path)
     attempts = race(monkeypatch)
-    work = Renewal(table.store, lambda: spark, batch_bytes=1)
+    work = OldFileRewrite(table.store, lambda: spark, batch_bytes=1)
     work.run()
     assert attempts == [1, 1]
     assert (work.files, operations(tmp_path).count("REORG")) == (2, 2)
@@ -290,7 +290,7 @@ def test_each_batch_is_a_commit_and_what_is_won_is_kept(
 
 def test_who_loses_every_race_tells_so(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = widened(spark, tmp_path)
-    monkeypatch.setattr(renewal, "LOSSES", 2)
+    monkeypatch.setattr(rewrite_old_files, "LOSSES", 2)
     comments = iter("xyz")
     again = [lambda: Table(str(tmp_path)).alter_column("a", comment=next(comments))] * 3
     attempts = race(monkeypatch, *again)

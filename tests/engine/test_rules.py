@@ -21,8 +21,8 @@ from widen.errors import (
     TextTooLong,
     UnsupportedFeatureForWrite,
 )
-from widen.model.text import parse_type
-from widen.model.type import Field, StructType
+from widen.model.type_parser import parse_type
+from widen.model.types import Field, StructType
 from widen.table import Table
 
 FEATURES = {
@@ -195,6 +195,7 @@ def test_generated_columns_are_computed_or_checked(spark: SparkSession, tmp_path
 
 
 # ---- identity columns ------------------------------------------------------------------------------
+
 
 def identity(name: str, *, start: int = 1, step: int = 1, explicit: bool = False, mark: int | None = None) -> Field:
     known = {} if mark is None else {"delta__identity__highWaterMark": mark}

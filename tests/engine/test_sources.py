@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import FieldsUnmatched, InvalidOption, SourceError
-from widen.ingestion import Ingested, IntervalEvent, ingest, ingest_stream, plan
-from widen.model.type import DATE, LONG, STRING, Field, StructType
-from widen.spark import raw
+from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan
+from widen.model.types import DATE, LONG, STRING, Field, StructType
+from widen.spark.source import json_texts
 from widen.table import Table, create_table
 
 
-def proved(spark: SparkSession, source: Any, table: Path, **words: Any) -> Ingested:
+def proved(spark: SparkSession, source: Any, table: Path, **words: Any) -> IngestResult:
     done = ingest(source, str(table), verify=True, spark=spark, **words)
     assert done.verification is not None
     assert done.verification.is_clean, done.verification
@@ -73,7 +73,7 @@ LARGE = {
 def test_a_large_file_is_read_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(raw, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
     (tmp_path / "large.json").write_text(text)
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 0
     assert rows(spark, tmp_path / "table") == [{"n": 1}, {"n": 2, "t": "}"}]
@@ -82,7 +82,7 @@ def test_a_large_file_is_read_in_parts(
 def test_a_large_file_with_something_else_between_its_records(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
     (tmp_path / "large.json").write_text('[{"n":1}, oops, {"n":2}, {"n":3')
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 2
     kept = {row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "_corrupt_record" in row}
@@ -145,7 +145,7 @@ def test_texts_of_csv_are_numbers_where_they_come_back(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("text", ["n,a\n1,x\n2,y\n", 'n,a\n1,"x\n"\n2,"\ny"\n'], ids=["lines", "line breaks in fields"])
 def test_a_large_file_of_csv(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(raw, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
     (tmp_path / "large.csv").write_text(text)
     proved(spark, str(tmp_path / "large.csv"), tmp_path / "table")
     found = rows(spark, tmp_path / "table")

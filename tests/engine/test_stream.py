@@ -37,9 +37,9 @@ def put(place: Path, name: str, *records: Any) -> None:
     hidden.rename(place / name)
 
 
-def stream(spark: SparkSession, place: Path, **words: Any) -> list[widen.Ingested]:
+def stream(spark: SparkSession, place: Path, **words: Any) -> list[widen.IngestResult]:
     """Take in all that is there; return what each interval did."""
-    done: list[widen.Ingested] = []
+    done: list[widen.IngestResult] = []
     source = words.pop("source", str(place / "in"))
     table, checkpoint = str(place / "table"), str(place / "checkpoint")
     words = {"once": True, "verify": True, **words}
@@ -124,7 +124,7 @@ def test_files_whose_names_tell_nothing_are_read_as_elsewhere(spark: SparkSessio
 
 def test_a_stream_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", "1.json", {"n": 1})
-    done: list[widen.Ingested] = []
+    done: list[widen.IngestResult] = []
     running = widen.ingest_stream(
         str(tmp_path / "in"),
         str(tmp_path / "table"),
@@ -197,7 +197,7 @@ import os, signal, sys
 from pyspark.sql import SparkSession
 import widen
 from widen.ingestion import land
-from widen.target import Target
+from widen.formats.delta_target import Target
 
 place, where = sys.argv[1:]
 

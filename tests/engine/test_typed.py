@@ -19,19 +19,20 @@ from pyspark.sql import functions as F
 
 import widen
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
-from widen.ingestion import Ingested, ingest, plan
-from widen.model.type import LONG, Field, StructType
-from widen.planning.policy import Policy
-from widen.spark import columnar, typed
-from widen.spark.balance import balanced
-from widen.spark.intake import Intake
-from widen.spark.rebuild import count_leaves
-from widen.spark.taken import taken
-from widen.spark.verify import verify
+from widen.ingestion import IngestResult, ingest, plan
+from widen.model.types import LONG, Field, StructType
+from widen.planning.evolution.policy import Policy
+from widen.spark.column_tree import join_columns
+from widen.spark.ingest import typed_batch
+from widen.spark.ingest.open_source import SourceReader
+from widen.spark.text.verification import verify
+from widen.spark.typed import typed_records
+from widen.spark.typed.prepared_records import prepare_records
+from widen.spark.typed.record_rebuild import count_leaves
 from widen.table import Table
 
 
-def proved(source: DataFrame | str, table: Path, **words: Any) -> Ingested:
+def proved(source: DataFrame | str, table: Path, **words: Any) -> IngestResult:
     done = ingest(source, str(table), verify=True, **words)
     assert done.verification is not None
     assert done.verification.is_clean, done.verification
@@ -248,15 +249,15 @@ def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: Sp
 def test_wide_records_are_joined_flat(spark: SparkSession) -> None:
     """Spark walks expressions by recursion, and the deepest that it stands are some hundred levels."""
     wide = {str(at): (F.col("id"), LONG) for at in range(2_000)}
-    held = balanced(or_, [values.isNull() for values, _ in wide.values()])
+    held = join_columns(or_, [values.isNull() for values, _ in wide.values()])
     assert [tuple(row) for row in spark.range(1).select(count_leaves(wide), held).collect()] == [(2_000, False)]
 
 
 def test_the_columns_of_wide_records_are_looked_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    monkeypatch.setattr(columnar.F, "col", lambda name: made.append(name) or F.lit(None))
+    monkeypatch.setattr(typed_records.F, "col", lambda name: made.append(name) or F.lit(None))
     schema = StructType(tuple(Field(f"c{at}", LONG) for at in range(40)))
-    taken(columnar.Records(None, schema), "it", None, Policy())  # type: ignore[arg-type]
+    prepare_records(typed_records.TypedRecords(None, schema), "it", None, Policy())  # type: ignore[arg-type]
     assert len(made) == 40
 
 
@@ -296,14 +297,14 @@ def test_nothing_is_left_of_parts_if_one_fails(
 ) -> None:
     for name, select in (("a", "1 AS n"), ("b", "'x' AS n")):
         frame(spark, select).write.parquet(str(tmp_path / "in" / name))
-    writing, calls = typed._Writing.done, count()
+    writing, calls = typed_batch._Writing.done, count()
 
-    def done(self: typed._Writing) -> typed.Written:
+    def done(self: typed_batch._Writing) -> typed_batch.BatchResult:
         if next(calls):
             raise JobFailed(reason="it was meant to")
         return writing(self)
 
-    monkeypatch.setattr(typed._Writing, "done", done)
+    monkeypatch.setattr(typed_batch._Writing, "done", done)
     with pytest.raises(JobFailed, match="meant"):
         ingest(str(tmp_path / "in"), str(tmp_path / "table"))
     assert not [*tmp_path.glob("table/**/*.parquet")]
@@ -324,8 +325,8 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
     assert done.verification.leaves == 7
     table = Table(str(tmp_path / "table"))
     for changed in (source.where("n = 1"), source.withColumn("a", F.expr("slice(a, 1, 1)")), source.limit(0)):
-        batch = Intake().of(spark, source)
-        other = Intake().of(spark, changed)
+        batch = SourceReader().of(spark, source)
+        other = SourceReader().of(spark, changed)
         other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
         there = other.found(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
         assert verify(batch.said(table.snapshot.schema, Policy()), there).is_clean

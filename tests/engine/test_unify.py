@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from widen.ingestion import ingest
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.planning.name import source_field
-from widen.spark.unify import unified
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.planning.evolution.source_metadata import source_field
+from widen.spark.read.unified_rows import unify_rows
 from widen.table import Table
 
 BIG = 9007199254740993
@@ -80,5 +80,5 @@ def test_maps_are_joined_entry_by_entry(spark: SparkSession) -> None:
         [({"a": 1}, {"a": "1", "b": "x"}), (None, {"c": "y"}), (None, None)],
         "h map<string, bigint>, h_map_string map<string, string>",
     )
-    found = [row.h for row in unified(frame, StructType(tuple(fields))).collect()]
+    found = [row.h for row in unify_rows(frame, StructType(tuple(fields))).collect()]
     assert found == [{"a": "1", "b": "x"}, {"c": "y"}, None]

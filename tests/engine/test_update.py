@@ -23,7 +23,7 @@ from widen.errors import (
     NotNullViolated,
     SchemaMismatch,
 )
-from widen.model.type import INTEGER, Field, StructType
+from widen.model.types import INTEGER, Field, StructType
 
 
 @pytest.mark.parametrize(("properties", "partition_by"), LAYOUTS, ids=layout_name)

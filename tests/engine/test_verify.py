@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen import Table, ingest
-from widen.planning.policy import Policy
-from widen.spark.intake import Intake
-from widen.spark.verify import Verification, verify
+from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.open_source import SourceReader
+from widen.spark.text.verification import Verification, verify
 
 LINES = [f'{{"n":{number},"s":"text {number}","r":{{"x":[{number},1.5]}}}}' for number in range(100)]
 SPOILT = ['{"n":1,"n":2}', "not json"]
@@ -69,7 +69,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def proof(spark: SparkSession, place: Path, share: float = 1.0) -> Verification:
     found = Table(str(place / "table"))
-    batch, paths = Intake().of(spark, str(place / "s.jsonl")), found.files()["path"].to_pylist()
+    batch, paths = SourceReader().of(spark, str(place / "s.jsonl")), found.files()["path"].to_pylist()
     there = batch.found(found.store, found.snapshot, paths, Policy(), None)
     return verify(batch.said(found.snapshot.schema, Policy()), there, share)
 

@@ -48,8 +48,7 @@ def test_old_and_new_files_read_exactly(
         assert table.files()["deletion_vector"].null_count == 0
     changed_and_read(spark, table, ["vectorised", "row by row"], deleted=deleted)
     assert [(f.name, f.dataType.simpleString(), f.metadata) for f in table.read(spark).schema] == [
-        (f.name, f.dataType.simpleString(), {})
-        for f in spark.createDataFrame([], every_pair.columns("new")).schema
+        (f.name, f.dataType.simpleString(), {}) for f in spark.createDataFrame([], every_pair.columns("new")).schema
     ]
 
 

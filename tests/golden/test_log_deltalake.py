@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from widen.log.commit import commit
-from widen.log.snapshot import Snapshot, open_snapshot
-from widen.log.store import LogStore
-from widen.model.schema import to_json
-from widen.protocol.action import Add, Metadata, Protocol
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import commit
+from widen.model.schema_json import to_json
+from widen.protocol.actions import Add, Metadata, Protocol
 
 SCHEMA = (
     '{"type":"struct","fields":['

@@ -16,8 +16,8 @@ from support.exact import assert_same
 from support.race import interrupt
 from support.type_change import CASES
 from widen.errors import CheckViolated, IcebergIncompatible, IdentityColumnGiven, SchemaMismatch
-from widen.model.path import fields
-from widen.spark.setting import AUTO_MERGE, AUTOMATIC_WIDENING
+from widen.model.column_path import fields
+from widen.spark.delta_settings import AUTO_MERGE, AUTOMATIC_WIDENING
 from widen.table import Table, create_table
 
 WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

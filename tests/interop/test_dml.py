@@ -108,9 +108,7 @@ def test_twin_tables_stay_the_same(
 
 
 @pytest.mark.parametrize("properties", [{}, VECTORS, {**FEED, **VECTORS}])
-def test_both_change_one_table_in_turns(
-    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
-) -> None:
+def test_both_change_one_table_in_turns(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     place, other = str(tmp_path / "shared"), str(tmp_path / "theirs")
     table = _ours(spark, place, properties, ())
     _theirs(spark, other, properties, ())
@@ -169,12 +167,19 @@ def test_a_merge_widens_and_adds_alike(spark: SparkSession, tmp_path: Path) -> N
     source.createOrReplaceTempView("wider")
     table = Table(mine)
     table.merge(source, "t.id = s.id", merge_schema=True).when_matched_update({"a": "s.a", "b": "s.b + t.b"}).execute()
-    _run(spark, theirs, "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING (SELECT id, a FROM wider) s ON t.id = s.id "
-         "WHEN MATCHED THEN UPDATE SET a = s.a, b = 7")
+    _run(
+        spark,
+        theirs,
+        "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING (SELECT id, a FROM wider) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET a = s.a, b = 7",
+    )
     assert table.read(spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
     table.merge(source, "t.id = s.id + 1", merge_schema=True).when_not_matched_insert_all().execute()
-    _run(spark, theirs, "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING wider s ON t.id = s.id + 1 "
-         "WHEN NOT MATCHED THEN INSERT *")
+    _run(
+        spark,
+        theirs,
+        "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING wider s ON t.id = s.id + 1 WHEN NOT MATCHED THEN INSERT *",
+    )
     assert table.read(spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
     assert rows.exact(_delta(spark, mine).orderBy("a")) == rows.exact(_delta(spark, theirs).orderBy("a"))
     assert rows.exact(table.read(spark).orderBy("a")) == rows.exact(_delta(spark, theirs).orderBy("a"))

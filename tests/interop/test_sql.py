@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from widen.errors import NameNotFound, TableAlreadyExists
-from widen.statement.parse import parse
-from widen.statement.write import to_sql
+from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.to_sql import to_sql
 
 CREATE = """
   CREATE TABLE {t} (
@@ -96,7 +96,7 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
     folder = tmp_path_factory.mktemp("twins")
     ours, theirs = folder / "it's ours", folder / "it's theirs"
     widen.sql(CREATE.format(t=f"delta.`{ours}`"), spark)
-    spark.sql(to_sql(parse(CREATE.format(t=f"delta.`{theirs}`"))))
+    spark.sql(to_sql(parse_statement(CREATE.format(t=f"delta.`{theirs}`"))))
     return ours, theirs
 
 
@@ -107,7 +107,7 @@ def test_both_do_the_same(spark: SparkSession, twins: tuple[Path, Path]) -> None
     wrong = []
     for step in STEPS:
         widen.sql(step.format(t=f"delta.`{ours}`"), spark)
-        spark.sql(to_sql(parse(step.format(t=f"delta.`{theirs}`"))))
+        spark.sql(to_sql(parse_statement(step.format(t=f"delta.`{theirs}`"))))
         said, expected = newest(ours), newest(theirs)
         if "RESTORE" in step:  # Delta Lake says the protocol again, also where nothing changes it
             del expected["protocol"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.drift import records
 from support.leaf import lost
 from support.settle import records_of, settle, through_arrow
-from widen.model.type import ArrayType, DataType, MapType, StructType
-from widen.planning.policy import Mode, Policy
-from widen.planning.treatment import reading_of
-from widen.protocol.widening import is_widening
+from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.protocol.type_widening import is_widening
 
 documents = st.lists(records, min_size=1, max_size=10)
 cuts = st.sets(st.integers(1, 9), max_size=4)
@@ -36,7 +36,7 @@ def test_every_leaf_of_every_document_is_found_again(
         rows += [row for found in done.rows for row in found]
     for text, row in zip(texts, through_arrow(schemas[-1], rows), strict=True):
         [document] = records_of(text) or [{}]
-        record = reading_of(schemas[-1], policy).record(document)
+        record = build_field_rules(schemas[-1], policy).record(document)
         assert lost(schemas[-1], row, record) == [], text
         held = {_source(field.metadata) for field in schemas[-1] if row[field.name] is not None}
         assert held <= record.keys(), "a column holds what is not of its field"

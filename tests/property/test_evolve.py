@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from support.generate import batches, observed
 from support.operation import operation_from_value
-from widen.model.path import leaves
-from widen.model.type import ArrayType, DataType, DecimalType, StructType
+from widen.model.column_path import leaves
+from widen.model.types import ArrayType, DataType, DecimalType, StructType
 from widen.observe.kind import Kind
-from widen.observe.observation import FieldSeen, KindSeen, Observation, RecordSeen, merge_records
-from widen.planning.apply import apply
-from widen.planning.evolve import evolve
-from widen.planning.operation import AddColumn
-from widen.planning.policy import Mode, Policy
-from widen.protocol.widening import is_widening
-from widen.routing.route import RecordRoute, does_route, routes
+from widen.observe.observation import FieldObservation, KindObservation, Observation, RecordObservation, merge_records
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.operation import AddColumn
+from widen.protocol.type_widening import is_widening
+from widen.routing.route import RecordRoute, build_routes, routes_kind
 
 GROWING = (Mode.SPLIT, Mode.WIDEN)
 intervals = st.lists(batches, min_size=1, max_size=3)
@@ -38,8 +38,8 @@ def evolved(drawn: list[list[dict[str, object]]], policy: Policy) -> tuple[Struc
 def test_the_operations_make_the_schema_of_the_plan(drawn: list[list[dict[str, object]]], mode: Mode) -> None:
     before, last, _ = evolved(drawn, Policy(mode))
     plan = evolve(before, last, Policy(mode))
-    assert apply(before, plan.operations) == plan.schema
-    assert _metadata(apply(before, plan.operations)) == _metadata(plan.schema)
+    assert apply_operations(before, plan.operations) == plan.schema
+    assert _metadata(apply_operations(before, plan.operations)) == _metadata(plan.schema)
 
 
 @given(intervals, modes)
@@ -66,7 +66,7 @@ def test_the_order_of_the_batch_and_its_parts_do_not_matter(
 @given(intervals, modes)
 def test_every_kind_has_a_column_that_holds_it_exactly(drawn: list[list[dict[str, object]]], mode: Mode) -> None:
     _, last, after = evolved(drawn, Policy(mode))
-    _check_record(last.root, routes(after, Policy(mode)))
+    _check_record(last.root, build_routes(after, Policy(mode)))
 
 
 @given(intervals, modes)
@@ -120,16 +120,16 @@ def test_operations_survive_json(drawn: list[list[dict[str, object]]], mode: Mod
     assert plan.hash == evolve(before, last, Policy(mode)).hash
 
 
-def _check_record(seen: RecordSeen, route: RecordRoute) -> None:
+def _check_record(seen: RecordObservation, route: RecordRoute) -> None:
     for key, field in seen.items():
         slots = route.get(key, ())
         for kind, values in field.kinds.items():
             if kind.word == "record":
                 continue
-            assert any(does_route(slot, kind) and _holds(slot.type, kind, values) for slot in slots), (key, kind)
+            assert any(routes_kind(slot, kind) and _holds(slot.type, kind, values) for slot in slots), (key, kind)
         largest = [slot for slot in slots if slot.record is not None]
         if largest:
-            inner: RecordSeen = {}
+            inner: RecordObservation = {}
             for sub_fields in field.records.values():
                 inner = merge_records(inner, sub_fields)
             biggest = max(largest, key=lambda slot: slot.dim)
@@ -140,7 +140,7 @@ def _check_record(seen: RecordSeen, route: RecordRoute) -> None:
             assert not any(_is_live(field, kind) for kind in field.kinds)
 
 
-def _is_live(field: FieldSeen, kind: Kind) -> bool:
+def _is_live(field: FieldObservation, kind: Kind) -> bool:
     return kind.word == "record" and any(
         inner.word != "record" or _is_live(sub_field, inner)
         for sub_field in field.records[kind.dim].values()
@@ -148,7 +148,7 @@ def _is_live(field: FieldSeen, kind: Kind) -> bool:
     )
 
 
-def _holds(leaf: DataType, kind: Kind, values: KindSeen) -> bool:
+def _holds(leaf: DataType, kind: Kind, values: KindObservation) -> bool:
     """Judge exactness from the digits alone, not by the table of the lattice."""
     name = "decimal" if isinstance(leaf, DecimalType) else str(leaf)
     if isinstance(leaf, DecimalType):

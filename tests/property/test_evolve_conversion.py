@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.model.text import parse_type
-from widen.model.type import DataType
-from widen.observe.document import Number
+from widen.model.type_parser import parse_type
+from widen.model.types import DataType
+from widen.observe.json_document import JsonNumber
+from widen.observe.json_number import number_kind
 from widen.observe.kind import word_of
-from widen.observe.number import number_kind
-from widen.observe.observation import KindSeen
-from widen.planning.lattice import does_hold
+from widen.observe.observation import KindObservation
+from widen.planning.evolution.type_lattice import holds_exactly
 from widen.routing.convert import MISSING, convert
 
 whole = st.one_of(
@@ -35,7 +35,7 @@ types = st.one_of(
 @given(st.one_of(whole, fractions), types)
 def test_what_a_column_covers_is_converted(token: str, leaf: DataType) -> None:
     word, facts = number_kind(token)
-    seen = KindSeen()
+    seen = KindObservation()
     seen.add(facts, ("f", 1), token)
-    if does_hold(leaf, word, seen):
-        assert convert(Number(token), word, word_of(leaf) or "", leaf) is not MISSING
+    if holds_exactly(leaf, word, seen):
+        assert convert(JsonNumber(token), word, word_of(leaf) or "", leaf) is not MISSING

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from support.drift import batches
 from support.leaf import lost
 from support.settle import records_of, taken
-from widen.model.text import parse_type
-from widen.model.type import Field, StructType
+from widen.model.type_parser import parse_type
+from widen.model.types import Field, StructType
 from widen.observe.corrupt_text import from_kept_text
-from widen.planning.evolve import evolve
-from widen.planning.policy import Guard, Mode, Policy
-from widen.planning.treatment import reading_of
-from widen.proof.form import digest
-from widen.proof.source import SourceReader
-from widen.routing.transcribe import Origin, Transcriber
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.policy import FixedColumn, Mode, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.proof.record_digest import digest
+from widen.proof.source_reader import SourceReader
+from widen.routing.native.row_builder import OriginColumn, RowBuilder
 
 TYPES = ("int", "bigint", "string", "double", "decimal(10,2)", "boolean", "date", "array<int>", "map<string,int>")
 ORIGIN = parse_type("struct<text: string, file: string, position: bigint, reason: string>")
@@ -28,10 +28,10 @@ def test_what_does_not_fit_is_kept_out_whole(
 ) -> None:
     sibling = [Field("a_string", parse_type("string"), metadata={"widen.source": ["a"]})] if has_sibling else []
     table = StructType((Field("a", parse_type(kind)), *sibling, Field("_corrupt_record", parse_type("string"))))
-    guard = Guard("a", "NOT NULL", is_required=required)
+    guard = FixedColumn("a", "NOT NULL", is_required=required)
     policy = Policy(Mode.SPLIT, guards={("a",): guard}, dated=frozenset([()] if dated else []))
-    schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), reading_of(table, policy)
-    maker, proof = Transcriber(table, policy, table, Origin("origin")), SourceReader(table, policy)
+    schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), build_field_rules(table, policy)
+    maker, proof = RowBuilder(table, policy, table, OriginColumn("origin")), SourceReader(table, policy)
     for number, text in enumerate(batch, 1):
         rows = taken(maker, schema, text, ("f", number))
         if adapts:

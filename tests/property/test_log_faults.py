@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from support.fault import Operation, chosen, complaints, faults_of
-from widen.log.barrier import ensure_checkpoint
-from widen.log.cleanup import clean_up
-from widen.log.commit import StagedFiles, commit
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.protocol.action import Add
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_barrier import ensure_checkpoint
+from widen.log.write.commit import StagedFiles, commit
+from widen.log.write.log_cleanup import clean_up
+from widen.protocol.actions import Add
 from widen.table import Table, create_table
 
 CI_FAULTS = 24

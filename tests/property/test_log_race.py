@@ -5,10 +5,10 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
-from widen.log.commit import Committed, commit
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.protocol.action import Add, Metadata, Protocol
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Committed, commit
+from widen.protocol.actions import Add, Metadata, Protocol
 
 WRITERS, COMMITS = 2, 40
 SCHEMA = '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}'

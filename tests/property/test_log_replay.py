@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.log_table import PROTOCOL, add, metadata, remove, write_commit, write_json
-from widen.log import block
-from widen.log.checkpoint_writer import write_checkpoint
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
+from widen.log.read import line_blocks
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
 
 PATHS = st.sampled_from(["a", "b c", "d%20e", "f\u00e9", 'g"h'])
 ACTION = st.tuples(PATHS, st.booleans(), st.integers(0, 9), st.booleans())
@@ -45,7 +45,7 @@ def _live(table: Path) -> list[tuple[str, int]]:
 @given(commits=COMMITS, block_bytes=st.sampled_from([1, 200, 1 << 20]), checkpoint_at=st.integers(0, 6))
 def test_the_newest_word_wins(commits: Commits, block_bytes: int, checkpoint_at: int) -> None:
     expected = sorted(_expected(commits).items())
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(block, "BLOCK_BYTES", block_bytes):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(line_blocks, "BLOCK_BYTES", block_bytes):
         table = Path(folder)
         write_commit(table, 0, PROTOCOL, metadata())
         for version, actions in enumerate(commits, 1):

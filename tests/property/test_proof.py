@@ -10,11 +10,11 @@ from support.leaf import lost
 from support.proof import forms_of, said
 from support.settle import records_of, settle
 from support.treat import modes, policies
-from widen.model.type import StructType
-from widen.planning.policy import Mode, Policy
-from widen.planning.treatment import reading_of
-from widen.proof.form import digest
-from widen.proof.source import SourceReader
+from widen.model.types import StructType
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.proof.record_digest import digest
+from widen.proof.source_reader import SourceReader
 
 bounds = st.sampled_from(
     [Policy(Mode.WIDEN), Policy(Mode.SPLIT), Policy(Mode.FREEZE), Policy(Mode.WIDEN, max_columns=3)]
@@ -41,7 +41,7 @@ def test_every_record_is_in_its_row_however_values_are_taken(
     base = settle(None, history, data.draw(policies(mode))).plan.schema
     policy = data.draw(policies(mode))
     done = settle(base, batch, policy)
-    reading = reading_of(done.plan.schema, policy)
+    reading = build_field_rules(done.plan.schema, policy)
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, reading.record(record)) == []

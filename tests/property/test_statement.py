@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from widen.errors import InvalidStatement, InvalidType
-from widen.model.path import Path, format_path
-from widen.model.type import (
+from widen.model.column_path import Path, format_path
+from widen.model.types import (
     ATOMIC_NAMES,
     LONG,
     STRING,
@@ -23,11 +23,11 @@ from widen.model.type import (
     MapType,
     StructType,
 )
-from widen.statement import value
-from widen.statement.grammar import UNDERSTOOD
-from widen.statement.parse import parse
-from widen.statement.value import Statement, TableName
-from widen.statement.write import to_sql
+from widen.sql_commands import statements
+from widen.sql_commands.grammar import UNDERSTOOD
+from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.statements import Statement, TableName
+from widen.sql_commands.to_sql import to_sql
 
 EVIL = [
     "it's",
@@ -148,19 +148,19 @@ IDENTITY_FIELDS = st.builds(
 PROPERTIES = st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=3)
 
 STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
-    st.builds(value.AlterColumns, tables(), by_path(CHANGES)),
-    st.builds(value.RenameColumn, tables(), PATHS, NAMES),
-    st.builds(value.AddColumns, tables(), by_path(NEW_COLUMNS)),
-    st.builds(value.DropColumns, tables(), st.lists(PATHS, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(value.ReplaceColumns, tables(), schemas(PLAIN_FIELDS | LIMITED_FIELDS)),
-    st.builds(value.SyncIdentity, tables(), PATHS),
-    st.builds(value.AddConstraint, tables(), NAMES, CONDITIONS),
-    st.builds(value.DropConstraint, tables(), NAMES, st.booleans()),
-    st.builds(value.SetProperties, tables(), PROPERTIES),
-    st.builds(value.UnsetProperties, tables(), st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(value.DropFeature, tables(), TEXTS, st.booleans()),
+    st.builds(statements.AlterColumns, tables(), by_path(CHANGES)),
+    st.builds(statements.RenameColumn, tables(), PATHS, NAMES),
+    st.builds(statements.AddColumns, tables(), by_path(NEW_COLUMNS)),
+    st.builds(statements.DropColumns, tables(), st.lists(PATHS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(statements.ReplaceColumns, tables(), schemas(PLAIN_FIELDS | LIMITED_FIELDS)),
+    st.builds(statements.SyncIdentity, tables(), PATHS),
+    st.builds(statements.AddConstraint, tables(), NAMES, CONDITIONS),
+    st.builds(statements.DropConstraint, tables(), NAMES, st.booleans()),
+    st.builds(statements.SetProperties, tables(), PROPERTIES),
+    st.builds(statements.UnsetProperties, tables(), st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(statements.DropFeature, tables(), TEXTS, st.booleans()),
     st.builds(
-        value.CreateTable,
+        statements.CreateTable,
         tables(),
         schemas(PLAIN_FIELDS | LIMITED_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
         st.lists(NAMES, max_size=2).map(tuple),
@@ -169,27 +169,27 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
         PROPERTIES | st.just({}),
         st.booleans(),
     ),
-    st.builds(value.Restore, tables(), st.integers(0, 2**40) | TEXTS),
-    st.builds(value.DescribeDetail, tables()),
-    st.builds(value.DescribeHistory, tables(), st.none() | st.integers(0, 99)),
-    st.builds(value.DescribeTable, tables(), st.booleans()),
-    st.builds(value.ShowProperties, tables(), st.none() | TEXTS),
+    st.builds(statements.Restore, tables(), st.integers(0, 2**40) | TEXTS),
+    st.builds(statements.DescribeDetail, tables()),
+    st.builds(statements.DescribeHistory, tables(), st.none() | st.integers(0, 99)),
+    st.builds(statements.DescribeTable, tables(), st.booleans()),
+    st.builds(statements.ShowProperties, tables(), st.none() | TEXTS),
 )
 
 
 @given(STATEMENTS)
 def test_a_statement_is_read_back_from_its_sql(statement: Statement) -> None:
-    assert parse(to_sql(statement)) == statement
+    assert parse_statement(to_sql(statement)) == statement
 
 
 def exact(schema: StructType) -> list[Any]:
     return [(field.name, field.type, field.nullable, dict(field.metadata)) for field in schema]
 
 
-@given(st.builds(value.CreateTable, tables(), schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS)))
-def test_no_metadata_of_a_new_column_is_lost(statement: value.CreateTable) -> None:
-    found = parse(to_sql(statement))
-    assert isinstance(found, value.CreateTable)
+@given(st.builds(statements.CreateTable, tables(), schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS)))
+def test_no_metadata_of_a_new_column_is_lost(statement: statements.CreateTable) -> None:
+    found = parse_statement(to_sql(statement))
+    assert isinstance(found, statements.CreateTable)
     assert exact(found.schema) == exact(statement.schema)
 
 
@@ -202,4 +202,4 @@ PIECES = st.sampled_from([*WORDS, *EVIL, "`", "'x'", "5", "1.5", ",", ".", "=", 
 @example("\ud83d")
 def test_a_text_is_a_statement_or_is_refused(text: str) -> None:
     with contextlib.suppress(InvalidStatement, InvalidType):
-        assert parse(to_sql(parse(text))) == parse(text)
+        assert parse_statement(to_sql(parse_statement(text))) == parse_statement(text)

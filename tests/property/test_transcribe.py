@@ -12,14 +12,14 @@ from support.leaf import lost
 from support.settle import records_of, settle, taken, through_arrow
 from support.treat import policies
 from widen.observe.corrupt_text import from_kept_text
-from widen.planning.evolve import evolve
-from widen.planning.name import CORRUPT, RESCUED, role_field
-from widen.planning.policy import Mode, Policy
-from widen.planning.treatment import reading_of
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_field
+from widen.routing.native.row_builder import RowBuilder
 from widen.routing.rescue import rescue
-from widen.routing.route import routes
+from widen.routing.route import build_routes
 from widen.routing.row import to_row
-from widen.routing.transcribe import Transcriber
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 
@@ -32,7 +32,7 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
     policy = Policy(Mode.FREEZE if frozen else mode)
     schema = settle(base, batch, policy).plan.schema if frozen else base
     rescued = role_field(schema, RESCUED)
-    maker = Transcriber(schema, policy, base)
+    maker = RowBuilder(schema, policy, base)
     for number, text in enumerate(batch):
         before = maker.observation.corrupt
         rows = taken(maker, schema, text, ("f", number))
@@ -45,10 +45,10 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
             if corrupt:
                 assert [from_kept_text(row[corrupt.name]) for row in rows] == [text]
             continue
-        exact = [to_row(routes(schema, policy), record) for record in records]
+        exact = [to_row(build_routes(schema, policy), record) for record in records]
         for row, record in zip(exact, records, strict=True):
             if rescued:
-                row[rescued.name] = rescue(routes(schema, policy), record)
+                row[rescued.name] = rescue(build_routes(schema, policy), record)
         assert repr(rows) == repr(through_arrow(schema, exact)), text
         if any(lost(schema, row, record) for row, record in zip(rows, records, strict=True)):
             plan = evolve(base, maker.observation, policy)
@@ -62,8 +62,8 @@ def test_both_paths_give_one_row_however_values_are_taken(
     policy = data.draw(policies(data.draw(modes)))
     base = settle(None, batch[:length], policy).plan.schema
     schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
-    reading = reading_of(schema, policy)
-    maker = Transcriber(schema, policy, base)
+    reading = build_field_rules(schema, policy)
+    maker = RowBuilder(schema, policy, base)
     for number, text in enumerate(batch):
         rows = taken(maker, schema, text, ("f", number))
         records = records_of(text)
@@ -71,7 +71,7 @@ def test_both_paths_give_one_row_however_values_are_taken(
             maker.adapt()
         if records is not None:
             read = [reading.record(record) for record in records]
-            exact = [to_row(routes(schema, policy), record) for record in read]
+            exact = [to_row(build_routes(schema, policy), record) for record in read]
             assert repr(rows) == repr(through_arrow(schema, exact)), text
             if any(lost(schema, row, record) for row, record in zip(rows, read, strict=True)):
                 assert evolve(base, maker.observation, policy).schema != schema, text

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.state import MAPPED, WIDE, after, state
-from widen.model.text import parse_type
-from widen.planning import request
-from widen.planning.alter import altered
-from widen.planning.capability import AutomaticWidening
-from widen.planning.growth import grow, leeway_of
-from widen.planning.operation import Operation
-from widen.planning.state import State
+from widen.model.type_parser import parse_type
+from widen.planning.alter import alter_request
+from widen.planning.alter.alter_table import plan_alter
+from widen.planning.evolution.format_capability import AutomaticWidening
+from widen.planning.table.operation import Operation
+from widen.planning.table.table_state import TableState
+from widen.planning.write.schema_growth import grow_schema, schema_change_options
 
 PROPERTIES = {**MAPPED, **WIDE, "delta.feature.timestampNtz": "supported"}
 START = (
@@ -113,7 +113,7 @@ def free_name(struct: Node, pick: int) -> str | None:
     return free[pick % len(free)] if free else None
 
 
-def widen(root: Node, table: State, picks: tuple[int, int, int], version: int | None) -> State:
+def widen(root: Node, table: TableState, picks: tuple[int, int, int], version: int | None) -> TableState:
     able = [found for found in leaves(root) if found[1].type in WIDER]
     if not able:
         return table
@@ -124,20 +124,20 @@ def widen(root: Node, table: State, picks: tuple[int, int, int], version: int | 
     leaf.type = WIDER[leaf.type]
     way = picks[1] % 3
     if way == 0:
-        return changed(table, request.alterations(table.schema, {path: {"type": parse_type(leaf.type)}}))
+        return changed(table, alter_request.parse_column_changes(table.schema, {path: {"type": parse_type(leaf.type)}}))
     if way == 1:
         return grown_by_a_write(table, root)
-    return changed(table, request.replacement(parse_type(f"struct<{sql(root)}>")))  # type: ignore[arg-type]
+    return changed(table, alter_request.parse_replacement(parse_type(f"struct<{sql(root)}>")))  # type: ignore[arg-type]
 
 
-def changed(table: State, operations: tuple[Operation, ...]) -> State:
-    change = altered(table, operations)
+def changed(table: TableState, operations: tuple[Operation, ...]) -> TableState:
+    change = plan_alter(table, operations)
     return table if change is None else after(table, change)
 
 
-def grown_by_a_write(table: State, root: Node) -> State:
-    leeway = leeway_of(table, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=False)
-    metadata = grow(table, parse_type(f"struct<{sql(root)}>"), leeway).metadata  # type: ignore[arg-type]
+def grown_by_a_write(table: TableState, root: Node) -> TableState:
+    leeway = schema_change_options(table, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=False)
+    metadata = grow_schema(table, parse_type(f"struct<{sql(root)}>"), leeway).metadata  # type: ignore[arg-type]
     return replace(table, version=table.version + 1, metadata=metadata)
 
 
@@ -152,39 +152,39 @@ def sql_type(node: Node) -> str:
     return f"{node.type}<{items}>" if items else node.type
 
 
-def rename(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
+def rename(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
     at, struct, member = chosen(root, picks)
     name = free_name(struct, picks[2])
     if name is None:
         return table
     old, member.name = member.name, name
-    return changed(table, request.renaming(table.schema, (*at, old), name))
+    return changed(table, alter_request.parse_rename(table.schema, (*at, old), name))
 
 
-def move(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
+def move(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
     at, struct, member = chosen(root, picks)
     struct.members.remove(member)
     place = picks[2] % (len(struct.members) + 1)
     wanted: dict[str, Any] = {"after": struct.members[place - 1].name} if place else {"first": True}
     struct.members.insert(place, member)
-    return changed(table, request.alterations(table.schema, {(*at, member.name): wanted}))  # type: ignore[dict-item]
+    return changed(table, alter_request.parse_column_changes(table.schema, {(*at, member.name): wanted}))  # type: ignore[dict-item]
 
 
-def drop(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
+def drop(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
     at, struct, member = chosen(root, picks)
     if len(struct.members) == 1:
         return table
     struct.members.remove(member)
-    return changed(table, request.removals(table.schema, [(*at, member.name)], if_exists=False))
+    return changed(table, alter_request.parse_drops(table.schema, [(*at, member.name)], if_exists=False))
 
 
-def add(root: Node, table: State, picks: tuple[int, int, int], _: int | None) -> State:
+def add(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
     at, struct, _member = chosen(root, picks)
     name, kind = free_name(struct, picks[1]), NEW[picks[2] % len(NEW)]
     if name is None:
         return table
     struct.members.append(Member(name, grown(json.loads(json_of(kind)))))
-    return changed(table, request.additions(table.schema, {(*at, name): kind}))
+    return changed(table, alter_request.parse_new_columns(table.schema, {(*at, name): kind}))
 
 
 def json_of(kind: str) -> str:

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from support.interval import columns, interval, plan_of, run
-from widen.model.text import parse_type
-from widen.model.type import LONG, STRING, Field, StructType
+from widen.model.type_parser import parse_type
+from widen.model.types import LONG, STRING, Field, StructType
 from widen.observe.kind import Kind
-from widen.planning.capability import TableFormat
-from widen.planning.evolve import evolve
-from widen.planning.operation import AddColumn, CreateTable
-from widen.planning.plan import Grade, Pending, Plan
-from widen.planning.policy import Mode, Policy
-from widen.routing.route import does_route, routes
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.format_capability import TableFormat
+from widen.planning.evolution.plan import Grade, PendingField, Plan
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.table.operation import AddColumn, CreateTable
+from widen.routing.route import build_routes, routes_kind
 
 SPLIT = Policy(Mode.SPLIT)
 
@@ -39,7 +39,7 @@ def test_u5_a_declared_column_comes_before_a_detected_one() -> None:
 
 def test_u10_an_existing_column_stays_and_goes_on_receiving_what_fits() -> None:
     after = plan_of({"a": "date"}, declared("a: boolean"), SPLIT).schema
-    slots = {slot.name: does_route(slot, Kind("boolean")) for slot in routes(after)["a"]}
+    slots = {slot.name: routes_kind(slot, Kind("boolean")) for slot in build_routes(after)["a"]}
     assert slots == {"a": True, "a_date": False, "a_string": True}
 
 
@@ -55,12 +55,12 @@ def test_u10_an_existing_column_stays_and_goes_on_receiving_what_fits() -> None:
 )
 def test_u14_all_five_kinds_reach_the_array_of_strings(kind: Kind, reached: set[str]) -> None:
     schema = plan_of({"a": "long date string date[] string[]"}, None, SPLIT).schema
-    assert {slot.name for slot in routes(schema)["a"] if does_route(slot, kind)} == reached
+    assert {slot.name for slot in build_routes(schema)["a"] if routes_kind(slot, kind)} == reached
 
 
 def test_u14_slots_come_in_the_order_of_their_specificity() -> None:
     schema = plan_of({"a": ["string boolean 7 2.5[] date", (0, {"x": "7"})]}, None, SPLIT).schema
-    assert [slot.name for slot in routes(schema)["a"]] == [
+    assert [slot.name for slot in build_routes(schema)["a"]] == [
         "a",
         "a_boolean",
         "a_long",
@@ -92,7 +92,7 @@ def test_u15_is_for_the_first_sight_only() -> None:
 def test_u16_a_long_is_routed_into_a_timestamp_and_kept_beside_it() -> None:
     schema = plan_of({"started": "long"}, declared("started: timestamp"), SPLIT).schema
     assert columns(schema) == ["started:timestamp", "started_long:long"]
-    assert all(does_route(slot, Kind("long")) for slot in routes(schema)["started"])
+    assert all(routes_kind(slot, Kind("long")) for slot in build_routes(schema)["started"])
 
 
 def test_u17_a_later_sub_field_goes_to_the_record_of_its_dim_and_to_the_largest() -> None:
@@ -144,7 +144,9 @@ def test_d2_a_long_that_no_double_holds_keeps_its_column_at_first_sight() -> Non
 
 def test_d4_a_string_goes_to_strings_only() -> None:
     schema = declared("a: string, b: bigint, c: double, d: boolean, e: date, f: timestamp, g: decimal(10,2)")
-    takers = {key for key, slots in routes(schema).items() if any(does_route(slot, Kind("string")) for slot in slots)}
+    takers = {
+        key for key, slots in build_routes(schema).items() if any(routes_kind(slot, Kind("string")) for slot in slots)
+    }
     assert takers == {"a"}
 
 
@@ -152,21 +154,21 @@ def test_d7_what_has_no_kind_waits() -> None:
     plan = plan_of({"a": "null", "b": "empty[]", "c": "{}", "d": [(0, {"e": "null null[]"})], "f": "7"})
     assert columns(plan.schema) == ["f:int"]
     assert plan.pending == (
-        Pending(("a",), 1, 0, 0),
-        Pending(("b",), 0, 1, 0),
-        Pending(("c",), 0, 0, 1),
-        Pending(("d", "e"), 2, 0, 0),
+        PendingField(("a",), 1, 0, 0),
+        PendingField(("b",), 0, 1, 0),
+        PendingField(("c",), 0, 0, 1),
+        PendingField(("d", "e"), 2, 0, 0),
     )
 
 
 def test_d7_an_empty_array_waits_only_where_no_array_is() -> None:
     assert plan_of({"a": "empty[]"}, declared("a: array<int>")).pending == ()
-    assert plan_of({"a": "empty[]"}, declared("a: int")).pending == (Pending(("a",), 0, 1, 0),)
+    assert plan_of({"a": "empty[]"}, declared("a: int")).pending == (PendingField(("a",), 0, 1, 0),)
 
 
 def test_d7_a_sub_field_of_two_records_waits_once() -> None:
     plan = plan_of({"a": [(0, {"x": "7", "n": "null"}), (1, {"x": "7"})]})
-    assert plan.pending == (Pending(("a", "n"), 1, 0, 0),)
+    assert plan.pending == (PendingField(("a", "n"), 1, 0, 0),)
 
 
 def test_d7_a_batch_of_nulls_makes_no_table() -> None:
@@ -199,8 +201,8 @@ def test_d8_a_mixed_array_gets_an_array_for_all_and_one_for_each() -> None:
 def test_d9_names_that_get_into_each_others_way(fields: dict[str, object], sources: dict[str, list[str]]) -> None:
     schema = plan_of(fields).schema
     assert {field.name: field.metadata.get("widen.source", [field.name]) for field in schema} == sources
-    assert {slot.name for slots in routes(schema).values() for slot in slots} == set(sources)
-    assert {key: {s.name for s in slots} for key, slots in routes(schema).items()} == {
+    assert {slot.name for slots in build_routes(schema).values() for slot in slots} == set(sources)
+    assert {key: {s.name for s in slots} for key, slots in build_routes(schema).items()} == {
         key: {name for name, source in sources.items() if source == [key]} for key in fields
     }
 
@@ -240,7 +242,7 @@ def test_d9_an_evolved_name_that_a_later_field_has_too() -> None:
     plan = plan_of({"a_string": "string"}, before, SPLIT)
     assert added(plan) == ["a_string_2"]
     assert column(plan, "a_string_2").metadata == {"comment": "source_path:a_string", "widen.source": ["a_string"]}
-    assert [slot.name for slot in routes(plan.schema)["a_string"]] == ["a_string_2"]
+    assert [slot.name for slot in build_routes(plan.schema)["a_string"]] == ["a_string_2"]
     assert plan_of({"a_string": "string", "a": "string"}, plan.schema, SPLIT).is_empty
 
 
@@ -263,7 +265,7 @@ def test_d10_leaves_past_the_bound_go_to_the_rescue_column() -> None:
 def test_d10_the_rescue_column_does_not_collide_with_a_column_that_is_no_text() -> None:
     plan = plan_of({"a": "7"}, declared("_rescued: int"), Policy(max_columns=1))
     assert column(plan, "_rescued_2").metadata["widen.role"] == "_rescued"
-    assert "_rescued_2" not in {slot.name for slots in routes(plan.schema).values() for slot in slots}
+    assert "_rescued_2" not in {slot.name for slots in build_routes(plan.schema).values() for slot in slots}
 
 
 def test_d11_lines_that_are_no_record_get_their_column_once() -> None:
@@ -381,4 +383,4 @@ def test_a_plan_is_json_and_its_hash_is_its_content() -> None:
 
 def test_role_columns_hold_no_source_field() -> None:
     schema = StructType((Field("a", LONG), Field("_rescued", STRING), Field("_corrupt_record", STRING)))
-    assert set(routes(schema)) == {"a"}
+    assert set(build_routes(schema)) == {"a"}

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen.ingestion import Ingested, ingest
-from widen.log.snapshot import open_snapshot
-from widen.model.path import format_path
-from widen.report.build import build
+from widen.ingestion import IngestResult, ingest
+from widen.log.read.snapshot import open_snapshot
+from widen.model.column_path import format_path
+from widen.report.build_report import build_report
 from widen.table import Table
 
 UTC = timezone.utc
@@ -81,7 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def intervals(spark: SparkSession, place: Path) -> list[Ingested]:
+def intervals(spark: SparkSession, place: Path) -> list[IngestResult]:
     """Two intervals in mode split, with the proof."""
     done = []
     for which in (0, 1):
@@ -96,7 +96,7 @@ def intervals(spark: SparkSession, place: Path) -> list[Ingested]:
 
 
 @pytest.fixture(scope="module")
-def table(intervals: list[Ingested], place: Path) -> Table:
+def table(intervals: list[IngestResult], place: Path) -> Table:
     return Table(str(place / "table"))
 
 
@@ -109,7 +109,7 @@ def rows(spark: SparkSession, table: Table) -> dict[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_a_vector_has_its_columns(intervals: list[Ingested], name: str) -> None:
+def test_a_vector_has_its_columns(intervals: list[IngestResult], name: str) -> None:
     key, had = name.lower(), set()
     for done, brought in zip(intervals, VECTORS[name][2], strict=True):
         found = {f.name: f.type.sql for f in done.plan.schema if f.name.split("_")[0] == key and f.name not in had}
@@ -135,7 +135,7 @@ def test_u19_old_rows_are_not_rewritten(table: Table, rows: dict[int, dict[str, 
 
 
 def test_u20_the_report_lists_the_columns_that_evolved_with_what_they_are_from(table: Table) -> None:
-    shown = {format_path(column.path): column for column in build(table.snapshot).columns}
+    shown = {format_path(column.path): column for column in build_report(table.snapshot).columns}
     assert (shown["v8"].evolved_from, shown["v8_long"].evolved_from) == ("", "v8")
     assert (shown["v8"].type, shown["v8_long"].type) == ("timestamp", "bigint")
 

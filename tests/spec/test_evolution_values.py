@@ -10,14 +10,14 @@ import pytest
 
 from support.interval import columns, interval
 from support.settle import settle
-from widen.model.text import parse_type
-from widen.model.type import LONG, Field, StructType
+from widen.model.type_parser import parse_type
+from widen.model.types import LONG, Field, StructType
 from widen.observe.observation import Observation
-from widen.observe.typed import observe_schema
-from widen.planning.capability import TableFormat
-from widen.planning.evolve import evolve
-from widen.planning.plan import Grade, Plan
-from widen.planning.policy import EpochUnit, Form, Guard, Mode, Policy
+from widen.observe.observe_schema import observe_schema
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.format_capability import TableFormat
+from widen.planning.evolution.plan import Grade, Plan
+from widen.planning.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
 
 SPLIT = Policy(Mode.SPLIT)
 DATED = Policy(Mode.SPLIT, dated=frozenset([()]))
@@ -308,11 +308,11 @@ def test_d10_maps_in_arrays_and_in_maps() -> None:
 @pytest.mark.parametrize(
     ("form", "values", "held"),
     [
-        (Form.TEXT, ['{"b":[1.10]}', '"x"', "7", "true"], ['{"b":[1.10]}', "x", "7", "true"]),
-        (Form.JSON, ['{"b":[1.10]}', '"x"', "7", "[]"], ['{"b":[1.10]}', '"x"', "7", "[]"]),
+        (TextForm.TEXT, ['{"b":[1.10]}', '"x"', "7", "true"], ['{"b":[1.10]}', "x", "7", "true"]),
+        (TextForm.JSON, ['{"b":[1.10]}', '"x"', "7", "[]"], ['{"b":[1.10]}', '"x"', "7", "[]"]),
     ],
 )
-def test_d1_a_field_that_is_pinned_to_text_stays_one_column(form: Form, values: list[str], held: list[str]) -> None:
+def test_d1_a_field_that_is_pinned_to_text_stays_one_column(form: TextForm, values: list[str], held: list[str]) -> None:
     plan, rows = run(Policy(pins={("a",): form}), values)
     assert columns(plan.schema) == ["a:string"]
     assert [row["a"] for row in rows] == held
@@ -329,9 +329,9 @@ def test_d11_what_is_no_record_is_kept_whole_with_file_and_position() -> None:
 
 GUARDED = Policy(
     guards={
-        ("id",): Guard("id", "NOT NULL", is_required=True),
-        ("p",): Guard("p", "a partition column"),
-        ("amount",): Guard("amount", "looked at by the constraint positive", can_widen=False),
+        ("id",): FixedColumn("id", "NOT NULL", is_required=True),
+        ("p",): FixedColumn("p", "a partition column"),
+        ("amount",): FixedColumn("amount", "looked at by the constraint positive", can_widen=False),
     }
 )
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from widen.model.text import parse_type
-from widen.planning.capability import AutomaticWidening, TableFormat, can_widen_by_itself
-from widen.protocol.widening import is_iceberg_compatible, is_same_family, is_widening, print_matrix
+from widen.model.type_parser import parse_type
+from widen.planning.evolution.format_capability import AutomaticWidening, TableFormat, can_widen_automatically
+from widen.protocol.type_widening import is_iceberg_compatible, is_same_family, is_widening, print_matrix
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -109,19 +109,21 @@ def test_the_matrix(old: str, new: str, marks: str) -> None:
 @pytest.mark.parametrize(("old", "new", "marks"), PAIRS)
 def test_what_a_write_may_widen_by_itself(old: str, new: str, marks: str) -> None:
     pair = parse_type(old), parse_type(new)
-    plain = {mode: can_widen_by_itself(TableFormat.DELTA, mode, *pair) for mode in AutomaticWidening}
+    plain = {mode: can_widen_automatically(TableFormat.DELTA, mode, *pair) for mode in AutomaticWidening}
     assert plain == {
         AutomaticWidening.ALWAYS: "A" in marks,
         AutomaticWidening.SAME_FAMILY: "F" in marks,
         AutomaticWidening.NEVER: False,
     }
-    iceberg = {mode: can_widen_by_itself(TableFormat.DELTA_ICEBERG_COMPAT, mode, *pair) for mode in AutomaticWidening}
+    iceberg = {
+        mode: can_widen_automatically(TableFormat.DELTA_ICEBERG_COMPAT, mode, *pair) for mode in AutomaticWidening
+    }
     assert iceberg == {
         AutomaticWidening.ALWAYS: "I" in marks,
         AutomaticWidening.SAME_FAMILY: "F" in marks and "I" in marks,
         AutomaticWidening.NEVER: False,
     }
-    assert not any(can_widen_by_itself(TableFormat.DELTA_FIXED, mode, *pair) for mode in AutomaticWidening)
+    assert not any(can_widen_automatically(TableFormat.DELTA_FIXED, mode, *pair) for mode in AutomaticWidening)
 
 
 @pytest.mark.parametrize("wide", ["struct<x: bigint>", "array<bigint>", "map<int, bigint>"])

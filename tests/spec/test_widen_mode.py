@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.interval import columns, plan_of
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.planning.capability import TableFormat
-from widen.planning.operation import AddColumn, WidenType
-from widen.planning.policy import Mode, Policy
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.planning.evolution.format_capability import TableFormat
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.table.operation import AddColumn, WidenType
 
 
 def schema(text: str) -> StructType:

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import widen
-from widen.protocol.action import DeletionVector
-from widen.protocol.deletion_vector import place
+from widen.protocol.actions import DeletionVector
+from widen.protocol.deletion_vector_format import locate_vector
 from widen.table import Table
 
 SCHEMA = "id bigint, p string, s struct<x: int, y: string>"
@@ -98,5 +98,5 @@ def leftovers(table: Table) -> list[str]:
 
 def _files_of(action: dict[str, Any]) -> list[str]:
     vector = action.get("deletionVector")
-    at = place(msgspec.convert(vector, DeletionVector)) if vector else None
+    at = locate_vector(msgspec.convert(vector, DeletionVector)) if vector else None
     return [unquote(action["path"]).rpartition("/")[2], *([at.path.rpartition("/")[2]] if at else [])]

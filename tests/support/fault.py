@@ -16,8 +16,8 @@ from unittest import mock
 
 from widen.errors import AfterCommitFailed, CommitUnknown, StorageError, StorageRefused, TableNotFound, WidenError
 from widen.errors.foreign import notes_of
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
 from widen.table import Table
 
 WRITES = ("put_if_absent", "put", "delete")

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.log.commit import commit
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.model.type import ArrayType, DataType, Field, MapType, StructType
-from widen.protocol.action import Add
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import commit
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.protocol.actions import Add
 
 _ARROW = {"integer": pa.int32(), "long": pa.int64(), "string": pa.string()}
 

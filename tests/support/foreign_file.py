@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from widen.log.commit import commit
-from widen.protocol.action import Add
+from widen.log.write.commit import commit
+from widen.protocol.actions import Add
 from widen.table import Table
 
 SPARK_FORMS: Mapping[str, dict[str, str]] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind
 from widen.observe.kind import Kind
-from widen.observe.number import NO_FACTS, Facts, number_kind
-from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
+from widen.observe.observation import FieldObservation, Observation, RecordObservation, get_field
 
 KEYS = ("a", "b", "A", "a b", "a_string", "a_b", "a_long", "_rescued", "")
 """Keys that get into each other's way."""
@@ -50,18 +50,18 @@ def observations() -> st.SearchStrategy[Observation]:
 
 def observed(batch: list[dict[str, Any]], file: str = "f", corrupt: int = 0) -> Observation:
     """Return the observation of a batch: records of the values above."""
-    root: RecordSeen = {}
+    root: RecordObservation = {}
     for position, record in enumerate(batch):
         _observe_record(root, record, (file, position))
     return Observation(len(batch), corrupt, root)
 
 
-def _observe_record(seen: RecordSeen, record: dict[str, Any], at: tuple[str, int]) -> None:
+def _observe_record(seen: RecordObservation, record: dict[str, Any], at: tuple[str, int]) -> None:
     for key, value in record.items():
-        _observe(field_of(seen, key), value, 0, at)
+        _observe(get_field(seen, key), value, 0, at)
 
 
-def _observe(field: FieldSeen, value: Any, dim: int, at: tuple[str, int]) -> None:
+def _observe(field: FieldObservation, value: Any, dim: int, at: tuple[str, int]) -> None:
     match value:
         case None:
             field.nulls[dim] = field.nulls.get(dim, 0) + 1
@@ -79,5 +79,5 @@ def _observe(field: FieldSeen, value: Any, dim: int, at: tuple[str, int]) -> Non
             word, facts = number_kind(token)
             field.kind(Kind(word, dim)).add(facts, at, token)
         case (_, word):
-            facts = Facts(epoch_ms_exact=word != "timestamp-micros")
+            facts = ValueFacts(epoch_ms_exact=word != "timestamp-micros")
             field.kind(Kind(word.removesuffix("-micros"), dim)).add(facts, at, word)

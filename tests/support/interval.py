@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from widen.model.type import DataType, StructType
+from widen.model.types import DataType, StructType
+from widen.observe.json_number import NO_FACTS, number_kind
 from widen.observe.kind import Kind, leaf_and_dim, parse_kind, word_of
-from widen.observe.number import NO_FACTS, number_kind
-from widen.observe.observation import FieldSeen, Observation, RecordSeen, field_of
-from widen.planning.evolve import evolve
-from widen.planning.plan import Plan
-from widen.planning.policy import Mode, Policy
+from widen.observe.observation import FieldObservation, Observation, RecordObservation, get_field
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.policy import Mode, Policy
 
 SAMPLES = {
     "boolean": "true",
@@ -32,27 +32,27 @@ def interval(fields: dict[str, object], file: str = "f.json", position: int = 1,
     return Observation(1, corrupt, _record(fields, (file, position)))
 
 
-def _record(fields: dict[str, object], at: tuple[str, int]) -> RecordSeen:
-    record: RecordSeen = {}
+def _record(fields: dict[str, object], at: tuple[str, int]) -> RecordObservation:
+    record: RecordObservation = {}
     for key, values in fields.items():
         for value in values if isinstance(values, list) else [values]:
-            _see(field_of(record, key), value, at)
+            _see(get_field(record, key), value, at)
     return record
 
 
-def _see(field: FieldSeen, value: object, at: tuple[str, int]) -> None:
+def _see(field: FieldObservation, value: object, at: tuple[str, int]) -> None:
     if isinstance(value, tuple):
         dim, fields = value
         field.kind(Kind("record", dim)).add(NO_FACTS, at, "{...}")
         for key, seen in _record(fields, at).items():
-            known = field.record(dim).get(key, FieldSeen())
+            known = field.record(dim).get(key, FieldObservation())
             field.record(dim)[key] = known.merged(seen)
         return
     for text in str(value).split():
         _see_text(field, text, at)
 
 
-def _see_text(field: FieldSeen, text: str, at: tuple[str, int]) -> None:
+def _see_text(field: FieldObservation, text: str, at: tuple[str, int]) -> None:
     dim = text.count("[]")
     word = text.replace("[]", "")
     if word in ("null", "{}", "empty"):

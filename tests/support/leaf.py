@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from widen.model.type import ArrayType, DataType, Field, MapType, StructType
-from widen.observe.document import Day, Entries, Instant, Number
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.observe.json_document import DateText, JsonNumber, MapEntries, TimestampText
 
 Cell = tuple[Any, DataType]
 """What stands somewhere in a row, with its type."""
@@ -18,7 +18,7 @@ Cell = tuple[Any, DataType]
 def lost(schema: StructType, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
     """Return the paths of the values of a record that no column of the row says exactly, the rescue column apart."""
     rescued = row.get("_rescued")
-    rest = {} if rescued is None else json.loads(rescued, parse_int=Number, parse_float=Number)
+    rest = {} if rescued is None else json.loads(rescued, parse_int=JsonNumber, parse_float=JsonNumber)
     return [path for path in _lost(schema, row, record, "") if not _is_rescued(rest, record, path)]
 
 
@@ -49,7 +49,7 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
             for at in _lost_value([(c[n], k.element) for c, k in arrays if c[n] is not None], item, f"{path}[{n}]")
         ]
     plain = [(cell, kind) for cell, kind in cells if not isinstance(kind, ArrayType)]
-    if isinstance(value, Entries) and any(isinstance(kind, MapType) for _, kind in plain):
+    if isinstance(value, MapEntries) and any(isinstance(kind, MapType) for _, kind in plain):
         maps = [(dict(cell), kind.value) for cell, kind in plain if isinstance(kind, MapType)]
         return [at for key, item in value.items() for at in _lost_entry(maps, key, item, f"{path}/{json.dumps(key)}")]
     wrapped = [(c[0], k.element) for c, k in cells if isinstance(k, ArrayType) and len(c) == 1 and c[0] is not None]
@@ -71,9 +71,9 @@ def _lost_entry(maps: list[tuple[dict[str, Any], DataType]], key: str, value: An
 def _says(cell: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return cell in (value, "true" if value else "false") and isinstance(cell, bool | int | float | Decimal | str)
-    if isinstance(value, Day | Instant) and not isinstance(cell, str):
+    if isinstance(value, DateText | TimestampText) and not isinstance(cell, str):
         return _says_time(cell, value)
-    if isinstance(cell, str) or not isinstance(value, Number):
+    if isinstance(cell, str) or not isinstance(value, JsonNumber):
         return isinstance(cell, str) and cell == value
     if isinstance(cell, bool) or not isinstance(cell, int | float | Decimal):
         return False
@@ -86,17 +86,17 @@ def _says(cell: Any, value: Any) -> bool:
     return said == token and (not is_signed or said.is_signed())
 
 
-def _says_time(cell: Any, value: Day | Instant) -> bool:
+def _says_time(cell: Any, value: DateText | TimestampText) -> bool:
     """Judge by arithmetic on what Python's own reader of ISO texts makes of the text."""
-    text = value.replace("Z", "+00:00") if isinstance(value, Instant) else f"{value}T00:00:00+00:00"
+    text = value.replace("Z", "+00:00") if isinstance(value, TimestampText) else f"{value}T00:00:00+00:00"
     whole, point, rest = text.partition(".")
     micros = int(rest.partition("+")[0].ljust(6, "0")) if point else 0
     at = datetime.fromisoformat(f"{whole}+00:00" if point else whole) + timedelta(microseconds=micros)
     if isinstance(cell, datetime):
         return (cell if cell.tzinfo else cell.replace(tzinfo=timezone.utc)) == at
     if isinstance(cell, date):
-        return isinstance(value, Day) and cell == at.date()
-    unit = timedelta(days=1) if isinstance(value, Day) else timedelta(milliseconds=1)
+        return isinstance(value, DateText) and cell == at.date()
+    unit = timedelta(days=1) if isinstance(value, DateText) else timedelta(milliseconds=1)
     passed = at - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return isinstance(cell, int | float | Decimal) and not passed % unit and cell == passed // unit
 

@@ -25,15 +25,15 @@ from pyroaring import BitMap64
 
 from support import log_table as log
 from widen.errors import WidenError
-from widen.log.checkpoint_writer import write_checkpoint
-from widen.log.commit import commit
-from widen.log.difference import missing
-from widen.log.listing import to_adds
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.protocol.action import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
-from widen.protocol.deletion_vector import packed
-from widen.spark.deletion import load
+from widen.log.read.file_list import to_adds
+from widen.log.read.snapshot import open_snapshot
+from widen.log.read.version_diff import missing_files
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.commit import commit
+from widen.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
+from widen.protocol.deletion_vector_format import pack_vectors
+from widen.spark.read.deleted_rows import load_vector
 
 SECONDS, MEMORY_BYTES = 10, 2 << 30
 OUTSIDE = ("/dev/", "/etc/", "/proc/", "/sys/")
@@ -54,7 +54,7 @@ def _made(table: Path, kind: str) -> Path:
     properties = {"delta.enableDeletionVectors": "true", "delta.checkpoint.writeStatsAsStruct": "true"}
     metadata = Metadata(id="m", schema_string=log.SCHEMA, partition_columns=("day",), configuration=properties)
     bitmaps = [(BitMap64([1, 5]).serialize(), 2), (BitMap64([2**33]).serialize(), 1)]
-    content, vectors = packed("", uuid.UUID(int=7), bitmaps)
+    content, vectors = pack_vectors("", uuid.UUID(int=7), bitmaps)
     store.put(f"deletion_vector_{uuid.UUID(int=7)}.bin", content)
     first = [protocol, metadata, _add("a", vectors[0]), _add("b", vectors[1]), _add("c")]
     state = commit(store, None, first, "CREATE TABLE", {}).or_raise().snapshot
@@ -251,10 +251,10 @@ def use(table: Path) -> list[str]:
         attempt(lambda snapshot=snapshot: list(snapshot.removed_files()))
         attempt(snapshot.history)
         adds = attempt(lambda snapshot=snapshot: to_adds(snapshot.files())) or []
-        attempt(lambda adds=adds: missing(store, adds))
+        attempt(lambda adds=adds: missing_files(store, adds))
         for add in adds:
             if add.deletion_vector:
-                attempt(lambda add=add: load(store, add.deletion_vector))
+                attempt(lambda add=add: load_vector(store, add.deletion_vector))
     attempt(lambda: open_snapshot(store, timestamp_ms=10**15))
     return wrong
 

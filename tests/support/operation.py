@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
-from widen.model.schema import field_from_value, type_from_value
-from widen.planning.operation import KIND, Operation
-from widen.planning.place import After, End, Place
+from widen.model.schema_json import field_from_value, type_from_value
+from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
+from widen.planning.table.operation import KIND, Operation
 
 
 def operation_from_value(value: Mapping[str, Any]) -> Operation:
@@ -22,8 +22,8 @@ def _key(name: str) -> str:
     return first + "".join(map(str.title, others))
 
 
-def _place(value: str | dict[str, str]) -> Place:
-    return End(value) if isinstance(value, str) else After(value["after"])
+def _place(value: str | dict[str, str]) -> FieldPosition:
+    return StructEnd(value) if isinstance(value, str) else AfterField(value["after"])
 
 
 def _same(value: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from widen.model.type import StructType
-from widen.planning.policy import Policy
-from widen.proof.form import Form, digest
-from widen.proof.row import RowReader
-from widen.proof.source import Told
-from widen.spark.arrow import to_arrow_schema
+from widen.model.types import StructType
+from widen.planning.evolution.policy import Policy
+from widen.proof.record_digest import Form, digest
+from widen.proof.row_reader import RowReader
+from widen.proof.source_reader import Told
+from widen.spark.arrow_types import to_arrow_schema
 
 
 def said(told: Iterable[Told]) -> list[tuple[bytes, int, int]]:

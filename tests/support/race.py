@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from widen.spark.write import write
+from widen.spark.write.parquet_writer import write_parquet
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) -> None:
@@ -16,10 +16,10 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) ->
     waiting = list(meanwhile)
 
     def interrupted(frame: DataFrame, *others: Any) -> Any:
-        adds = write(frame, *others)
+        adds = write_parquet(frame, *others)
         if waiting:
             happens = waiting.pop(0)
             happens()
         return adds
 
-    monkeypatch.setattr("widen.table.rows.write", interrupted)
+    monkeypatch.setattr("widen.table.read_and_append.write_parquet", interrupted)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from widen.model.type import StructType
-from widen.observe.document import parse
+from widen.model.types import StructType
+from widen.observe.json_document import parse_document
 from widen.observe.observation import Observation, observation_from_json
-from widen.planning.evolve import evolve
-from widen.planning.plan import Plan
-from widen.planning.policy import Policy
-from widen.routing.transcribe import ROUNDING_PATTERN, Transcriber
-from widen.spark.arrow import to_arrow_schema
-from widen.spark.column import drained
+from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.policy import Policy
+from widen.routing.native.row_builder import ROUNDING_PATTERN, RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.text.arrow_columns import drain_arrow_batches
 
 _ROUNDING = re.compile(ROUNDING_PATTERN.encode())
 
@@ -36,7 +36,7 @@ def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adap
     known = Observation()
     for number in range(1, 9):
         plan = evolve(base, known, policy)
-        maker = Transcriber(plan.schema, policy, base)
+        maker = RowBuilder(plan.schema, policy, base)
         rows = list(_transcribed(maker, plan.schema, texts, adapt_every))
         known = known.merged(observation_from_json(maker.observation.to_json()))
         confirmed = evolve(base, known, policy)
@@ -46,7 +46,7 @@ def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adap
 
 
 def _transcribed(
-    maker: Transcriber, schema: StructType, texts: Iterable[bytes], adapt_every: int
+    maker: RowBuilder, schema: StructType, texts: Iterable[bytes], adapt_every: int
 ) -> Iterator[list[dict[str, Any]]]:
     for number, text in enumerate(texts, 1):
         yield taken(maker, schema, text, ("f", number), may_round=_ROUNDING.search(text) is not None)
@@ -55,12 +55,12 @@ def _transcribed(
 
 
 def taken(
-    maker: Transcriber, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1), *, may_round: bool = True
+    maker: RowBuilder, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1), *, may_round: bool = True
 ) -> list[dict[str, Any]]:
     """Return the rows of one text as Arrow gives them back."""
     before = maker.observation.records + maker.observation.corrupt
     maker.take([text], [at], [may_round])
-    rows = [row for batch in drained(maker, to_arrow_schema(schema)) for row in batch.to_pylist()]
+    rows = [row for batch in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in batch.to_pylist()]
     number = maker.observation.records + maker.observation.corrupt - before
     return rows if schema.fields else [{}] * number
 
@@ -75,7 +75,7 @@ def through_arrow(schema: StructType, rows: list[dict[str, Any]]) -> list[dict[s
 
 def records_of(text: bytes) -> list[Any] | None:
     """Return the records that a text stands for; None for a text that is kept whole."""
-    document = parse(text)
+    document = parse_document(text)
     if isinstance(document, dict):
         return [document]
     if isinstance(document, list) and all(isinstance(item, dict) for item in document):

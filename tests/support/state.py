@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.planning.command import create
-from widen.planning.state import Change, State
-from widen.protocol.action import Metadata, Protocol
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.planning.alter.metadata_change import create_table_change
+from widen.planning.table.table_state import MetadataChange, TableState
+from widen.protocol.actions import Metadata, Protocol
 
 WIDE = {"delta.enableTypeWidening": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -22,14 +22,14 @@ def schema(columns: str) -> StructType:
 
 def state(
     columns: str | StructType, properties: dict[str, str] | None = None, partition_by: tuple[str, ...] = ()
-) -> State:
+) -> TableState:
     nothing = Metadata(id="x", schema_string='{"type":"struct","fields":[]}', partition_columns=())
-    empty = State(-1, Protocol(min_reader_version=1, min_writer_version=2), nothing)
+    empty = TableState(-1, Protocol(min_reader_version=1, min_writer_version=2), nothing)
     parsed = schema(columns) if isinstance(columns, str) else columns
-    return after(empty, create(parsed, partition_by, properties or {}, 1))
+    return after(empty, create_table_change(parsed, partition_by, properties or {}, 1))
 
 
-def after(before: State, change: Change | None) -> State:
+def after(before: TableState, change: MetadataChange | None) -> TableState:
     assert change is not None
     metadata = next((a for a in change.actions if isinstance(a, Metadata)), before.metadata)
     protocol = next((a for a in change.actions if isinstance(a, Protocol)), before.protocol)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from widen.model.text import parse_type
-from widen.planning.policy import EpochUnit, Form, Mode, Pin, Policy
+from widen.model.type_parser import parse_type
+from widen.planning.evolution.policy import EpochUnit, Mode, Pin, Policy, TextForm
 
 PINS: tuple[Pin, ...] = (
     *map(
@@ -17,7 +17,7 @@ PINS: tuple[Pin, ...] = (
             *("struct<b: map<string,string>>", "array<date>"),
         ),
     ),
-    *(Form.TEXT, Form.JSON, Mode.SPLIT),
+    *(TextForm.TEXT, TextForm.JSON, Mode.SPLIT),
 )
 """What the field ``a`` is pinned to."""
 

@@ -17,7 +17,15 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from widen.cli import alter, column, engine, ingest, look, repair, upkeep
+from widen.cli import (
+    alter_command,
+    ingest_commands,
+    maintenance_commands,
+    properties_and_sql,
+    repair_commands,
+    show_commands,
+    spark_session,
+)
 from widen.cli.output import note, show_error
 from widen.errors import WidenError
 from widen.errors.foreign import notes_of
@@ -66,27 +74,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ingest")(ingest.ingest)
-app.command("plan")(ingest.plan)
-app.command("show")(look.show)
-app.command("history")(look.history)
-app.command("report")(look.report)
-app.command("read")(look.read)
-app.command("alter")(column.alter)
-app.command("properties")(alter.properties)
-app.command("rewrite")(upkeep.rewrite)
-app.command("restore")(upkeep.restore)
-app.command("drop-feature")(upkeep.drop_feature)
-app.command("sql")(alter.sql)
-app.command("view")(repair.view)
-app.command("fold")(repair.fold)
-app.command("replay")(repair.replay)
+app.command("ingest")(ingest_commands.ingest)
+app.command("plan")(ingest_commands.plan)
+app.command("show")(show_commands.show)
+app.command("history")(show_commands.history)
+app.command("report")(show_commands.report)
+app.command("read")(show_commands.read)
+app.command("alter")(alter_command.alter)
+app.command("properties")(properties_and_sql.properties)
+app.command("rewrite")(maintenance_commands.rewrite)
+app.command("restore")(maintenance_commands.restore)
+app.command("drop-feature")(maintenance_commands.drop_feature)
+app.command("sql")(properties_and_sql.sql)
+app.command("view")(repair_commands.view)
+app.command("fold")(repair_commands.fold)
+app.command("replay")(repair_commands.replay)
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     if not os.environ.get(DEBUG):
-        engine.keep_apart()
+        spark_session.redirect_stderr()
     app(prog_name="widen")
 
 

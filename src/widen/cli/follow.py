@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import msgspec
 import typer
 
-from widen.cli import door, engine
+from widen.cli import lazy_imports, spark_session
 from widen.cli.output import note, progress, writing
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from widen.ingestion import Ingested, IntervalEvent
+    from widen.ingestion import IngestResult, IntervalEvent
 
 Follow: TypeAlias = Annotated[
     bool, typer.Option("--follow", help="Go on with what comes to the source, until interrupted; needs --checkpoint.")
@@ -59,7 +59,7 @@ class EventFile:
             file.write(msgspec.json.encode(event.to_value()) + b"\n")
 
 
-def ensure_meant(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:
+def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:
     """Check that no option is given that says nothing here.
 
     Args:
@@ -80,7 +80,7 @@ def follow_source(
     source: Sequence[str],
     into: str,
     checkpoint: str | None,
-    tell: Callable[[Ingested], object],
+    tell: Callable[[IngestResult], object],
     words: Mapping[str, Any],
 ) -> None:
     """Take in what comes to a source until an interrupt, or until nothing is left where that is asked for.
@@ -99,9 +99,9 @@ def follow_source(
     if checkpoint is None:
         raise InvalidOption(option="--checkpoint", value=checkpoint, expected="Name a place that outlives the process.")
     with progress("starting Spark") as told:
-        spark = engine.session()
+        spark = spark_session.spark_session()
         with _asked_to_end() as asked:
-            stream = door.ingest_stream(
+            stream = lazy_imports.ingest_stream(
                 source, into, checkpoint=checkpoint, spark=spark, progress=told, on_interval=tell, **words
             )
             while not stream.wait(1):

@@ -116,25 +116,13 @@ typed fields that name what was wrong, one message built from them, and a hint t
 
 from __future__ import annotations
 
-from widen.errors.change import (
-    AmbiguousMerge,
-    AssignedOverflow,
-    AssignmentConflict,
-    ChangeRefused,
-    ColumnMissingInSource,
-    ConditionRefused,
-    FoldLoses,
-    FoldRefused,
-    ItemAssignmentRefused,
-    MergeWithoutClause,
-    NewSchemaInPartitions,
-    NotDeterministic,
-    OutsideReplaceWhere,
-    OverwriteRefused,
-    ReplaceWhereInPartitions,
-    UnreachableClause,
+from widen.errors.change_data_feeds import (
+    ChangesInOtherTypes,
+    ChangesNotRecorded,
+    ChangesRefused,
+    ColumnsChangedBetween,
 )
-from widen.errors.column import (
+from widen.errors.columns import (
     AmbiguousReplacement,
     ArrayStepNotFound,
     ClusteringColumnDropRefused,
@@ -167,7 +155,7 @@ from widen.errors.column import (
     ReplaceColumnsRefused,
     TypeChangeRefused,
 )
-from widen.errors.constraint import (
+from widen.errors.constraints import (
     ConstraintAlreadyExists,
     ConstraintNotBoolean,
     ConstraintNotFound,
@@ -187,7 +175,8 @@ from widen.errors.contention import (
     MetadataChanged,
     ProtocolChanged,
 )
-from widen.errors.drop import (
+from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
+from widen.errors.feature_drops import (
     BarrierFailed,
     ConstraintsLeft,
     DropConflict,
@@ -204,9 +193,7 @@ from widen.errors.drop import (
     TruncationNotAllowed,
     TruncationRequired,
 )
-from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
-from widen.errors.feed import ChangesInOtherTypes, ChangesNotRecorded, ChangesRefused, ColumnsChangedBetween
-from widen.errors.request import (
+from widen.errors.requests import (
     AppendOnlyTable,
     EngineMissing,
     EvolutionRefused,
@@ -222,7 +209,25 @@ from widen.errors.request import (
     SourceError,
     UnsupportedSpark,
 )
-from widen.errors.row import (
+from widen.errors.row_changes import (
+    AmbiguousMerge,
+    AssignedOverflow,
+    AssignmentConflict,
+    ChangeRefused,
+    ColumnMissingInSource,
+    ConditionRefused,
+    FoldLoses,
+    FoldRefused,
+    ItemAssignmentRefused,
+    MergeWithoutClause,
+    NewSchemaInPartitions,
+    NotDeterministic,
+    OutsideReplaceWhere,
+    OverwriteRefused,
+    ReplaceWhereInPartitions,
+    UnreachableClause,
+)
+from widen.errors.rows import (
     CastOverflow,
     CheckViolated,
     ConstraintTypeMismatch,
@@ -236,7 +241,7 @@ from widen.errors.row import (
     SchemaMismatch,
     TextTooLong,
 )
-from widen.errors.table import (
+from widen.errors.tables import (
     AfterCommitFailed,
     CorruptFile,
     CorruptLog,

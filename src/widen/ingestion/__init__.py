@@ -5,11 +5,11 @@ Source: spec of evolution, section 3.
 
 from __future__ import annotations
 
-from widen.ingestion.event import IntervalEvent
 from widen.ingestion.interval import ingest, plan
-from widen.ingestion.outcome import Ingested
-from widen.ingestion.release import Replayed, replay
+from widen.ingestion.interval_event import IntervalEvent
+from widen.ingestion.replay_quarantine import ReplayResult, replay
+from widen.ingestion.result import IngestResult
 from widen.ingestion.stream import ingest_stream
-from widen.spark.stream import Stream
+from widen.spark.ingest.streaming_query import IngestStream
 
-__all__ = ["Ingested", "IntervalEvent", "Replayed", "Stream", "ingest", "ingest_stream", "plan", "replay"]
+__all__ = ["IngestResult", "IngestStream", "IntervalEvent", "ReplayResult", "ingest", "ingest_stream", "plan", "replay"]

@@ -11,42 +11,50 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
-from widen.ingestion.event import IntervalEvent
-from widen.ingestion.land import Landed, Landing, Progress, ensure_matched, ensure_records, land, silent
-from widen.ingestion.outcome import Ingested
-from widen.ingestion.settle import Pass, settle
-from widen.ingestion.words import Words, to_quarantine, understood
-from widen.log.commit import after_commit
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.planning.plan import Event, Plan
-from widen.planning.unmatched import Unmatched
-from widen.protocol.action import Txn
-from widen.spark.intake import Given, steady
-from widen.spark.interval import Batch
-from widen.spark.raw import TEXT
-from widen.spark.schema import SparkSession
+from widen.formats.delta_target import open_target
+from widen.ingestion.commit_batch import (
+    BatchRequest,
+    CommittedBatch,
+    Progress,
+    commit_batch,
+    ensure_has_records,
+    ensure_matched,
+    no_progress,
+)
+from widen.ingestion.interval_event import IntervalEvent
+from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.ingestion.result import IngestResult
+from widen.ingestion.stable_plan import BatchPass, write_until_plan_is_stable
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import after_commit
+from widen.planning.evolution.plan import Plan, PlanEvent
+from widen.planning.evolution.unmatched_fields import Unmatched
+from widen.protocol.actions import Txn
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.open_source import IngestSource, persist_source
 from widen.spark.session import find_session
-from widen.spark.verify import Verification
-from widen.spark.verify import verify as verify_rows
-from widen.target import open_target
+from widen.spark.source.json_texts import TEXT
+from widen.spark.spark_types import SparkSession
+from widen.spark.text.verification import Verification
+from widen.spark.text.verification import verify as verify_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_Given = TypeVar("_Given", bound=Given)
+_Given = TypeVar("_Given", bound=IngestSource)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 """Is told each thing that an interval has done, once it is committed."""
 
 
 def plan(
-    source: Given,
+    source: IngestSource,
     into: str,
     *,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-    **words: Unpack[Words],
+    **words: Unpack[IngestOptions],
 ) -> Plan:
     """Return what an ingestion would change; nothing is written.
 
@@ -55,7 +63,7 @@ def plan(
         into: The table; it need not exist.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
-        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
 
     Raises:
         SourceError: the source cannot be used, or no record is in it.
@@ -65,21 +73,21 @@ def plan(
 
     Source: spec of evolution, section 3, "dry run".
     """
-    session, (intake, policy) = find_session(spark), understood(words)
+    session, (intake, policy) = find_session(spark), parse_options(words)
     store = LogStore(into, storage_options)
     open_target(store, policy)
     batch = intake.of(session, source)
     target = open_target(store, replace(policy, file_fields=batch.names))
     foreseen = batch.foreseen(target.schema, target.policy)
-    settled = settle(target, foreseen, lambda attempt, _: Pass(batch.observe(attempt)))
-    ensure_records(batch, settled)
+    settled = write_until_plan_is_stable(target, foreseen, lambda attempt, _: BatchPass(batch.observe(attempt)))
+    ensure_has_records(batch, settled)
     if words.get("strict"):
         ensure_matched(settled.plan)
     return settled.plan
 
 
 def ingest(
-    source: Given,
+    source: IngestSource,
     into: str,
     *,
     verify: bool | float = False,
@@ -87,10 +95,10 @@ def ingest(
     txn: tuple[str, int] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     on_event: OnEvent | None = None,
-    **words: Unpack[Words],
-) -> Ingested:
+    **words: Unpack[IngestOptions],
+) -> IngestResult:
     """Write all records of a source to a table, which grows where it must, in one commit.
 
     Args:
@@ -105,7 +113,7 @@ def ingest(
         spark: The session to work in; by default the active one, else a local one.
         progress: Is told what is going on.
         on_event: Is told each thing that the plan has done, once it is committed.
-        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
 
     Raises:
         SourceError: the source cannot be used, or no record is in it; the table is untouched.
@@ -120,23 +128,23 @@ def ingest(
 
     Source: spec of evolution, section 3.
     """
-    session, (intake, policy) = find_session(spark), understood(words)
+    session, (intake, policy) = find_session(spark), parse_options(words)
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
     store = LogStore(into, storage_options)
-    landing = Landing(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))
-    watch = Watch(to_share(verify), on_event)
+    landing = BatchRequest(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))
+    watch = IntervalWatch(parse_share(verify), on_event)
     landing = replace(landing, is_strict=words.get("strict", False))
-    with held(source, landing, watch) as given:
+    with persist_if_reread(source, landing, watch) as given:
         progress("looking at the source")
         batch = intake.of(session, given)
         landing = landing.for_batch(batch)
-        landed = land(batch, landing)
+        landed = commit_batch(batch, landing)
         assert landed is not None
-        return told(batch, landing, landed, watch)
+        return to_result(batch, landing, landed, watch)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class IntervalWatch:
     """What is to be known of an interval once it is committed.
 
     Args:
@@ -148,7 +156,7 @@ class Watch:
     on_event: OnEvent | None = None
 
 
-def held(given: _Given, landing: Landing, watch: Watch) -> AbstractContextManager[_Given]:
+def persist_if_reread(given: _Given, landing: BatchRequest, watch: IntervalWatch) -> AbstractContextManager[_Given]:
     """Return what a caller gives; rows that are read more than once are the same each time as long as it is open.
 
     Args:
@@ -161,10 +169,10 @@ def held(given: _Given, landing: Landing, watch: Watch) -> AbstractContextManage
         TableError: the table cannot be read or written.
     """
     guards = open_target(landing.store, landing.policy).policy.guards
-    return steady(given) if watch.verified or guards else nullcontext(given)
+    return persist_source(given) if watch.verified or guards else nullcontext(given)
 
 
-def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingested:
+def to_result(batch: Batch, landing: BatchRequest, landed: CommittedBatch, watch: IntervalWatch) -> IngestResult:
     """Return what an interval did, proved if that is asked for, and tell its events.
 
     Args:
@@ -178,10 +186,10 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     """
     interval = landing.txn.version if landing.txn else None
     if landed.settled is None:
-        return Ingested(landed.version, landed.plan, interval=interval, is_repeated=True)
+        return IngestResult(landed.version, landed.plan, interval=interval, is_repeated=True)
     settled, store = landed.settled, landing.store
     if watch.on_event:
-        events: list[Event | Unmatched] = [*landed.plan.events, *landed.plan.unmatched]
+        events: list[PlanEvent | Unmatched] = [*landed.plan.events, *landed.plan.unmatched]
         for event in events:
             watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
     proof = None
@@ -192,10 +200,10 @@ def told(batch: Batch, landing: Landing, landed: Landed, watch: Watch) -> Ingest
     counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
     place = landed.kept.store.location if landed.kept else None
     kept = (settled.seen.quarantined, place)
-    return Ingested(landed.version, landed.plan, *counts, batch.left_out, proof, interval, False, *kept)
+    return IngestResult(landed.version, landed.plan, *counts, batch.left_out, proof, interval, False, *kept)
 
 
-def to_share(verify: bool | float) -> float:
+def parse_share(verify: bool | float) -> float:
     """Return for what share of the records something is to be proved.
 
     Raises:
@@ -206,7 +214,7 @@ def to_share(verify: bool | float) -> float:
     return float(verify)
 
 
-def _proof(batch: Batch, landing: Landing, landed: Landed, share: float) -> Verification:
+def _proof(batch: Batch, landing: BatchRequest, landed: CommittedBatch, share: float) -> Verification:
     assert landed.settled is not None
     landing.progress("proving that nothing is lost")
     snapshot = open_snapshot(landing.store, landed.version)

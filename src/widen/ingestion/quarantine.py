@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from widen.errors import InternalError, InvalidOption, TableNotFound
-from widen.log.clock import current_ms
-from widen.log.commit import Conflicted, StagedFiles, commit
-from widen.log.listing import to_remove
-from widen.log.snapshot import Snapshot, open_snapshot
-from widen.log.store import LogStore
-from widen.model.type import LONG, STRING, TIMESTAMP, Field, StructType
-from widen.planning import command
-from widen.planning.name import COMMENT
-from widen.protocol.action import Action, Add, Metadata, Protocol, Txn
-from widen.spark.quarantine import with_moment
-from widen.spark.scan import read
-from widen.spark.schema import DataFrame, SparkSession
-from widen.spark.write import write
-from widen.target import metrics
+from widen.formats.delta_target import write_metrics
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_remove
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Conflicted, StagedFiles, commit
+from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.planning.alter import metadata_change
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
+from widen.spark.read.scan import read_snapshot
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.text.quarantined_rows import with_quarantine_time
+from widen.spark.write.parquet_writer import write_parquet
 
 SUFFIX = "_quarantine"
 """What is put behind the place of a table for that of its quarantine, unless another one is named."""
@@ -46,7 +46,7 @@ COLUMNS = StructType(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class QuarantineWrite:
     """What one interval has put into the quarantine.
 
     Args:
@@ -65,7 +65,9 @@ class Kept:
         Raises:
             TableError: the quarantine cannot be read.
         """
-        return read(spark, self.store, open_snapshot(self.store, self.version), only=[add.path for add in self.adds])
+        return read_snapshot(
+            spark, self.store, open_snapshot(self.store, self.version), only=[add.path for add in self.adds]
+        )
 
     def give_back(self) -> None:
         """Take the rows out of the quarantine again: the interval has not been written.
@@ -79,7 +81,7 @@ class Kept:
         commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"}).or_raise()
 
 
-def beside(store: LogStore, location: str | None) -> LogStore:
+def quarantine_location(store: LogStore, location: str | None) -> LogStore:
     """Return the place of the quarantine of a table.
 
     Args:
@@ -95,12 +97,14 @@ def beside(store: LogStore, location: str | None) -> LogStore:
     return found
 
 
-def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | None) -> Kept | None:
+def write_quarantine(
+    store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | None
+) -> QuarantineWrite | None:
     """Write what an interval keeps out to the quarantine, which is made if there is none, and commit it.
 
     Args:
         store: Of the quarantine.
-        kept_out: What is kept out; see `widen.spark.quarantine.Written`.
+        kept_out: What is kept out; see `widen.spark.text.quarantined_rows.BatchResult`.
         table_version: The version of the table that cannot hold it.
         txn: Which interval of which stream it is of, if it is of one.
 
@@ -117,14 +121,14 @@ def keep(store: LogStore, kept_out: DataFrame, table_version: int, txn: Txn | No
         snapshot = find_quarantine(store)
         if snapshot is not None and txn is not None and snapshot.has_written(txn):
             return None
-        made, protocol, metadata = _made(snapshot)
+        made, protocol, metadata = _create_quarantine(snapshot)
         with StagedFiles() as staged:
-            adds = write(with_moment(kept_out, table_version), store, protocol, metadata)
+            adds = write_parquet(with_quarantine_time(kept_out, table_version), store, protocol, metadata)
             staged.add_files(store, adds)
             actions = [*made, *([txn] if txn else []), *adds]
-            outcome = commit(store, snapshot, actions, "WRITE", _APPEND, metrics=metrics(adds), staged=staged)
+            outcome = commit(store, snapshot, actions, "WRITE", _APPEND, metrics=write_metrics(adds), staged=staged)
         if not isinstance(outcome, Conflicted):
-            return Kept(store, adds, outcome.or_raise().version)
+            return QuarantineWrite(store, adds, outcome.or_raise().version)
     outcome.or_raise()
     raise InternalError(reason="a quarantine lost every race, to nobody")
 
@@ -153,10 +157,10 @@ def find_quarantine(store: LogStore) -> Snapshot | None:
     return found
 
 
-def _made(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
+def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
     if snapshot is not None:
         return (), snapshot.protocol, snapshot.metadata
-    metadata, protocol = command.create(COLUMNS, (), {}, current_ms()).actions
+    metadata, protocol = metadata_change.create_table_change(COLUMNS, (), {}, current_ms()).actions
     assert isinstance(metadata, Metadata)
     assert isinstance(protocol, Protocol)
     return (metadata, protocol), protocol, metadata

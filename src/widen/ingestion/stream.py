@@ -14,29 +14,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InvalidOption
-from widen.ingestion.interval import OnEvent, Watch, held, to_share, told
-from widen.ingestion.land import Landing, Progress, land, silent
-from widen.ingestion.outcome import Ingested
-from widen.ingestion.words import Words, to_quarantine, understood
-from widen.log.store import LogStore
-from widen.protocol.action import Txn
-from widen.spark.intake import Given
-from widen.spark.interval import Batch
-from widen.spark.schema import DataFrame, SparkSession
+from widen.formats.delta_target import open_target
+from widen.ingestion.commit_batch import BatchRequest, Progress, commit_batch, no_progress
+from widen.ingestion.interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
+from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.ingestion.result import IngestResult
+from widen.log.store.log_store import LogStore
+from widen.protocol.actions import Txn
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.open_source import IngestSource
+from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
 from widen.spark.session import find_session
-from widen.spark.source import to_paths, to_place
-from widen.spark.stream import Stream, file_stream, query_id, start
-from widen.target import open_target
+from widen.spark.source.source_files import to_paths, to_place
+from widen.spark.spark_types import DataFrame, SparkSession
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-OnInterval: TypeAlias = Callable[[Ingested], object]
+OnInterval: TypeAlias = Callable[[IngestResult], object]
 """Is told of every interval when it is committed."""
 
 
 def ingest_stream(
-    source: Given,
+    source: IngestSource,
     into: str,
     *,
     checkpoint: str,
@@ -47,11 +47,11 @@ def ingest_stream(
     verify: bool | float = False,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
     on_event: OnEvent | None = None,
     on_interval: OnInterval | None = None,
-    **words: Unpack[Words],
-) -> Stream:
+    **words: Unpack[IngestOptions],
+) -> IngestStream:
     """Start to write what comes to a source, interval by interval, to a table that grows where it must.
 
     Every record is in the table once, also if the process is killed at any moment and started again with the same
@@ -75,7 +75,7 @@ def ingest_stream(
         progress: Is told what is going on.
         on_event: Is told each thing that a plan has done, once it is committed.
         on_interval: Is told what each interval did.
-        words: How records are read, and what may become of the table; see `widen.ingestion.words.Words`.
+        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
 
     Returns:
         The stream that was started. It says of an interval that fails when somebody waits for it.
@@ -88,9 +88,9 @@ def ingest_stream(
     Source: spec of evolution, section 3.
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (intake, policy) = find_session(spark), understood(words)
+    session, (intake, policy) = find_session(spark), parse_options(words)
     store, quarantine, checkpoint = LogStore(into, storage_options), to_quarantine(words), to_place(checkpoint)
-    landing = Landing(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
+    landing = BatchRequest(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
     landing = replace(landing, is_strict=words.get("strict", False))
     read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
     if isinstance(source, DataFrame):
@@ -98,16 +98,16 @@ def ingest_stream(
         rows = source
     else:
         paths = to_paths(source)
-        _ensure_apart(paths, {"into": into, "checkpoint": checkpoint})
+        _ensure_separate(paths, {"into": into, "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
     open_target(landing.store, policy)
-    watch, is_of_files = Watch(to_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _Work(read, checkpoint, landing, watch, on_interval, is_of_files)
-    return start(rows, work, checkpoint, once=once, every_seconds=every_seconds)
+    watch, is_of_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
+    work = _StreamWork(read, checkpoint, landing, watch, on_interval, is_of_files)
+    return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
 @dataclass
-class _Work:
+class _StreamWork:
     """Writes the intervals of one stream.
 
     Args:
@@ -122,8 +122,8 @@ class _Work:
 
     read: Callable[[SparkSession, DataFrame], Batch | None]
     checkpoint: str
-    landing: Landing
-    watch: Watch
+    landing: BatchRequest
+    watch: IntervalWatch
     on_interval: OnInterval | None
     is_of_files: bool
     stream_id: str | None = None
@@ -133,12 +133,12 @@ class _Work:
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         landing = replace(self.landing, txn=Txn(app_id=self.stream_id, version=number))
-        with nullcontext(rows) if self.is_of_files else held(rows, landing, self.watch) as given:
+        with nullcontext(rows) if self.is_of_files else persist_if_reread(rows, landing, self.watch) as given:
             batch = self.read(spark, given)
             landing = landing if batch is None else landing.for_batch(batch)
-            landed = None if batch is None else land(batch, landing)
+            landed = None if batch is None else commit_batch(batch, landing)
             if batch is not None and landed is not None:
-                done = told(batch, landing, landed, self.watch)
+                done = to_result(batch, landing, landed, self.watch)
                 if self.on_interval:
                     self.on_interval(done)
 
@@ -157,15 +157,15 @@ def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:
         raise InvalidOption(option="max_files or max_bytes", value=limit, expected=expected)
 
 
-def _ensure_apart(paths: Sequence[str], places: Mapping[str, str]) -> None:
+def _ensure_separate(paths: Sequence[str], places: Mapping[str, str]) -> None:
     """Check that the stream does not read what it writes."""
     for path in paths:
         for option, place in places.items():
-            root = f"{_plain(path).rstrip('/')}/"
-            below = f"{_plain(place)}/".removeprefix(root)
-            if f"{_plain(place)}/".startswith(root) and not below.startswith((".", "_")):
+            root = f"{_to_local_path(path).rstrip('/')}/"
+            below = f"{_to_local_path(place)}/".removeprefix(root)
+            if f"{_to_local_path(place)}/".startswith(root) and not below.startswith((".", "_")):
                 raise InvalidOption(option=option, value=place, expected=f"Name a place that is not below {path}.")
 
 
-def _plain(path: str) -> str:
+def _to_local_path(path: str) -> str:
     return path.removeprefix("file://").removeprefix("file:") if path.startswith("file:") else to_place(path)

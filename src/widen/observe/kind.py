@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from widen.model.type import (
+from widen.model.types import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -110,7 +110,7 @@ def leaf_and_dim(data_type: DataType) -> tuple[DataType, int]:
     return data_type, dim
 
 
-def nested(leaf: DataType, dim: int) -> DataType:
+def nest_in_arrays(leaf: DataType, dim: int) -> DataType:
     """Return the type with ``dim`` arrays around it."""
     for _ in range(dim):
         leaf = ArrayType(leaf)

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from widen.observe.json_number import ValueFacts
 from widen.observe.kind import Kind, parse_kind
-from widen.observe.number import Facts
 
-Position: TypeAlias = tuple[str, int]
+RecordPosition: TypeAlias = tuple[str, int]
 """Where a record stands: the file, and its number there, from 1."""
 
 SAMPLE_CHARS = 80
@@ -26,7 +26,7 @@ Combine: TypeAlias = Callable[[int, int], int]
 """How the counts of two observations become one."""
 
 
-class KindSeen(msgspec.Struct, omit_defaults=True):
+class KindObservation(msgspec.Struct, omit_defaults=True):
     """The values of one kind: how many, and what holds for all of them.
 
     Args:
@@ -50,10 +50,10 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
     decimal_exact: bool = True
     epoch_ms_exact: bool = True
     type: str = ""
-    first: Position | None = None
+    first: RecordPosition | None = None
     sample: str = ""
 
-    def add(self, facts: Facts, at: Position, sample: str, count: int = 1) -> None:
+    def add(self, facts: ValueFacts, at: RecordPosition, sample: str, count: int = 1) -> None:
         """Count a value, or several that share facts, place and sample, in place.
 
         Args:
@@ -72,10 +72,10 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
         if self.first is None or at < self.first:
             self.first, self.sample = at, sample[:SAMPLE_CHARS]
 
-    def merged(self, other: KindSeen, combine: Combine = operator.add) -> KindSeen:
+    def merged(self, other: KindObservation, combine: Combine = operator.add) -> KindObservation:
         """Return what both have seen."""
         first, sample = _earlier(self, other)
-        return KindSeen(
+        return KindObservation(
             count=combine(self.count, other.count),
             integer_digits=max(self.integer_digits, other.integer_digits),
             scale=max(self.scale, other.scale),
@@ -88,13 +88,13 @@ class KindSeen(msgspec.Struct, omit_defaults=True):
             sample=sample,
         )
 
-    def _common_type(self, other: KindSeen) -> str:
+    def _common_type(self, other: KindObservation) -> str:
         if self.type == other.type or other == _NO_VALUES:
             return self.type
         return other.type if self == _NO_VALUES else ""
 
 
-class FieldSeen(msgspec.Struct, omit_defaults=True):
+class FieldObservation(msgspec.Struct, omit_defaults=True):
     """What stood at one key: values by kind, and what has no kind.
 
     Args:
@@ -109,28 +109,28 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
     nulls: dict[int, int] = {}
     empty: dict[int, int] = {}
     empty_records: dict[int, int] = {}
-    kinds: dict[Kind, KindSeen] = {}
-    records: dict[int, dict[str, FieldSeen]] = {}
-    maps: dict[int, FieldSeen] = {}
+    kinds: dict[Kind, KindObservation] = {}
+    records: dict[int, dict[str, FieldObservation]] = {}
+    maps: dict[int, FieldObservation] = {}
 
-    def kind(self, kind: Kind) -> KindSeen:
+    def kind(self, kind: Kind) -> KindObservation:
         """Return what is known of a kind here, made on first use, to count on."""
-        return self.kinds.setdefault(kind, KindSeen())
+        return self.kinds.setdefault(kind, KindObservation())
 
-    def record(self, dim: int) -> RecordSeen:
+    def record(self, dim: int) -> RecordObservation:
         """Return the sub-fields of the records of a dim, made on first use, to count on."""
         return self.records.setdefault(dim, {})
 
-    def entries(self, dim: int) -> FieldSeen:
+    def entries(self, dim: int) -> FieldObservation:
         """Return what stood in the maps of a dim, made on first use, to count on."""
-        return self.maps.setdefault(dim, FieldSeen())
+        return self.maps.setdefault(dim, FieldObservation())
 
-    def merged(self, other: FieldSeen, combine: Combine = operator.add) -> FieldSeen:
+    def merged(self, other: FieldObservation, combine: Combine = operator.add) -> FieldObservation:
         """Return what both have seen."""
-        return FieldSeen(
-            nulls=_combined(self.nulls, other.nulls, combine),
-            empty=_combined(self.empty, other.empty, combine),
-            empty_records=_combined(self.empty_records, other.empty_records, combine),
+        return FieldObservation(
+            nulls=_combine(self.nulls, other.nulls, combine),
+            empty=_combine(self.empty, other.empty, combine),
+            empty_records=_combine(self.empty_records, other.empty_records, combine),
             kinds={
                 kind: self.kinds.get(kind, _NO_VALUES).merged(other.kinds.get(kind, _NO_VALUES), combine)
                 for kind in _keys(self.kinds, other.kinds)
@@ -146,10 +146,10 @@ class FieldSeen(msgspec.Struct, omit_defaults=True):
         )
 
 
-RecordSeen: TypeAlias = dict[str, FieldSeen]
+RecordObservation: TypeAlias = dict[str, FieldObservation]
 """What stood at each key of the records of one place."""
 
-_NO_VALUES, _NO_FIELD = KindSeen(), FieldSeen()
+_NO_VALUES, _NO_FIELD = KindObservation(), FieldObservation()
 
 
 class Observation(msgspec.Struct, omit_defaults=True):
@@ -169,9 +169,9 @@ class Observation(msgspec.Struct, omit_defaults=True):
 
     records: int = 0
     corrupt: int = 0
-    root: dict[str, FieldSeen] = {}
+    root: dict[str, FieldObservation] = {}
     quarantined: int = 0
-    kept_out: dict[str, FieldSeen] = {}
+    kept_out: dict[str, FieldObservation] = {}
     met: list[list[str]] = []
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
@@ -203,7 +203,9 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
     return total
 
 
-def merge_records(left: RecordSeen, right: RecordSeen, combine: Combine = operator.add) -> RecordSeen:
+def merge_records(
+    left: RecordObservation, right: RecordObservation, combine: Combine = operator.add
+) -> RecordObservation:
     """Return what both have seen at each key; the keys come out sorted.
 
     Args:
@@ -214,15 +216,15 @@ def merge_records(left: RecordSeen, right: RecordSeen, combine: Combine = operat
     return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 
 
-def field_of(record: RecordSeen, key: str) -> FieldSeen:
+def get_field(record: RecordObservation, key: str) -> FieldObservation:
     """Return what is known of a key, made on first use, to count on."""
     found = record.get(key)
     if found is None:
-        found = record[key] = FieldSeen()
+        found = record[key] = FieldObservation()
     return found
 
 
-def place_text(at: Position) -> str:
+def position_text(at: RecordPosition) -> str:
     """Return where a record stands as people read it."""
     return f"{at[0]}:{at[1]}"
 
@@ -235,7 +237,7 @@ def observation_from_json(data: bytes) -> Observation:
     )
 
 
-def _earlier(left: KindSeen, right: KindSeen) -> tuple[Position | None, str]:
+def _earlier(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
     if left.first is None or right.first is None:
         known = right if left.first is None else left
         return known.first, known.sample
@@ -246,17 +248,17 @@ def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:
     return sorted(left.keys() | right.keys())  # type: ignore[type-var]
 
 
-def _combined(left: Mapping[int, int], right: Mapping[int, int], combine: Combine) -> dict[int, int]:
+def _combine(left: Mapping[int, int], right: Mapping[int, int], combine: Combine) -> dict[int, int]:
     return {key: combine(left.get(key, 0), right.get(key, 0)) for key in _keys(left, right)}
 
 
 class _FieldWire(msgspec.Struct):
-    """A `FieldSeen` as it travels: a kind is its text, since JSON has no other keys."""
+    """A `FieldObservation` as it travels: a kind is its text, since JSON has no other keys."""
 
     nulls: dict[int, int] = {}
     empty: dict[int, int] = {}
     empty_records: dict[int, int] = {}
-    kinds: dict[str, KindSeen] = {}
+    kinds: dict[str, KindObservation] = {}
     records: dict[int, dict[str, _FieldWire]] = {}
     maps: dict[int, _FieldWire] = {}
 
@@ -272,12 +274,12 @@ class _ObservationWire(msgspec.Struct):
     met: list[list[str]] = []
 
 
-def _from_wire(record: dict[str, _FieldWire]) -> RecordSeen:
+def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:
     return {key: _field_from_wire(field) for key, field in record.items()}
 
 
-def _field_from_wire(field: _FieldWire) -> FieldSeen:
-    return FieldSeen(
+def _field_from_wire(field: _FieldWire) -> FieldObservation:
+    return FieldObservation(
         field.nulls,
         field.empty,
         field.empty_records,

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import msgspec
 
 from widen.errors import CorruptLog
-from widen.model.path import Path
-from widen.protocol.action import DomainMetadata
+from widen.model.column_path import Path
+from widen.protocol.actions import DomainMetadata
 
 DOMAIN = "delta.clustering"
 

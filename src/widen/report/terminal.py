@@ -16,17 +16,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from widen.model.path import Path
-from widen.planning.plan import Plan, Quarantined, Rescued
-from widen.report.change import plan_changes
-from widen.report.model import Change, Column, Interval, Moment, Report
-from widen.report.part import facts_line, heading, table_of, title, version_text
-from widen.report.part import pairs_table as pairs_table
-from widen.report.words import (
+from widen.model.column_path import Path
+from widen.planning.evolution.plan import Plan, QuarantinedField, RescuedField
+from widen.report.report_model import ColumnChange, IntervalRecord, Report, ReportColumn, VersionTime
+from widen.report.schema_changes import plan_changes
+from widen.report.text_format import (
     SIGNS,
     UNKNOWN_TEXT,
+    count_noun,
     count_text,
-    counted,
     interval_text,
     moment_text,
     path_text,
@@ -34,14 +32,16 @@ from widen.report.words import (
     printable,
     sample_text,
     share_text,
-    shortened,
+    shorten,
     size_text,
     value_text,
 )
+from widen.report.widgets import facts_line, heading_part, table_of, title_part, version_text
+from widen.report.widgets import pairs_table as pairs_table
 
 if TYPE_CHECKING:
-    from widen.report.outline import Line, Outline, Step
-    from widen.spark.old_file import OldType
+    from widen.report.table_summary import SummaryLine, TableSummary, TypeStep
+    from widen.spark.parquet.old_type_files import OldType
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
 BAR_WIDTH = 10
@@ -76,23 +76,23 @@ _UNLIMITED = 1 << 16
 # ---- outline ---------------------------------------------------------------------------------------
 
 
-def outline_parts(outline: Outline) -> Iterator[RenderableType]:
+def summary_parts(outline: TableSummary) -> Iterator[RenderableType]:
     """Yield the outline of a table, part by part."""
-    yield title(outline.location)
-    facts = (counted(outline.files, "file"), size_text(outline.size_bytes))
+    yield title_part(outline.location)
+    facts = (count_noun(outline.files, "file"), size_text(outline.size_bytes))
     yield facts_line(version_text(outline.moment), *facts, *_split_by(outline.partition_by))
     protocol = f"protocol: reader {outline.reader_version}, writer {outline.writer_version}"
     yield facts_line(protocol, *map(printable, outline.features))
     yield _outline_table(outline.lines)
     if outline.old_types or outline.obstacle:
-        yield heading("Files in old types, which `widen rewrite` brings to the current ones")
+        yield heading_part("Files in old types, which `widen rewrite` brings to the current ones")
         yield _old_types_table(outline.old_types) if outline.old_types else Text(f"  not known: {outline.obstacle}")
     if outline.properties:
-        yield heading("Properties")
+        yield heading_part("Properties")
         yield pairs_table(outline.properties.items())
 
 
-def _outline_table(lines: Sequence[Line]) -> Table:
+def _outline_table(lines: Sequence[SummaryLine]) -> Table:
     table = table_of("column", "type", "null")
     has_evolved, has_steps = any(line.evolved_from for line in lines), any(line.steps for line in lines)
     has_comments = any(_own_comment(line) for line in lines)
@@ -115,15 +115,15 @@ def _old_types_table(old_types: Sequence[OldType]) -> Table:
     return table
 
 
-def _indented(line: Line) -> Text:
+def _indented(line: SummaryLine) -> Text:
     return Text("  " * line.depth + path_text(line.own))
 
 
-def _own_comment(line: Line) -> str:
+def _own_comment(line: SummaryLine) -> str:
     return "" if line.evolved_from and line.comment.startswith("evolved_from:") else line.comment
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: TypeStep) -> str:
     where = f"{path_text(step.path)}: " if step.path else ""
     return f"{where}{step.old} → {step.new}"
 
@@ -135,9 +135,9 @@ def _split_by(partition_by: Sequence[str]) -> tuple[str, ...]:
 # ---- history ---------------------------------------------------------------------------------------
 
 
-def history_parts(location: str, intervals: Sequence[Interval]) -> Iterator[RenderableType]:
+def history_parts(location: str, intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
     """Yield the history of a table: what each commit did, in words."""
-    yield title(location)
+    yield title_part(location)
     table = table_of("version", "time (UTC)", "operation", "what it did")
     table.columns[0].justify = "right"
     for interval in intervals:
@@ -149,7 +149,7 @@ def history_parts(location: str, intervals: Sequence[Interval]) -> Iterator[Rend
     yield table
 
 
-def done_parts(location: str, interval: Interval) -> Iterator[RenderableType]:
+def commit_parts(location: str, interval: IntervalRecord) -> Iterator[RenderableType]:
     """Yield what one commit just did."""
     yield version_line(interval.moment.version, location)
     yield from (Text(f"  {line}") for line in interval_text(interval))
@@ -167,30 +167,30 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     """Yield what a plan does and why; what is refused, rescued, kept out and waits comes after it."""
     planned = plan_changes(plan.operations, plan.events)
     if planned:
-        yield heading("Changes")
+        yield heading_part("Changes")
         yield changes_table(planned)
     if plan.unmatched:
-        yield heading("Said without effect")
+        yield heading_part("Said without effect")
         yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
     if plan.refused:
-        yield heading("Refused by the policy")
+        yield heading_part("Refused by the policy")
         yield changes_table(plan_changes(plan.refused, plan.events))
     if plan.rescued:
-        yield heading("To the rescue column")
+        yield heading_part("To the rescue column")
         yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
     if plan.quarantined:
-        yield heading("To the quarantine")
+        yield heading_part("To the quarantine")
         yield pairs_table((path_text(q.source), _kept_out(q)) for q in plan.quarantined)
     if plan.pending:
-        yield heading("Waiting for a first value")
+        yield heading_part("Waiting for a first value")
         yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
 
 
-def _rescued(rescued: Rescued) -> str:
+def _rescued(rescued: RescuedField) -> str:
     return f"{count_text(rescued.count)} {' and '.join(rescued.kinds)}: {rescued.reason}"
 
 
-def _kept_out(found: Quarantined) -> str:
+def _kept_out(found: QuarantinedField) -> str:
     return f"{count_text(found.count)} {' and '.join(found.kinds)}: the column is {found.column}"
 
 
@@ -199,18 +199,18 @@ def _waiting(*counts: int) -> str:
     return ", ".join(f"{count_text(count)} × {what}" for count, what in found if count)
 
 
-def changes_table(found: Sequence[Change]) -> Fitting:
+def changes_table(found: Sequence[ColumnChange]) -> Fitting:
     """Return changes of columns as a table: what changes, how much it means, and what came first."""
     return Fitting(partial(_changes_table, found))
 
 
-def _changes_table(found: Sequence[Change], length: int) -> Table:
+def _changes_table(found: Sequence[ColumnChange], length: int) -> Table:
     seen = ("first seen", "at") if length else ()
     table = table_of("", "column", "change", "grade", "rule", "values", *seen)
     for change in found:
         main = change.reasons[0] if change.reasons else None
         style = GRADE_STYLES.get(change.grade, "")
-        sight = (shortened(sample_text(main), length), position_text(main)) if main and length else ("", "")
+        sight = (shorten(sample_text(main), length), position_text(main)) if main and length else ("", "")
         table.add_row(
             Text(SIGNS[change.what], style),
             Text(path_text(change.column)),
@@ -223,11 +223,11 @@ def _changes_table(found: Sequence[Change], length: int) -> Table:
     return table
 
 
-def _change_cell(change: Change, length: int) -> Text:
-    new = Text(shortened(printable(change.new), length + 8), "cyan")
+def _change_cell(change: ColumnChange, length: int) -> Text:
+    new = Text(shorten(printable(change.new), length + 8), "cyan")
     if not change.old:
         return new
-    old = Text(shortened(printable(change.old), length + 8), "dim")
+    old = Text(shorten(printable(change.old), length + 8), "dim")
     return old if not change.new else Text(" → ").join((old, new))
 
 
@@ -236,21 +236,21 @@ def _change_cell(change: Change, length: int) -> Text:
 
 def report_parts(report: Report) -> Iterator[RenderableType]:
     """Yield the report of a table: its columns, the changes of its schema, and its intervals."""
-    yield title(report.location)
-    deleted = (f"{counted(report.deleted, 'row')} of the files deleted",) if report.deleted else ()
-    facts = (counted(report.rows, "row"), counted(report.files, "file"), size_text(report.size_bytes), *deleted)
+    yield title_part(report.location)
+    deleted = (f"{count_noun(report.deleted, 'row')} of the files deleted",) if report.deleted else ()
+    facts = (count_noun(report.rows, "row"), count_noun(report.files, "file"), size_text(report.size_bytes), *deleted)
     yield facts_line(version_text(report.moment), *facts)
-    yield heading("Columns")
+    yield heading_part("Columns")
     yield Fitting(partial(_columns_table, report.columns))
     yield from (Text(f"  {note}", "dim") for note in report.notes)
     changed = [interval for interval in report.intervals if interval.schema_changes]
-    yield heading("Changes of the schema")
+    yield heading_part("Changes of the schema")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)
-    yield heading("Intervals")
+    yield heading_part("Intervals")
     yield _intervals_table(report.intervals)
 
 
-def _columns_table(columns: Sequence[Column], length: int) -> Table:
+def _columns_table(columns: Sequence[ReportColumn], length: int) -> Table:
     has_distinct = any(column.distinct is not None for column in columns)
     bounds = ("min", "max") if length else ()
     table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in", *["distinct"] * has_distinct)
@@ -268,21 +268,21 @@ def _columns_table(columns: Sequence[Column], length: int) -> Table:
             Text(count_text(column.written)),
             _bar(column.share, BAR_WIDTH if length > LENGTH_WITHOUT_BARS else 0),
             Text(count_text(column.nulls), "dim"),
-            *(Text(shortened(value_text(value), length)) for value in (column.low, column.high) if length),
+            *(Text(shorten(value_text(value), length)) for value in (column.low, column.high) if length),
             Text(_span(column.first, column.last), "dim"),
             *[Text(count_text(column.distinct), "dim")] * has_distinct,
         )
     return table
 
 
-def _name_cell(column: Column, depth: int) -> Text:
+def _name_cell(column: ReportColumn, depth: int) -> Text:
     name = Text("  " * bool(depth) + path_text(column.path[depth:]), "bold" if column.evolved_from else "")
     return name.append(f" ← {printable(column.evolved_from)}", "not bold magenta") if column.evolved_from else name
 
 
-def _type_cell(column: Column, length: int) -> Text:
+def _type_cell(column: ReportColumn, length: int) -> Text:
     before = "".join(f"{old} → " for old in column.types_before)
-    return Text(before, "dim").append(shortened(printable(column.type), max(length, 20)), "cyan")
+    return Text(before, "dim").append(shorten(printable(column.type), max(length, 20)), "cyan")
 
 
 def _bar(share: float | None, width: int) -> Text:
@@ -293,13 +293,13 @@ def _bar(share: float | None, width: int) -> Text:
     return bar.append(f" {share_text(share):>6}" if width else share_text(share))
 
 
-def _span(first: Moment | None, last: Moment | None) -> str:
+def _span(first: VersionTime | None, last: VersionTime | None) -> str:
     if first is None or last is None:
         return UNKNOWN_TEXT
     return f"v{first.version}" if first == last else f"v{first.version} … v{last.version}"
 
 
-def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
+def _timeline(intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
     for interval in intervals:
         head = Text.assemble(
             (f"  v{interval.moment.version}", "bold"),
@@ -308,13 +308,13 @@ def _timeline(intervals: Sequence[Interval]) -> Iterator[RenderableType]:
         )
         if interval.is_first:
             plain = len(interval.schema_changes) - len(interval.told)
-            head.append(f": the table begins with {counted(plain, 'column')}")
+            head.append(f": the table begins with {count_noun(plain, 'column')}")
         yield head
         if interval.told:
             yield Padding(changes_table(interval.told), (0, 0, 0, 2))
 
 
-def _intervals_table(intervals: Sequence[Interval]) -> Table:
+def _intervals_table(intervals: Sequence[IntervalRecord]) -> Table:
     table = table_of("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
     for at in (0, 3, 4, 5, 6, 7):
         table.columns[at].justify = "right"
@@ -357,10 +357,12 @@ def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table
 
 
 def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
-    return Group(*(part for at, row in enumerate(rows, 1) for part in (Text(f"row {at}", "dim"), _one(columns, row))))
+    return Group(
+        *(part for at, row in enumerate(rows, 1) for part in (Text(f"row {at}", "dim"), _row_lines(columns, row)))
+    )
 
 
-def _one(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
+def _row_lines(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
     """Return one row, its columns below each other; nulls are left out."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()

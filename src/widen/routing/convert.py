@@ -15,8 +15,9 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from widen.model.type import DataType, DecimalType
-from widen.observe.document import Document, Number
+from widen.model.types import DataType, DecimalType
+from widen.observe.date_text import parse_date, parse_instant
+from widen.observe.json_document import JsonDocument, JsonNumber
 from widen.observe.kind import (
     BOOLEAN_WORD,
     DATE_WORD,
@@ -27,10 +28,9 @@ from widen.observe.kind import (
     STRING_WORD,
     TIMESTAMP_WORD,
 )
-from widen.observe.moment import day, instant
-from widen.observe.walk import scalar_kind
-from widen.planning.lattice import does_take
-from widen.planning.policy import EpochUnit
+from widen.observe.observe_document import scalar_kind
+from widen.planning.evolution.policy import EpochUnit
+from widen.planning.evolution.type_lattice import can_route
 
 MISSING: Final = object()
 """The column cannot hold this value exactly."""
@@ -57,13 +57,13 @@ UNIT_BELOW = (
 """Below which magnitude a long is taken for seconds, ms or µs since the epoch; above, for ns."""
 
 
-def word_of_value(value: Document) -> str:
+def word_of_value(value: JsonDocument) -> str:
     """Return the kind word of a scalar: boolean, long, double, decimal, date, timestamp or string."""
     return scalar_kind(value)[0]
 
 
 def convert(
-    value: Document, word: str, to_word: str, to_type: DataType, epoch_unit: EpochUnit | None = None
+    value: JsonDocument, word: str, to_word: str, to_type: DataType, epoch_unit: EpochUnit | None = None
 ) -> Any:
     """Return a scalar as a column holds it, or `MISSING`.
 
@@ -80,12 +80,12 @@ def convert(
     Source: spec of evolution, conversion lattice, D2, D3, D5.
     """
     if epoch_unit is not None and (word, to_word) == (LONG_WORD, TIMESTAMP_WORD):
-        return from_epoch(int(value), epoch_unit)
+        return epoch_to_timestamp(int(value), epoch_unit)
     conversion = CONVERSIONS.get((word, to_word))
     return MISSING if conversion is None else conversion(value, to_type)
 
 
-def from_epoch(number: int, unit: EpochUnit | None = None) -> Any:
+def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
     """Return the point in time that a whole number says, in UTC, or `MISSING` if no timestamp is it.
 
     Args:
@@ -102,23 +102,23 @@ def from_epoch(number: int, unit: EpochUnit | None = None) -> Any:
         return MISSING
 
 
-def _same(value: Document, _: DataType) -> Any:
+def _same(value: JsonDocument, _: DataType) -> Any:
     return value
 
 
-def _text(value: Document, _: DataType) -> str:
+def _text(value: JsonDocument, _: DataType) -> str:
     return str(value)
 
 
-def _boolean_to_text(value: Document, _: DataType) -> str:
+def _boolean_to_text(value: JsonDocument, _: DataType) -> str:
     return "true" if value else "false"
 
 
-def _boolean_to_number(value: Document, to_type: DataType) -> Any:
-    return _number(Number("1" if value else "0"), to_type)
+def _boolean_to_number(value: JsonDocument, to_type: DataType) -> Any:
+    return _number(JsonNumber("1" if value else "0"), to_type)
 
 
-def _number(value: Document, to_type: DataType) -> Any:
+def _number(value: JsonDocument, to_type: DataType) -> Any:
     if isinstance(to_type, DecimalType):
         return _to_decimal(value, to_type)
     if str(to_type) in _BITS:
@@ -127,11 +127,11 @@ def _number(value: Document, to_type: DataType) -> Any:
     return _to_double(value, to_type)
 
 
-def _double_to_double(value: Document, to_type: DataType) -> Any:
+def _double_to_double(value: JsonDocument, to_type: DataType) -> Any:
     return float(value) if str(to_type) == "double" else _to_double(value, to_type)
 
 
-def _to_double(value: Document, to_type: DataType) -> Any:
+def _to_double(value: JsonDocument, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
         return number if _is_float32(number) and Decimal(value) == Decimal(number) else MISSING
@@ -145,7 +145,7 @@ def _is_float32(number: float) -> bool:
         return False
 
 
-def _to_decimal(value: Document, to_type: DecimalType) -> Any:
+def _to_decimal(value: JsonDocument, to_type: DecimalType) -> Any:
     number = Decimal(value)
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
@@ -156,37 +156,37 @@ def _to_decimal(value: Document, to_type: DecimalType) -> Any:
     return number.quantize(Decimal(1).scaleb(-to_type.scale), context=_EXACT) if fits else MISSING
 
 
-def _to_timestamp(value: Document, _: DataType) -> Any:
-    return from_epoch(int(value))
+def _to_timestamp(value: JsonDocument, _: DataType) -> Any:
+    return epoch_to_timestamp(int(value))
 
 
-def _day(value: Document, _: DataType) -> date:
-    return day(value)
+def _day(value: JsonDocument, _: DataType) -> date:
+    return parse_date(value)
 
 
-def _midnight(value: Document, _: DataType) -> datetime:
-    return datetime.combine(day(value), time(), timezone.utc)
+def _midnight(value: JsonDocument, _: DataType) -> datetime:
+    return datetime.combine(parse_date(value), time(), timezone.utc)
 
 
-def _midnight_anywhere(value: Document, _: DataType) -> datetime:
-    return datetime.combine(day(value), time())
+def _midnight_anywhere(value: JsonDocument, _: DataType) -> datetime:
+    return datetime.combine(parse_date(value), time())
 
 
-def _instant(value: Document, _: DataType) -> datetime:
-    return instant(value)
+def _instant(value: JsonDocument, _: DataType) -> datetime:
+    return parse_instant(value)
 
 
-def _days(value: Document, to_type: DataType) -> Any:
-    days = (day(value) - _DAY_0).days
-    return _number(Number(days), to_type) if does_take(to_type, DATE_WORD) else MISSING
+def _days(value: JsonDocument, to_type: DataType) -> Any:
+    days = (parse_date(value) - _DAY_0).days
+    return _number(JsonNumber(days), to_type) if can_route(to_type, DATE_WORD) else MISSING
 
 
-def _milliseconds(value: Document, to_type: DataType) -> Any:
-    ms, rest = divmod(instant(value) - _EPOCH, timedelta(milliseconds=1))
-    return MISSING if rest or not does_take(to_type, TIMESTAMP_WORD) else _number(Number(ms), to_type)
+def _milliseconds(value: JsonDocument, to_type: DataType) -> Any:
+    ms, rest = divmod(parse_instant(value) - _EPOCH, timedelta(milliseconds=1))
+    return MISSING if rest or not can_route(to_type, TIMESTAMP_WORD) else _number(JsonNumber(ms), to_type)
 
 
-Conversion: TypeAlias = Callable[[Document, DataType], Any]
+Conversion: TypeAlias = Callable[[JsonDocument, DataType], Any]
 """Takes a value and the type of the column; gives the column's value or `MISSING`."""
 
 CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(

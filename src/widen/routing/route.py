@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from widen.model.path import ELEMENT, VALUE, Path
-from widen.model.type import STRING, DataType, MapType, StructType
+from widen.model.column_path import ELEMENT, VALUE, Path
+from widen.model.types import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
-from widen.planning.lattice import does_take, is_boolean_as_number, specificity
-from widen.planning.name import role_of, source_key
-from widen.planning.policy import EpochUnit, Guard, Policy
+from widen.planning.evolution.policy import EpochUnit, FixedColumn, Policy
+from widen.planning.evolution.source_metadata import role_of, source_key
+from widen.planning.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ColumnSlot:
     """A column that values of a source field go to.
 
     Args:
@@ -37,17 +37,17 @@ class Slot:
     dim: int
     type: DataType
     record: RecordRoute | None = None
-    entries: Slot | None = None
+    entries: ColumnSlot | None = None
     epoch_unit: EpochUnit | None = None
-    guard: Guard | None = None
+    guard: FixedColumn | None = None
     keeps_booleans: bool = False
 
 
-RecordRoute: TypeAlias = dict[str, tuple[Slot, ...]]
+RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
 """For each key of a record, the columns in the order records, few dims, narrow types."""
 
 
-def routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
+def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
     """Return where the keys of a record go, at any depth.
 
     Columns that hold no source field, and those whose type no value of a source has (binary, maps by numbers), are
@@ -63,17 +63,17 @@ def routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
     return _Router(policy or Policy()).record(held, (), ())
 
 
-def does_route(slot: Slot, kind: Kind) -> bool:
+def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
     """Tell whether the values of a kind go to a column: the same or a wider type, the same or a larger dim.
 
     What the column cannot hold exactly is null in it, and stands in another column.
 
     Source: spec of evolution, U14, U16, D4.
     """
-    return kind.dim <= slot.dim and does_take(slot.type, kind.word) and not does_bar(slot, kind.word)
+    return kind.dim <= slot.dim and can_route(slot.type, kind.word) and not does_bar(slot, kind.word)
 
 
-def does_bar(slot: Slot, kind_word: str) -> bool:
+def does_bar(slot: ColumnSlot, kind_word: str) -> bool:
     """Tell whether a column takes no values of a kind though its type could hold them.
 
     Source: spec of evolution, D18.
@@ -89,7 +89,7 @@ class _Router:
 
     def record(self, struct: StructType, at: Path, source: Path) -> RecordRoute:
         """Return the route of the records in a struct that stands somewhere and holds a source field."""
-        found: dict[str, list[Slot]] = {}
+        found: dict[str, list[ColumnSlot]] = {}
         for field in struct:
             key = source_key(field)
             slot = self._slot(field.name, field.type, (*at, field.name), (*source, key))
@@ -97,26 +97,26 @@ class _Router:
                 found.setdefault(key, []).append(slot)
         return {key: tuple(sorted(slots, key=_order)) for key, slots in found.items()}
 
-    def _slot(self, name: str, data_type: DataType, at: Path, source: Path) -> Slot | None:
+    def _slot(self, name: str, data_type: DataType, at: Path, source: Path) -> ColumnSlot | None:
         leaf, dim = leaf_and_dim(data_type)
         inside = (*at, *[ELEMENT] * dim)
         guard = self.policy.guards.get(at)
         match leaf:
             case StructType():
                 record = self.record(leaf, inside, source)
-                return Slot(name, word_of(leaf) or "", dim, leaf, record, guard=guard)
+                return ColumnSlot(name, word_of(leaf) or "", dim, leaf, record, guard=guard)
             case MapType(key, value):
                 entries = self._slot(name, value, (*inside, VALUE), source) if key == STRING else None
-                return entries and Slot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
-        word = word_of(leaf) or (str(leaf) if does_take(leaf, "date") else None)
+                return entries and ColumnSlot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
+        word = word_of(leaf) or (str(leaf) if can_route(leaf, "date") else None)
         if word is None:
             return None
         keeps_booleans = self.policy.keeps_booleans(source)
-        return Slot(name, word, dim, leaf, None, None, self._unit(word, source), guard, keeps_booleans)
+        return ColumnSlot(name, word, dim, leaf, None, None, self._unit(word, source), guard, keeps_booleans)
 
     def _unit(self, word: str, source: Path) -> EpochUnit | None:
         return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
 
 
-def _order(slot: Slot) -> tuple[Any, ...]:
-    return (*specificity(slot.type, slot.dim), *(_order(slot.entries) if slot.entries else ()))
+def _order(slot: ColumnSlot) -> tuple[Any, ...]:
+    return (*column_sort_key(slot.type, slot.dim), *(_order(slot.entries) if slot.entries else ()))

@@ -11,10 +11,10 @@ import re
 
 from widen.errors import NameNotFound
 from widen.errors.foreign import first_line
-from widen.model.literal import to_identifier, to_literal
-from widen.model.path import Path, format_path
-from widen.spark.failure import FAILURES
-from widen.spark.schema import SparkSession
+from widen.model.column_path import Path, format_path
+from widen.model.sql_literal import to_identifier, to_literal
+from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.spark_types import SparkSession
 
 _DETAILS, _PROVIDER, _LOCATION = "# Detailed Table Information", "Provider", "Location"
 _WITHOUT_DELTA = "DATA_SOURCE_NOT_FOUND"
@@ -22,7 +22,7 @@ _CODE = re.compile(r"^\[[\w.]+\] ")
 _LOCAL = re.compile(r"file:/+(?=[^/])")
 
 
-def find_table(spark: SparkSession, name: Path) -> str:
+def find_table_location(spark: SparkSession, name: Path) -> str:
     """Return where the Delta table of that name lies.
 
     Raises:
@@ -30,7 +30,7 @@ def find_table(spark: SparkSession, name: Path) -> str:
     """
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
-    except FAILURES as error:
+    except SPARK_ERRORS as error:
         if _WITHOUT_DELTA in str(error):
             return _location(name, _listed(spark, name))
         raise _unknown(name, _reason(error)) from error
@@ -67,17 +67,17 @@ def ensure_registers(spark: SparkSession, name: Path) -> None:
     """
     try:
         _ = spark.read.format("delta").load("/").schema
-    except FAILURES as error:
+    except SPARK_ERRORS as error:
         if _WITHOUT_DELTA in str(error):
             raise _unknown(name, "the session has no Delta Lake, without which it gives no table a name") from error
 
 
-def is_taken(spark: SparkSession, name: Path) -> bool:
+def is_name_in_use(spark: SparkSession, name: Path) -> bool:
     """Tell whether a name is that of some table or view."""
     return spark.catalog.tableExists(_quoted(name))
 
 
-def register(spark: SparkSession, name: Path, location: str) -> None:
+def register_table(spark: SparkSession, name: Path, location: str) -> None:
     """Give the table at a location a name.
 
     Raises:
@@ -85,7 +85,7 @@ def register(spark: SparkSession, name: Path, location: str) -> None:
     """
     try:
         spark.sql(f"CREATE TABLE {_quoted(name)} USING delta LOCATION {to_literal(location)}")
-    except FAILURES as error:
+    except SPARK_ERRORS as error:
         raise _unknown(name, f"the table at {location} was made, but not named so: {_reason(error)}") from error
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import EngineMissing, UnsupportedSpark
 from widen.errors.foreign import first_line
-from widen.spark.failure import FAILURES
+from widen.spark.spark_errors import SPARK_ERRORS
 
 _SETTINGS = {
     "spark.app.name": "widen",
@@ -65,7 +65,7 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     try:
         session = found or _started()
         version = session.version
-    except FAILURES as error:
+    except SPARK_ERRORS as error:
         raise EngineMissing(reason=first_line(error), fix=_FIX) from error
     ensure_supported(version)
     return session

@@ -1,6 +1,6 @@
 """Tables: a module for each face of a table, and the class that has them all.
 
-The class needs Spark. The faces `widen.table.columns` and `widen.table.properties` do not, so it is imported late.
+The class needs Spark; `column_changes` and `property_changes` do not. So the class is imported on first use.
 """
 
 from __future__ import annotations

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from widen.log.clock import current_ms
-from widen.log.commit import commit
-from widen.log.store import LogStore
-from widen.planning import command
-from widen.protocol.property import canonical
-from widen.spark.creation import ensure_expressions, has_expressions
-from widen.spark.schema import Schema, SparkSession, to_schema
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import commit
+from widen.planning.alter import metadata_change
+from widen.protocol.table_properties import canonical_properties
+from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
+from widen.spark.delta_settings import default_properties
 from widen.spark.session import find_session
-from widen.spark.setting import default_properties
-from widen.table.feed import Feed
-from widen.table.repair import Repairs
-from widen.table.rows import Rows
-from widen.table.upkeep import Upkeep
+from widen.spark.spark_types import SchemaLike, SparkSession, to_schema
+from widen.table.change_feed import ChangeFeedMixin
+from widen.table.fold import FoldMixin
+from widen.table.maintenance import MaintenanceMixin
+from widen.table.read_and_append import ReadAndAppendMixin
 
 
 def create_table(
     location: str,
-    schema: Schema,
+    schema: SchemaLike,
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -56,14 +56,14 @@ def create_table(
     store, wanted = LogStore(location, storage_options), to_schema(schema)
     now_ms = current_ms()
     if has_expressions(wanted):
-        ensure_expressions(find_session(spark), wanted)
-    given = canonical(properties or {})
+        ensure_expressions_valid(find_session(spark), wanted)
+    given = canonical_properties(properties or {})
     wished = {**default_properties(spark or SparkSession.getActiveSession()), **given}
-    change = command.create(wanted, tuple(partition_by), wished, now_ms, description)
+    change = metadata_change.create_table_change(wanted, tuple(partition_by), wished, now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
-class Table(Rows, Repairs, Feed, Upkeep):
+class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -10,9 +10,10 @@ from typing import Any
 from unittest import mock
 
 from widen.errors import StorageError, StorageRefused
-from widen.log import aftermath, checkpoint_writer, checksum, cleanup, commit, conflict, snapshot, staged
-from widen.log.store import LogStore
-from widen.table import restoration
+from widen.log.read import snapshot, version_checksum
+from widen.log.store.log_store import LogStore
+from widen.log.write import checkpoint_writer, commit, conflict, log_cleanup, post_commit, staged_files
+from widen.table import restore
 
 
 def _patched(where: object, **names: Any) -> AbstractContextManager[Any]:
@@ -59,18 +60,18 @@ def _lost_taken_for_refused() -> AbstractContextManager[Any]:
 
 
 def _only_last_winner() -> AbstractContextManager[Any]:
-    real = commit._winners
+    real = commit._read_winners
     return _patched(commit, _winners=lambda store, first: list(real(store, first))[-1:])
 
 
 def _after(**kept: str) -> Callable[[], AbstractContextManager[Any]]:
     """Let an attempt keep what it should take from a winner."""
-    real = commit._Attempt.after
+    real = commit._CommitAttempt.after
 
     def after(attempt: Any, winner: Any) -> Any:
         return replace(real(attempt, winner), **{name: getattr(attempt, name) for name in kept})
 
-    return lambda: _patched(commit._Attempt, after=after)
+    return lambda: _patched(commit._CommitAttempt, after=after)
 
 
 def _checkpoint_without_transactions() -> AbstractContextManager[Any]:
@@ -79,23 +80,23 @@ def _checkpoint_without_transactions() -> AbstractContextManager[Any]:
 
 
 def _cleanup_too_far() -> AbstractContextManager[Any]:
-    real = cleanup._first_to_keep
+    real = log_cleanup._first_to_keep
 
     def first_to_keep(*args: Any) -> int | None:
         found = real(*args)
         return None if found is None else found + 1
 
-    return _patched(cleanup, _first_to_keep=first_to_keep)
+    return _patched(log_cleanup, _first_to_keep=first_to_keep)
 
 
 def _checksum_of_any_version() -> AbstractContextManager[Any]:
-    real = checksum.read_checksum
+    real = version_checksum.read_checksum
 
     def read_checksum(store: LogStore, version: int) -> Any:
         found = (real(store, each) for each in range(version, -1, -1))
         return next((each for each in found if each is not None), None)
 
-    return _patched(aftermath, read_checksum=read_checksum)
+    return _patched(post_commit, read_checksum=read_checksum)
 
 
 def _newest_checksum_trusted() -> AbstractContextManager[Any]:
@@ -122,8 +123,8 @@ def _stale_listing() -> AbstractContextManager[Any]:
 
 
 def _restore_without_removes() -> AbstractContextManager[Any]:
-    real = restoration.only_in
-    return _patched(restoration, only_in=lambda one, other: real(one, other) if one.version < other.version else [])
+    real = restore.files_only_in
+    return _patched(restore, only_in=lambda one, other: real(one, other) if one.version < other.version else [])
 
 
 def _oldest_first() -> AbstractContextManager[Any]:
@@ -154,7 +155,7 @@ BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "only the newest winner is looked at": _only_last_winner,
     "the own commit is taken for another one": lambda: _patched(commit, _txn_id=lambda _: object()),
     "a lost answer is taken for a refusal": _lost_taken_for_refused,
-    "files of an unknown commit are deleted": lambda: _patched(staged.StagedFiles, expose=lambda _: None),
+    "files of an unknown commit are deleted": lambda: _patched(staged_files.StagedFiles, expose=lambda _: None),
     "row ids of a winner are given again": _after(row_ids=""),
     "the time of a winner is not looked at": _after(earlier_ms=""),
     "a checkpoint has the name of the next version": lambda: _patched(
@@ -162,7 +163,7 @@ BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "a checkpoint forgets how far applications have written": _checkpoint_without_transactions,
     "a cleanup goes one version too far": _cleanup_too_far,
-    "a cleanup does not look at the retention": lambda: _patched(cleanup, current_ms=lambda: 2_000_000_000_000),
+    "a cleanup does not look at the retention": lambda: _patched(log_cleanup, current_ms=lambda: 2_000_000_000_000),
     "a checksum is reckoned from any earlier one": _checksum_of_any_version,
     "the checksum of another version is trusted": _newest_checksum_trusted,
     "a listing is stale": _stale_listing,

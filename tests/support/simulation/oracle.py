@@ -16,8 +16,8 @@ from typing import Any
 
 from support.simulation.world import World
 from widen.errors import WidenError
-from widen.log.segment import Listing, Segment, list_log
-from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.read.log_segment import LogListing, LogSegment, list_log
+from widen.log.read.snapshot import Snapshot, open_snapshot
 
 Row = tuple[int, int]
 """A key, and how often it was updated."""
@@ -217,7 +217,7 @@ class Oracle:
                         self._compare(f"from checkpoint {version}", observed(snapshot), truths)
 
     @staticmethod
-    def _from_checkpoint(listing: Listing, version: int, last: int, has_checksums: bool) -> Segment:
+    def _from_checkpoint(listing: LogListing, version: int, last: int, has_checksums: bool) -> LogSegment:
         tail = tuple(listing.commits[v] for v in range(version + 1, last + 1))
         whole = listing.segment(None, last)  # type: ignore[arg-type]
         checksums = frozenset(v for v in whole.checksums if v >= version) if has_checksums else frozenset()

@@ -18,10 +18,10 @@ from support.simulation.oracle import Oracle
 from support.simulation.world import TEST, World
 from support.simulation.writer import Writer
 from widen.errors import WidenError
-from widen.log import clock
-from widen.log.commit import Committed
-from widen.log.snapshot import Snapshot
-from widen.log.store import LogStore
+from widen.log.read import commit_timestamps
+from widen.log.read.snapshot import Snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Committed
 
 WRITERS, OPERATIONS = 3, 7
 
@@ -71,7 +71,7 @@ def controlled(world: World) -> Iterator[None]:
         return uuid.UUID(int=chance.getrandbits(128), version=4)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(clock, "time", world))
+        stack.enter_context(mock.patch.object(commit_timestamps, "time", world))
         stack.enter_context(mock.patch.object(uuid, "uuid4", uuid4))
         for name, module in list(sys.modules.items()):
             if name.startswith("widen.log.") and hasattr(module, "ThreadPoolExecutor"):

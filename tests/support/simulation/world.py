@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
-from widen.log.entry import Entry
-from widen.log.store import LogStore
+from widen.log.store.file_entry import FileEntry
+from widen.log.store.log_store import LogStore
 
 LOCATION = "/simulated/table"
 HOUR_MS = 3_600_000
@@ -295,14 +295,14 @@ class SimulatedFiles:
     def exists(self, path: str) -> bool:
         return self._call("exists", path, lambda: path in self.world.stored)  # type: ignore[no-any-return]
 
-    def list(self, folder: str, *, deep: bool) -> list[Entry]:
+    def list(self, folder: str, *, deep: bool) -> list[FileEntry]:
         return self._call("list", folder, lambda: self._listed(folder, deep=deep))  # type: ignore[no-any-return]
 
-    def _listed(self, folder: str, *, deep: bool) -> list[Entry]:
+    def _listed(self, folder: str, *, deep: bool) -> list[FileEntry]:
         start = f"{folder.rstrip('/')}/" if folder else ""
         found = (path for path in self.world.stored if path.startswith(start))
         kept = sorted(path for path in found if deep or "/" not in path[len(start) :])
-        return [Entry(path, len(self.world.stored[path][0]), self.world.stored[path][1]) for path in kept]
+        return [FileEntry(path, len(self.world.stored[path][0]), self.world.stored[path][1]) for path in kept]
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in list(paths):

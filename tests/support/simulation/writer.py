@@ -21,21 +21,21 @@ from support.simulation.oracle import (
 )
 from support.simulation.world import HOUR_MS, Crashed, Interrupted, World
 from widen.errors import AfterCommitFailed, FileMissing, WidenError
-from widen.log.checkpoint_writer import write_checkpoint
-from widen.log.cleanup import clean_up
-from widen.log.clock import current_ms
-from widen.log.commit import Committed, Conflicted, Reads, StagedFiles, commit
-from widen.log.listing import to_adds, to_remove
-from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.type import LONG, Field, StructType
-from widen.planning import command
-from widen.planning.alter import altered
-from widen.planning.operation import AddColumn
-from widen.protocol.action import Action, Add, DeletionVector, DomainMetadata, Txn
-from widen.protocol.predicate import Compare
-from widen.protocol.selection import Selection
-from widen.table.opened import state_of
-from widen.table.restoration import restoration
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_adds, to_remove
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
+from widen.log.write.log_cleanup import clean_up
+from widen.model.types import LONG, Field, StructType
+from widen.planning.alter import metadata_change
+from widen.planning.alter.alter_table import plan_alter
+from widen.planning.table.operation import AddColumn
+from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn
+from widen.protocol.skipping.file_selection import FileSelection
+from widen.protocol.skipping.predicate import Compare
+from widen.table.restore import plan_restore
+from widen.table.table_version import to_table_state
 
 SCHEMA = StructType((Field("key", LONG), Field("part", LONG), Field("count", LONG)))
 PARTS = 3
@@ -80,9 +80,9 @@ class Writer:
         """Make the table, without any fault."""
         drawn = {key: self.rng.choice(values) for key, values in _SETTINGS}
         properties = {key: value for key, value in drawn.items() if value is not None}
-        change = command.create(SCHEMA, ("part",), properties, current_ms())
+        change = metadata_change.create_table_change(SCHEMA, ("part",), properties, current_ms())
         names = tuple(column.name for column in SCHEMA)
-        self._commit("create", lambda _, __: Content({}, names), None, change.actions, Reads.NOTHING, ())
+        self._commit("create", lambda _, __: Content({}, names), None, change.actions, ReadSet.NOTHING, ())
 
     def run(self) -> None:
         """Make all operations, one after the other; after a crash, as a new process."""
@@ -113,7 +113,7 @@ class Writer:
         base = self._opened()
         rows, name = self._new_rows(), self._new_name()
         add = self._written(name, base, rows)
-        self._commit("append", lambda now, _: with_rows(now, rows), base, [add], Reads.NOTHING, [add], name=name)
+        self._commit("append", lambda now, _: with_rows(now, rows), base, [add], ReadSet.NOTHING, [add], name=name)
 
     def _stream(self) -> None:
         """Write the next batch of an application, which others may be writing too."""
@@ -124,7 +124,7 @@ class Writer:
         rows = [(key - key % PARTS, 0) for key in keys][:1]
         name = self._new_name()
         add = self._written(name, base, rows)
-        reads = Reads(app_ids=frozenset({STREAM}))
+        reads = ReadSet(app_ids=frozenset({STREAM}))
         self._commit("stream", lambda now, _: with_rows(now, rows), base, [txn, add], reads, [add], name=name)
 
     def _delete(self) -> None:
@@ -143,14 +143,14 @@ class Writer:
             return row[0] % PARTS == part if part is not None else row[0] // PARTS % 3 == rest
 
         adds = to_adds(base.files())
-        reads = Reads.EVERYTHING
+        reads = ReadSet.EVERYTHING
         if part is not None:
             adds = [add for add in adds if next(iter(add.partition_values.values())) == str(part)]
             predicate = Compare(("part",), LONG, "=", part)
-            selection = Selection(predicate, base.schema, "none", ("part",))
+            selection = FileSelection(predicate, base.schema, "none", ("part",))
             if base.properties.get("delta.columnMapping.mode"):
                 selection = replace(selection, mode=base.properties["delta.columnMapping.mode"])
-            reads = Reads(selection=selection, paths=frozenset(add.path for add in adds))
+            reads = ReadSet(selection=selection, paths=frozenset(add.path for add in adds))
         name = self._new_name()
         marks = kind == "delete" and self.rng.random() < 0.5
         actions: list[Action] = []
@@ -184,36 +184,36 @@ class Writer:
             return
         new = msgspec.structs.replace(self._written(name, base, rows), data_change=False)
         removes = [to_remove(add, current_ms(), data_change=False) for add in chosen]
-        self._commit("compact", lambda now, _: now, base, [*removes, new], Reads.NOTHING, [new], name=name)
+        self._commit("compact", lambda now, _: now, base, [*removes, new], ReadSet.NOTHING, [new], name=name)
 
     def _alter(self) -> None:
         base, name = self._opened(), self._new_name()
         column = f"c{name}".replace("-", "_")
-        change = altered(state_of(base), [AddColumn((), Field(column, LONG))])
+        change = plan_alter(to_table_state(base), [AddColumn((), Field(column, LONG))])
         assert change is not None
 
         def wish(now: Content, _: list[Content]) -> Content:
             return replace(now, columns=(*now.columns, column))
 
-        self._commit("alter", wish, base, change.actions, Reads.NOTHING, (), name=name)
+        self._commit("alter", wish, base, change.actions, ReadSet.NOTHING, (), name=name)
 
     def _set_property(self) -> None:
         base, name = self._opened(), self._new_name()
-        change = command.set_properties(state_of(base), {"simulation.note": name})
+        change = metadata_change.set_properties(to_table_state(base), {"simulation.note": name})
         assert change is not None
         wish = lambda now, _: replace(now, note=name)  # noqa: E731
-        self._commit("set property", wish, base, change.actions, Reads.NOTHING, (), name=name)
+        self._commit("set property", wish, base, change.actions, ReadSet.NOTHING, (), name=name)
 
     def _set_domain(self) -> None:
         base, name = self._opened(), self._new_name()
         actions = [DomainMetadata(domain="simulation", configuration=name, removed=False)]
         wish = lambda now, _: replace(now, domain=name)  # noqa: E731
-        self._commit("set domain", wish, base, actions, Reads.NOTHING, (), name=name)
+        self._commit("set domain", wish, base, actions, ReadSet.NOTHING, (), name=name)
 
     def _restore(self) -> None:
         base = self._opened()
         version = self.rng.randint(max(0, base.version - 4), base.version)
-        back = restoration(base, open_snapshot(self._store, version))
+        back = plan_restore(base, open_snapshot(self._store, version))
         if back is None:
             return
 
@@ -221,7 +221,7 @@ class Writer:
             then = earlier[version]
             return replace(then, domain=now.domain)
 
-        self._commit("restore", wish, base, back.actions, Reads.EVERYTHING, (), metrics=back.metrics)
+        self._commit("restore", wish, base, back.actions, ReadSet.EVERYTHING, (), metrics=back.metrics)
 
     def _checkpoint(self) -> None:
         newest = open_snapshot(self._store).version
@@ -310,7 +310,7 @@ class Writer:
         wish: Wish,
         base: Snapshot | None,
         actions: Sequence[Action],
-        reads: Reads,
+        reads: ReadSet,
         made: Sequence[Add],
         *,
         name: str | None = None,

@@ -7,16 +7,21 @@ from typing import get_args
 
 import pytest
 
-from widen.cli import option, policy, repair
-from widen.planning.fold import Rest
-from widen.planning.policy import MAX_COLUMNS, Mode
-from widen.report.mask import Samples
-from widen.spark.format import Format
+from widen.cli import ingest_options, repair_commands, shared_options
+from widen.planning.evolution.policy import MAX_COLUMNS, Mode
+from widen.planning.unify.fold_plan import Rest
+from widen.report.sample_masking import Samples
+from widen.spark.source.file_format import FileFormat
 
 
 @pytest.mark.parametrize(
     ("own", "below"),
-    [(policy.Evolve, Mode), (policy.Format, Format), (repair.Rest, Rest), (option.Shown, Samples)],
+    [
+        (ingest_options.Evolve, Mode),
+        (ingest_options.Format, FileFormat),
+        (repair_commands.Rest, Rest),
+        (shared_options.Shown, Samples),
+    ],
     ids=lambda words: words.__name__,
 )
 def test_an_option_takes_the_words_of_the_layer_below(own: type[Enum], below: type[Enum]) -> None:
@@ -24,5 +29,5 @@ def test_an_option_takes_the_words_of_the_layer_below(own: type[Enum], below: ty
 
 
 def test_help_tells_the_bound_on_columns() -> None:
-    _, told = get_args(policy.MaxColumns)
+    _, told = get_args(ingest_options.MaxColumns)
     assert str(MAX_COLUMNS) in told.help

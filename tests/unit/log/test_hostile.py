@@ -12,11 +12,11 @@ import pytest
 
 from support import log_table as log
 from widen.errors import CorruptFile, CorruptLog, StorageError
-from widen.log.snapshot import open_snapshot
-from widen.log.store import LogStore
-from widen.protocol.action import DeletionVector
-from widen.protocol.deletion_vector import encode_z85
-from widen.spark.deletion import load
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.protocol.actions import DeletionVector
+from widen.protocol.deletion_vector_format import encode_z85
+from widen.spark.read.deleted_rows import load_vector
 
 
 def sidecar(path: str) -> dict[str, object]:
@@ -64,7 +64,7 @@ def test_a_vector_that_cannot_be_is_refused_without_memory(tmp_path: Path, hosti
     (tmp_path / "deletion_vector_00000000-0000-0000-0000-000000000000.bin").write_bytes(b"\x01" + bytes(100))
     tracemalloc.start()
     with pytest.raises(CorruptFile):
-        load(LogStore(str(tmp_path)), hostile)
+        load_vector(LogStore(str(tmp_path)), hostile)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
 
@@ -72,7 +72,7 @@ def test_a_vector_that_cannot_be_is_refused_without_memory(tmp_path: Path, hosti
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "deletion_vector_x.bin")
     with pytest.raises(StorageError, match="not a regular file"):
-        load(LogStore(str(tmp_path)), vector("p", str(tmp_path / "deletion_vector_x.bin")))
+        load_vector(LogStore(str(tmp_path)), vector("p", str(tmp_path / "deletion_vector_x.bin")))
 
 
 def test_a_checkpoint_that_claims_to_unpack_into_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from widen.observe.corrupt_text import from_kept_text, to_kept_text
         ("é".encode(), "é"),
         (b"no\\xff", "no\\xff"),
         (b"no\xff", "b'no\\xff'"),
-        (b"b'no'", 'b"b\'no\'"'),
+        (b"b'no'", "b\"b'no'\""),
         (b"", ""),
     ],
 )

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from widen.model.text import parse_type
-from widen.model.type import LONG
-from widen.observe.kind import KIND_WORDS, Kind, leaf_and_dim, nested, parse_kind, word_of
+from widen.model.type_parser import parse_type
+from widen.model.types import LONG
+from widen.observe.kind import KIND_WORDS, Kind, leaf_and_dim, nest_in_arrays, parse_kind, word_of
 
 
 @pytest.mark.parametrize("word", KIND_WORDS)
@@ -15,7 +15,7 @@ def test_the_text_of_a_kind_reads_back(word: str, dim: int) -> None:
 
 def test_arrays_are_peeled_and_put_back() -> None:
     assert leaf_and_dim(parse_type("array<array<bigint>>")) == (LONG, 2)
-    assert nested(LONG, 2) == parse_type("array<array<bigint>>")
+    assert nest_in_arrays(LONG, 2) == parse_type("array<array<bigint>>")
 
 
 @pytest.mark.parametrize(

@@ -6,35 +6,35 @@ import pytest
 
 from support.table_property import REFUSED, TAKEN
 from widen.errors import InvalidOption
-from widen.model.type import INTEGER, Field, StructType
-from widen.planning.command import create, set_properties
-from widen.planning.state import State
+from widen.model.types import INTEGER, Field, StructType
+from widen.planning.alter.metadata_change import create_table_change, set_properties
+from widen.planning.table.table_state import TableState
 
 SCHEMA = StructType((Field("id", INTEGER),))
 
 
-def state(**properties: str) -> State:
-    metadata, protocol = create(SCHEMA, (), properties, 0).actions
-    return State(0, protocol, metadata)  # type: ignore[arg-type]
+def state(**properties: str) -> TableState:
+    metadata, protocol = create_table_change(SCHEMA, (), properties, 0).actions
+    return TableState(0, protocol, metadata)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("key", "value"), TAKEN)
 def test_taken(key: str, value: str) -> None:
-    create(SCHEMA, (), {f"delta.{key}": value}, 0)
+    create_table_change(SCHEMA, (), {f"delta.{key}": value}, 0)
     set_properties(state(), {f"delta.{key}": value})
 
 
 @pytest.mark.parametrize(("key", "value"), REFUSED)
 def test_refused(key: str, value: str) -> None:
     with pytest.raises(InvalidOption):
-        create(SCHEMA, (), {f"delta.{key}": value}, 0)
+        create_table_change(SCHEMA, (), {f"delta.{key}": value}, 0)
     with pytest.raises(InvalidOption):
         set_properties(state(), {f"delta.{key}": value})
 
 
 def test_the_nearest_property_is_named() -> None:
     with pytest.raises(InvalidOption) as caught:
-        create(SCHEMA, (), {"delta.enableTypeWidning": "true"}, 0)
+        create_table_change(SCHEMA, (), {"delta.enableTypeWidning": "true"}, 0)
     assert "Did you mean delta.enableTypeWidening?" in str(caught.value.advice)
 
 

@@ -1,6 +1,6 @@
 """Faults seeded into the path that makes rows, one at a time: the proof must catch each of them.
 
-The rows go through a Parquet file, as those of tasks do; see `widen.spark.part`.
+The rows go through a Parquet file, as those of tasks do; see `widen.spark.write.part_file`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import pytest
 
 from support.proof import forms_of_arrow
 from support.settle import settle
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.observe.document import NotJson, Number
-from widen.observe.reading import Reading, Take
-from widen.planning.policy import EpochUnit, Form, Mode, Policy
-from widen.proof.form import digest
-from widen.proof.source import SourceReader
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.observe.field_rules import FieldRule, FieldRules
+from widen.observe.json_document import InvalidJson, JsonNumber
+from widen.planning.evolution.policy import EpochUnit, Mode, Policy, TextForm
+from widen.proof.record_digest import digest
+from widen.proof.source_reader import SourceReader
 from widen.routing.convert import MISSING
-from widen.routing.transcribe import Transcriber
-from widen.spark import column
-from widen.spark.arrow import to_arrow_schema
+from widen.routing.native.row_builder import RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.text import arrow_columns
 
 POLICY = Policy(
     Mode.SPLIT,
     pins={
         ("m",): parse_type("map<string,bigint>"),
-        ("j",): Form.JSON,
+        ("j",): TextForm.JSON,
         ("price",): parse_type("decimal(10,2)"),
         ("at",): parse_type("timestamp"),
         ("rest",): Mode.FREEZE,
@@ -109,10 +109,12 @@ class Setting:
 
     def written(self, path: Path) -> Counter[bytes]:
         """Return the digests of the rows that the writing path makes of the texts, read back from a file."""
-        maker = Transcriber(self.schema, self.policy, self.schema)
+        maker = RowBuilder(self.schema, self.policy, self.schema)
         places = [("f", number) for number in range(1, len(self.texts) + 1)]
         maker.take(self.texts, places, [True] * len(self.texts))
-        pq.write_table(pa.Table.from_batches(column.drained(maker, to_arrow_schema(self.schema))), path)
+        pq.write_table(
+            pa.Table.from_batches(arrow_columns.drain_arrow_batches(maker, to_arrow_schema(self.schema))), path
+        )
         batches = pq.read_table(path).to_batches()
         return Counter(digest(form) for batch in batches for form in forms_of_arrow(self.schema, self.policy, batch))
 
@@ -146,13 +148,13 @@ def test_without_a_fault_nothing_is_caught(drifting: Setting, quiet: Setting, tm
 
 def rows_edited(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Mutant:
     def patch(drained: Any) -> Any:
-        def mutated(maker: Transcriber, arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
+        def mutated(maker: RowBuilder, arrow: pa.Schema) -> Iterator[pa.RecordBatch]:
             for batch in drained(maker, arrow):
                 yield pa.RecordBatch.from_pylist(edit(batch.to_pylist()), schema=arrow)
 
         return mutated
 
-    return Mutant(column, "drained", patch)
+    return Mutant(arrow_columns, "drain_arrow_batches", patch)
 
 
 def each_row(edit: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
@@ -253,7 +255,7 @@ def with_keys_swapped(function: Any) -> Any:
 def last_key_wins(parse: Any) -> Any:
     def mutated(text: bytes, *more: Any) -> Any:
         found = parse(text, *more)
-        return json.loads(text, parse_int=Number) if isinstance(found, NotJson) and text[:1] == b"{" else found
+        return json.loads(text, parse_int=JsonNumber) if isinstance(found, InvalidJson) and text[:1] == b"{" else found
 
     return mutated
 
@@ -268,8 +270,8 @@ def never(word: str) -> Patch:
 
 
 def unmasked(value: Any) -> Any:
-    def mutated(self: Reading, given: Any) -> Any:
-        return json.dumps(given) if self.take is Take.MASKED else value(self, given)
+    def mutated(self: FieldRules, given: Any) -> Any:
+        return json.dumps(given) if self.take is FieldRule.MASKED else value(self, given)
 
     return mutated
 
@@ -282,34 +284,42 @@ def wrong_sibling(route_value: Any) -> Any:
 
 
 IN_FUNCTIONS = {
-    "the shared reading drops a field": Mutant("widen.observe.reading.Reading", "record", without("s")),
-    "the parser skips a field": Mutant("widen.routing.transcribe", "parse", without("n")),
-    "the parser takes the last of two keys": Mutant("widen.routing.transcribe", "parse", last_key_wins),
-    "the parser rounds": Mutant("widen.routing.transcribe", "parse", rounding),
+    "the shared reading drops a field": Mutant("widen.observe.field_rules.FieldRules", "record", without("s")),
+    "the parser skips a field": Mutant("widen.routing.native.row_builder", "parse_document", without("n")),
+    "the parser takes the last of two keys": Mutant(
+        "widen.routing.native.row_builder", "parse_document", last_key_wins
+    ),
+    "the parser rounds": Mutant("widen.routing.native.row_builder", "parse_document", rounding),
     "doubles get into no column": Mutant("widen.routing.row", "convert", never("double")),
     "texts get into no column": Mutant("widen.routing.row", "convert", never("string")),
     "longs are routed to the wrong column": Mutant("widen.routing.row", "route_value", wrong_sibling),
-    "nothing is rescued": Mutant("widen.routing.transcribe", "rescue", lambda rescue: lambda *given: None),
+    "nothing is rescued": Mutant("widen.routing.native.row_builder", "rescue", lambda rescue: lambda *given: None),
     "masks are not applied to records that are read exactly": Mutant(
-        "widen.observe.reading.Reading", "value", unmasked
+        "widen.observe.field_rules.FieldRules", "value", unmasked
     ),
     "rows that are read exactly are dropped": Mutant(
-        "widen.routing.transcribe.Transcriber", "rows", lambda rows: lambda self: rows(self)[1:]
+        "widen.routing.native.row_builder.RowBuilder", "rows", lambda rows: lambda self: rows(self)[1:]
     ),
     "corrupt texts are cut": Mutant(
-        "widen.routing.hide.Hider", "corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
+        "widen.routing.redact.Redactor", "corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
     ),
 }
 
 IN_DECODER = {
-    "the decoder skips a field": Mutant("widen.routing.decoder.Decoder", "records", with_texts(b'"word 1"', b"null")),
-    "the decoder alters a value": Mutant("widen.routing.decoder.Decoder", "records", with_texts(b"deep 1", b"deep 2")),
-    "the decoder takes one key for another": Mutant("widen.routing.decoder.Decoder", "records", with_keys_swapped),
+    "the decoder skips a field": Mutant(
+        "widen.routing.native.decoder.RecordDecoder", "records", with_texts(b'"word 1"', b"null")
+    ),
+    "the decoder alters a value": Mutant(
+        "widen.routing.native.decoder.RecordDecoder", "records", with_texts(b"deep 1", b"deep 2")
+    ),
+    "the decoder takes one key for another": Mutant(
+        "widen.routing.native.decoder.RecordDecoder", "records", with_keys_swapped
+    ),
     "masks are not applied to decoded records": Mutant(
-        "widen.routing.spread", "_hidden", lambda hidden: lambda value, held: str(value)
+        "widen.routing.native.column_assembler", "_hidden", lambda hidden: lambda value, held: str(value)
     ),
     "an array is cut where it is taken apart": Mutant(
-        "widen.spark.column", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
+        "widen.spark.text.arrow_columns", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
     ),
 }
 

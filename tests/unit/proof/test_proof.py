@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from support.proof import forms_of
-from widen.model.text import parse_type
-from widen.model.type import Field, StructType
-from widen.planning.policy import Form, Mode, Policy
-from widen.proof.form import differences, digest
-from widen.proof.source import SourceReader, Told
+from widen.model.type_parser import parse_type
+from widen.model.types import Field, StructType
+from widen.planning.evolution.policy import Mode, Policy, TextForm
+from widen.proof.record_digest import differences, digest
+from widen.proof.source_reader import SourceReader, Told
 
 SCHEMA = StructType(
     (
@@ -145,7 +145,7 @@ def test_exact_and_converted_values_are_told_apart(text: str) -> None:
 
 
 def test_masks_and_json_texts_are_conversions() -> None:
-    policy = Policy(masked=frozenset([("p",)]), pins={("j",): Form.JSON})
+    policy = Policy(masked=frozenset([("p",)]), pins={("j",): TextForm.JSON})
     schema = StructType((Field("p", parse_type("string")), Field("j", parse_type("string"))))
     found = told('{"p":7,"j":{"b":[1.50,null]}}', policy, schema)
     assert (found.values, found.converted) == (2, 2)

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from support.drift_log import HOSTILE, write_drift
-from widen.log.snapshot import Snapshot, open_snapshot
-from widen.log.store import LogStore
-from widen.report.build import build
-from widen.report.outline import outline
-from widen.report.record import history
-from widen.report.terminal import history_parts, outline_parts, report_parts, rows_parts
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.report.build_report import build_report
+from widen.report.commit_history import read_history
+from widen.report.table_summary import summarize_table
+from widen.report.terminal import history_parts, report_parts, rows_parts, summary_parts
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def shown(parts: Iterable[RenderableType], width: int = 200) -> str:
 
 
 def test_the_report(snapshot: Snapshot) -> None:
-    text = shown(report_parts(build(snapshot)))
+    text = shown(report_parts(build_report(snapshot)))
     assert "30 rows · 2 files · 4.0 kB" in text
     assert "element ← tags" in text
     assert "int → double" in text
@@ -42,24 +42,24 @@ def test_the_report(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 300])
 def test_no_line_is_wider_than_the_terminal(snapshot: Snapshot, width: int) -> None:
-    text = shown(report_parts(build(snapshot)), width)
+    text = shown(report_parts(build_report(snapshot)), width)
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_narrow_terminal_shows_shares_without_bars(snapshot: Snapshot) -> None:
-    assert "█" in shown(report_parts(build(snapshot)), 140)
-    assert "█" not in shown(report_parts(build(snapshot)), 80)
+    assert "█" in shown(report_parts(build_report(snapshot)), 140)
+    assert "█" not in shown(report_parts(build_report(snapshot)), 80)
 
 
 def test_the_history_in_words(snapshot: Snapshot) -> None:
-    text = shown(history_parts("orders", history(snapshot)))
+    text = shown(history_parts("orders", read_history(snapshot)))
     assert "widened total from int to double" in text
     assert "added tags_array_string array<string>" in text
     assert "made the table with 2 columns" in text
 
 
 def test_the_outline(snapshot: Snapshot) -> None:
-    text = shown(outline_parts(outline(snapshot)))
+    text = shown(summary_parts(summarize_table(snapshot)))
     assert "reader 3, writer 7" in text
     assert "typeWidening" in text
     assert "labels" in text

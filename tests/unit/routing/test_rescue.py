@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.observe.document import parse
-from widen.routing.rescue import rescue, to_text
-from widen.routing.route import routes
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.observe.json_document import parse_document
+from widen.routing.rescue import document_to_json, rescue
+from widen.routing.route import build_routes
 
 SCHEMA = parse_type("struct<a: int, r: struct<x: int>, l: array<int>, rs: array<struct<x: int>>>")
 
@@ -31,9 +31,9 @@ SCHEMA = parse_type("struct<a: int, r: struct<x: int>, l: array<int>, rs: array<
 )
 def test_what_no_column_holds_is_kept_as_it_stands(record: str, rest: str | None) -> None:
     assert isinstance(SCHEMA, StructType)
-    assert rescue(routes(SCHEMA), parse(record.encode())) == rest
+    assert rescue(build_routes(SCHEMA), parse_document(record.encode())) == rest
 
 
 @pytest.mark.parametrize("text", ['{"a":[1.10,-0,1e400,"1",true,null,{}]}', '"\u2028\\u0000"', "[]", '{"\\"":1}'])
 def test_the_text_of_a_document_is_that_document(text: str) -> None:
-    assert parse(to_text(parse(text.encode())).encode()) == parse(text.encode())
+    assert parse_document(document_to_json(parse_document(text.encode())).encode()) == parse_document(text.encode())

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from widen.model.text import parse_type
-from widen.model.type import Field, StructType
-from widen.observe.document import parse
-from widen.planning.policy import Mode, Policy
-from widen.planning.treatment import reading_of
+from widen.model.type_parser import parse_type
+from widen.model.types import Field, StructType
+from widen.observe.json_document import parse_document
+from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.routing.rescue import rescue
-from widen.routing.route import routes
+from widen.routing.route import build_routes
 from widen.routing.row import to_row
 
 
@@ -92,19 +92,19 @@ TAKEN: list[tuple[StructType, Policy, str, dict[str, Any]]] = [
 def test_a_value_goes_where_it_is_taken_for(
     schema: StructType, policy: Policy, value: str, row: dict[str, Any]
 ) -> None:
-    record = reading_of(schema, policy).record(parse(f'{{"a":{value}}}'.encode()))
-    assert to_row(routes(schema, policy), record) == row
+    record = build_field_rules(schema, policy).record(parse_document(f'{{"a":{value}}}'.encode()))
+    assert to_row(build_routes(schema, policy), record) == row
 
 
 @pytest.mark.parametrize(("schema", "value", "row"), ROWS)
 def test_a_value_goes_to_every_column_that_holds_it(schema: StructType, value: str, row: dict[str, Any]) -> None:
-    assert to_row(routes(schema), parse(f'{{"a":{value}}}'.encode())) == row
+    assert to_row(build_routes(schema), parse_document(f'{{"a":{value}}}'.encode())) == row
 
 
 def test_no_key_lands_in_the_column_of_another() -> None:
     schema = StructType(
         (*columns(a="bigint", a_string="string"), Field("A_2", parse_type("bigint"), metadata={"widen.source": ["A"]}))
     )
-    record = parse(b'{"a":1,"A":2,"a_string":"lost","A_2":3}')
-    assert to_row(routes(schema), record) == {"a": 1, "a_string": "1", "A_2": 2}
-    assert rescue(routes(schema), record) == '{"a_string":"lost","A_2":3}'
+    record = parse_document(b'{"a":1,"A":2,"a_string":"lost","A_2":3}')
+    assert to_row(build_routes(schema), record) == {"a": 1, "a_string": "1", "A_2": 2}
+    assert rescue(build_routes(schema), record) == '{"a_string":"lost","A_2":3}'

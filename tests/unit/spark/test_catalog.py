@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from widen.errors import NameNotFound
-from widen.spark.catalog import find_table
+from widen.spark.catalog import find_table_location
 
 DESCRIBED = [
     ("Location", "struct<evil:int>", None),
@@ -58,7 +58,7 @@ def listed(provider: str, location: str, name: str = "t") -> Session:
 
 def test_a_session_with_delta_lake_describes_the_table() -> None:
     session = Session({"DESCRIBE TABLE EXTENDED `shop`.`a``b`": described(*DESCRIBED)})
-    assert find_table(session, ("shop", "a`b")) == "/data/a b%20c/t"
+    assert find_table_location(session, ("shop", "a`b")) == "/data/a b%20c/t"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_session_with_delta_lake_describes_the_table() -> None:
     [("file:/data/t", "/data/t"), ("file:///data/t", "/data/t"), ("s3a://bucket/t", "s3a://bucket/t")],
 )
 def test_a_session_without_it_lists_the_table(location: str, expected: str) -> None:
-    assert find_table(listed("delta", location), ("T",)) == expected
+    assert find_table_location(listed("delta", location), ("T",)) == expected
 
 
 def test_where_a_name_is_looked_for() -> None:
     session = listed("delta", "file:/data/t", "it's")
-    find_table(session, ("cat", "it`s", "it's"))
+    find_table_location(session, ("cat", "it`s", "it's"))
     assert session.asked == "SHOW TABLE EXTENDED IN `cat`.`it``s` LIKE 'it\\'s'"
 
 
@@ -86,5 +86,5 @@ def test_where_a_name_is_looked_for() -> None:
 )
 def test_what_is_no_delta_table(session: Session, reason: str) -> None:
     with pytest.raises(NameNotFound) as caught:
-        find_table(session, ("t",))
+        find_table_location(session, ("t",))
     assert reason in caught.value.message

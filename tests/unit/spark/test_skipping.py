@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from widen.log.checkpoint_writer import write_checkpoint
-from widen.log.commit import commit
-from widen.log.snapshot import Snapshot, open_snapshot
-from widen.log.store import LogStore
-from widen.model.schema import from_json, to_json
-from widen.model.text import parse_type
-from widen.model.type import StructType
-from widen.protocol.action import Action, Add, Metadata, Protocol
-from widen.protocol.type_change import record_all
-from widen.spark.predicate import parse_predicate
-from widen.spark.scan import plan_scan
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.commit import commit
+from widen.model.schema_json import from_json, to_json
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.protocol.actions import Action, Add, Metadata, Protocol
+from widen.protocol.type_changes import record_type_changes
+from widen.spark.read.scan import plan_scan
+from widen.spark.read.sql_predicate import parse_predicate
 
 FEATURES = ("typeWidening", "timestampNtz")
 PROTOCOL = Protocol(min_reader_version=3, min_writer_version=7, reader_features=FEATURES, writer_features=FEATURES)
@@ -45,7 +45,7 @@ class Made:
         self.snapshot = commit(self.store, self.snapshot, actions, "WRITE", {}).or_raise().snapshot
 
     def widen(self, new: str) -> None:
-        wider = record_all(from_json(self.metadata.schema_string), schema(new))
+        wider = record_type_changes(from_json(self.metadata.schema_string), schema(new))
         self.metadata = Metadata(
             id="m",
             schema_string=to_json(wider),

@@ -1,0 +1,111 @@
+"""What the commands call, imported when it is first used: help is there at once, and looking needs no Spark.
+
+Source: house rule: optional extras are imported at a face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from widen.table.lazy_spark import load
+
+if TYPE_CHECKING:
+    from widen.ingestion import ingest, ingest_stream, plan, replay
+    from widen.log.read.snapshot import open_snapshot
+    from widen.log.store.log_store import LogStore
+    from widen.model.sql_literal import to_identifier
+    from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
+    from widen.protocol.type_changes import has_type_changes
+    from widen.report import terminal, text_format
+    from widen.report.build_report import build_report
+    from widen.report.commit_history import read_history
+    from widen.report.html_page import render_page
+    from widen.report.row_scan import scan_report
+    from widen.report.sample_masking import mask_report, shown_as, shown_intervals
+    from widen.report.table_summary import summarize_table
+    from widen.spark.maintain.rewrite_files import REWRITE
+    from widen.spark.parquet.old_file_search import find_old_files
+    from widen.spark.parquet.old_type_files import find_old_files_locally, summarize_old_types
+    from widen.spark.session import find_session
+    from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
+    from widen.sql_commands.execute import run_statement
+    from widen.sql_commands.parser import parse_statement
+    from widen.sql_commands.query_results import QueryResult
+    from widen.table import Table
+    from widen.table.column_changes import ColumnChangesMixin
+    from widen.table.property_changes import PropertyChangesMixin
+
+__all__ = [
+    "REWRITE",
+    "SPARK_ERRORS",
+    "ColumnChangesMixin",
+    "LogStore",
+    "PropertyChangesMixin",
+    "QueryResult",
+    "Table",
+    "build_report",
+    "find_old_files",
+    "find_old_files_locally",
+    "find_session",
+    "has_type_changes",
+    "ingest",
+    "ingest_stream",
+    "mask_report",
+    "open_snapshot",
+    "parse_column_changes",
+    "parse_drops",
+    "parse_new_columns",
+    "parse_rename",
+    "parse_statement",
+    "plan",
+    "read_history",
+    "render_page",
+    "replay",
+    "run_statement",
+    "scan_report",
+    "shown_as",
+    "shown_intervals",
+    "summarize_old_types",
+    "summarize_table",
+    "terminal",
+    "text_format",
+    "to_identifier",
+    "translate_spark_errors",
+]
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "widen.ingestion": ("ingest", "ingest_stream", "plan", "replay"),
+    "widen.log.read.snapshot": ("open_snapshot",),
+    "widen.log.store.log_store": ("LogStore",),
+    "widen.model.sql_literal": ("to_identifier",),
+    "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
+    "widen.protocol.type_changes": ("has_type_changes",),
+    "widen.report.build_report": ("build_report",),
+    "widen.report.sample_masking": ("mask_report", "shown_as", "shown_intervals"),
+    "widen.report.table_summary": ("summarize_table",),
+    "widen.report.html_page": ("render_page",),
+    "widen.report.commit_history": ("read_history",),
+    "widen.report": ("terminal", "text_format"),
+    "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
+    "widen.spark.parquet.old_type_files": ("find_old_files_locally", "summarize_old_types"),
+    "widen.report.row_scan": ("scan_report",),
+    "widen.spark.maintain.rewrite_files": ("REWRITE",),
+    "widen.spark.parquet.old_file_search": ("find_old_files",),
+    "widen.spark.session": ("find_session",),
+    "widen.sql_commands.query_results": ("QueryResult",),
+    "widen.sql_commands.parser": ("parse_statement",),
+    "widen.sql_commands.execute": ("run_statement",),
+    "widen.table": ("Table",),
+    "widen.table.column_changes": ("ColumnChangesMixin",),
+    "widen.table.property_changes": ("PropertyChangesMixin",),
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of the layers below, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    return load(f"{home}.{name}") if home == "widen.report" else load(home, name)

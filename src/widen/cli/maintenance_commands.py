@@ -1,0 +1,94 @@
+"""The commands that keep a table: ``rewrite``, ``restore`` and ``drop-feature``.
+
+Source: Delta Lake's REORG TABLE, RESTORE TABLE and ALTER TABLE … DROP FEATURE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from widen.cli import lazy_imports, shared_options, show_commands, spark_session
+from widen.cli.output import progress, show, show_json
+from widen.cli.properties_and_sql import report_change
+
+if TYPE_CHECKING:
+    from widen.spark.spark_types import SparkSession
+    from widen.table import Table
+
+
+def rewrite(
+    table: shared_options.Table,
+    clear_history: Annotated[
+        bool, typer.Option("--clear-history", help="Also remove the history of types, which no file needs then.")
+    ] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Bring the files that still hold old types to the current ones; no other file is touched."""
+    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    before = opened.version
+    with progress("looking into the files"):
+        opened.rewrite(_session(opened), clear_history=clear_history)
+    done = [
+        info for version, _, info in opened.history() if version > before and info["operation"] == lazy_imports.REWRITE
+    ]
+    files, size_bytes = (sum(int(info["operationMetrics"][key]) for info in done) for key in _REMOVED)
+    if json:
+        changed = opened.version > before
+        show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
+    elif files:
+        counted, size = (
+            lazy_imports.text_format.count_noun(files, "file"),
+            lazy_imports.text_format.size_text(size_bytes),
+        )
+        show([Text(f"rewrote {counted}, {size}: version {opened.version}")])
+    else:
+        report_change(before, opened, json=False)
+
+
+_REMOVED = ("numRemovedFiles", "numRemovedBytes")
+
+
+def restore(
+    table: shared_options.Table,
+    version: shared_options.Version = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Go back to an earlier version in one commit: its columns, its properties and its rows."""
+    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    before = opened.version
+    report_change(before, opened.restore(version, timestamp), json=json)
+
+
+def drop_feature(
+    table: shared_options.Table,
+    feature: Annotated[str, typer.Argument(help="The table feature, e.g. typeWidening.", show_default=False)],
+    truncate_history: Annotated[
+        bool, typer.Option("--truncate-history", help="Delete the versions that use it; they must have expired.")
+    ] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Take a table feature away, with all that makes use of it, so that clients without it can use the table."""
+    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    before = opened.version
+    with progress("looking into the files"):
+        opened.drop_feature(feature, truncate_history, _session(opened))
+    report_change(before, opened, json=json)
+
+
+def _session(table: Table) -> SparkSession | None:
+    """Return the session to rewrite files in; None if there are none to rewrite, so that Spark need not be started.
+
+    Raises:
+        EngineMissing: Spark or Java is not installed, or does not start.
+    """
+    found, _ = show_commands.find_old_types(table.snapshot)
+    return None if found == [] else spark_session.spark_session()

@@ -1,0 +1,86 @@
+"""The commands that change a table without its data: ``properties`` and ``sql``.
+
+Source: Delta Lake's ALTER TABLE.
+"""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from widen.cli import lazy_imports, shared_options, spark_session
+from widen.cli.output import show, show_json
+from widen.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from widen.table.table_version import TableVersion
+
+FEW_COLUMNS = 3
+"""So many columns of an answer stay beside each other, even if their values have to be folded."""
+
+
+def properties(
+    table: shared_options.Table,
+    set: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one.")] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove one.")] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show the properties of a table, or set or remove some in one commit."""
+    settings, wanted = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
+    if wanted and unset:
+        raise typer.BadParameter("Each of --set and --unset is a commit of its own: say one of them.")
+    if not wanted and not unset:
+        shown = lazy_imports.open_snapshot(lazy_imports.LogStore(table, settings)).properties
+        if json:
+            show_json(shown)
+        else:
+            show([lazy_imports.terminal.pairs_table(sorted(shown.items()))])
+        return
+    opened = lazy_imports.PropertyChangesMixin(table, settings)
+    before = opened.version
+    missing = [key for key in unset or () if key not in opened.properties]
+    if missing:
+        there = ", ".join(sorted(opened.properties)) or "none"
+        raise InvalidOption(option="--unset", value=missing[0], expected=f"It is not set. There are: {there}.")
+    after = opened.set_properties(wanted) if wanted else opened.unset_properties(unset or ())
+    report_change(before, after, json=json)
+
+
+def sql(
+    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement of SQL.", show_default=False)],
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Run one statement: ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES; a table is delta.`path`."""
+    settings, statement = shared_options.storage(storage_option), lazy_imports.parse_statement(text)
+    session = None if statement.table.location else spark_session.spark_session()
+    done = lazy_imports.run_statement(statement, session, settings)
+    if not isinstance(done, lazy_imports.QueryResult):
+        report_change(done.before, done.table, json=json)
+    elif json:
+        show_json(done.to_values())
+    else:
+        lines = [dumps(row) for row in done.to_values()]
+        show(lazy_imports.terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
+
+
+def report_change(before: int, table: TableVersion, *, json: bool) -> None:
+    """Say which version the table is at now, and what that version changed."""
+    changed = table.version > before
+    intervals = lazy_imports.read_history(table.snapshot, 1) if changed else []
+    if json:
+        changes = [change.to_value() for interval in intervals for change in interval.changes]
+        show_json({"version": table.version, "changed": changed, "changes": changes})
+    elif not changed:
+        show_unchanged(table)
+    else:
+        show(lazy_imports.terminal.commit_parts(table.location, intervals[0]))
+
+
+def show_unchanged(table: TableVersion) -> None:
+    """Say that a table is as it was asked to be."""
+    show([Text(f"Nothing to change: version {table.version} is so already.")])

@@ -1,0 +1,173 @@
+"""The commands that only look: ``show``, ``history``, ``report`` and ``read``.
+
+Source: house rule: what the log says is told without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from widen.cli import lazy_imports, shared_options, spark_session
+from widen.cli.output import note, progress, show_json, show_json_line, writing
+from widen.cli.output import show as show_parts
+from widen.errors import EngineMissing, InvalidOption, TableError
+
+if TYPE_CHECKING:
+    from widen.log.read.snapshot import Snapshot
+    from widen.spark.parquet.old_type_files import OldType
+    from widen.spark.spark_types import DataFrame
+    from widen.table import Table
+
+SHOWN_ROWS = 20
+FILES_WITHOUT_SPARK = 4096
+"""Up to how many files are looked into by this process alone."""
+
+
+def show(
+    table: shared_options.Table,
+    version: shared_options.Version = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show the columns of a table, its version, files, protocol and properties, and files that hold old types."""
+    snapshot = _open_table(table, storage_option, version)
+    found = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
+    outline = lazy_imports.summarize_table(snapshot, *found)
+    if json:
+        show_json(outline.to_value())
+    else:
+        show_parts(lazy_imports.terminal.summary_parts(outline))
+
+
+def history(
+    table: shared_options.Table,
+    limit: shared_options.Limit = None,
+    samples: shared_options.Samples = shared_options.Shown.MASKED,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Tell the versions of a table, newest first, and what each of them did."""
+    snapshot = _open_table(table, storage_option)
+    intervals = lazy_imports.shown_intervals(lazy_imports.read_history(snapshot, limit), samples.value)
+    if json:
+        show_json([{**interval.to_value(), "parameters": dict(interval.parameters)} for interval in intervals])
+    else:
+        show_parts(lazy_imports.terminal.history_parts(snapshot.location, intervals))
+
+
+def report(
+    table: shared_options.Table,
+    json: shared_options.Json = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML.", show_default=False)
+    ] = None,
+    samples: shared_options.Samples = shared_options.Shown.MASKED,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="Look at every row too: inside arrays, distinct values, samples.")
+    ] = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Tell what every column holds and where it came from, what changed and when."""
+    snapshot = _open_table(table, storage_option)
+    found = lazy_imports.build_report(snapshot)
+    if scan:
+        with progress("looking at the rows"):
+            found = lazy_imports.scan_report(spark_session.spark_session(), snapshot, found)
+    found = lazy_imports.mask_report(found, samples.value)
+    if html is not None:
+        text = lazy_imports.render_page(found)
+        with writing(html):
+            html.write_text(text, encoding="utf-8")
+        note(f"wrote {html}")
+    if json:
+        show_json(found.to_value())
+    elif html is None:
+        show_parts(lazy_imports.terminal.report_parts(found))
+
+
+def read(
+    table: shared_options.Table,
+    version: shared_options.Version = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
+    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='Which rows, e.g. "total > 100".')] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SQL", help="A column to show, or what to make of some; may be said again."),
+    ] = None,
+    unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="How many rows; 20 by default, with --json all.", show_default=False)
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show rows in the current types of the columns, wherever they were written; with --json one object a line."""
+    with progress("reading"):
+        opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+        frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)
+    wanted = limit if json or limit else SHOWN_ROWS
+    if json:
+        for line in _lines(frame, wanted):
+            show_json_line(line)
+        return
+    assert wanted is not None
+    with progress("reading"):
+        rows = list(_lines(frame, wanted + 1))
+    show_parts(lazy_imports.terminal.rows_parts(frame.columns, rows[:wanted]))
+    if len(rows) > wanted:
+        note(f"{wanted} rows are shown and there are more: say --limit, or --json for all.")
+
+
+def _open_table(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
+    return lazy_imports.open_snapshot(lazy_imports.LogStore(table, shared_options.storage(storage_option)), version)
+
+
+def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
+    """Return which old types the files of a table hold, or why that cannot be found out."""
+    files = snapshot.files()
+    try:
+        if files.num_rows <= FILES_WITHOUT_SPARK:
+            return lazy_imports.summarize_old_types(lazy_imports.find_old_files_locally(snapshot, files)), ""
+        return lazy_imports.summarize_old_types(
+            lazy_imports.find_old_files(spark_session.spark_session, snapshot, files)
+        ), ""
+    except (TableError, EngineMissing) as error:
+        return None, error.message
+
+
+def _frame(
+    table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str], *, unified: bool
+) -> DataFrame:
+    spark, failures = spark_session.spark_session(), lazy_imports.SPARK_ERRORS
+    try:
+        frame = table.read(spark, *wanted, unified=unified)
+        chosen = frame.selectExpr(*select) if select else frame
+    except failures as error:
+        reason = str(error).partition("\n")[0]
+        said = ", ".join(filter(None, (*select, wanted[-1])))
+        raise InvalidOption(option="--where or --select", value=said, expected=f"Spark says: {reason}") from error
+    twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidOption(option="--select", value=twice, expected="Two are called so: name them apart with `as`.")
+    return chosen
+
+
+def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
+    """Yield the rows as JSON objects with all their columns, nulls too.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+    """
+    texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
+    with lazy_imports.translate_spark_errors():
+        yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
+
+
+_AS_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) as line"

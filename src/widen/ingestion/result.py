@@ -1,0 +1,62 @@
+"""What one interval did.
+
+Source: spec of evolution, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from widen.planning.evolution.plan import Plan
+from widen.spark.text.verification import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What one interval did.
+
+    Args:
+        version: The version of the table that holds it.
+        plan: The changes that it brought.
+        records: The records written.
+        corrupt: The texts that are no record, kept whole in a column of their own.
+        files: The files written.
+        size_bytes: Their size.
+        left_out: Files of the source that are not of its format by their names.
+        verification: What the proof says, if it was asked for.
+        interval: Its number in its stream; None if it is of none.
+        is_repeated: The table had the interval already, and nothing was written.
+        quarantined: The records that are kept out of the table.
+        quarantine: The table that holds them; None if there are none.
+    """
+
+    version: int
+    plan: Plan
+    records: int = 0
+    corrupt: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    left_out: tuple[str, ...] = ()
+    verification: Verification | None = None
+    interval: int | None = None
+    is_repeated: bool = False
+    quarantined: int = 0
+    quarantine: str | None = None
+
+    @property
+    def empty_as_null(self) -> int:
+        """How many ``[]`` and ``{}`` no column of their field has a place for: they stand as null in the table.
+
+        Source: spec of evolution, D7, D19.
+        """
+        return sum(each.empty + each.empty_records for each in self.plan.pending)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        proof = {} if self.verification is None else {"verification": self.verification.to_value()}
+        number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
+        numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
+        numbers |= {"quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
+        plan = self.plan.to_value()
+        return {"version": self.version, **number, **numbers, "leftOut": list(self.left_out), "plan": plan, **proof}

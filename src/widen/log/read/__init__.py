@@ -1,0 +1,1 @@
+"""Read a log: list its files, replay them, reconstruct a version."""

@@ -1,0 +1,342 @@
+"""A version of a table as a value: what it is at once, what it holds when asked.
+
+Source: PROTOCOL.md#action-reconciliation; house rule: metadata must not cost the file list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from widen.errors import InvalidOption, TableNotFound, WidenError
+from widen.log.read.commit_lines import (
+    DOMAIN,
+    METADATA,
+    PROTOCOL,
+    TXN,
+    NonFileAction,
+    corrupt_log,
+    decode_commit,
+    read_non_file_actions,
+)
+from widen.log.read.commit_timestamps import (
+    IN_COMMIT_TIMESTAMP,
+    commit_times_ms,
+    decode_commit_info,
+    file_times_ms,
+    find_version,
+    first_version_with_timestamps,
+)
+from widen.log.read.log_segment import LogFile, LogSegment, commit_path, find_segment, find_versions
+from widen.log.read.version_checksum import VersionChecksum, read_checksum
+from widen.log.store.log_store import LogStore
+from widen.model.lazy_module import late
+from widen.model.schema_json import from_json
+from widen.model.types import StructType
+from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
+from widen.protocol.column_mapping import MODE, NONE, PHYSICAL_NAME
+from widen.protocol.table_features import ensure_readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from widen.log.read import checkpoint_reader as checkpoints
+    from widen.log.read import file_list, line_blocks, log_replay
+else:
+    file_list = late("widen.log.read.file_list")
+    line_blocks = late("widen.log.read.line_blocks")
+    log_replay = late("widen.log.read.log_replay")
+    checkpoints = late("widen.log.read.checkpoint_reader")
+
+
+def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
+    """Return a version of a table; the newest one if neither version nor time is given.
+
+    Only the protocol and the metadata are read; no file action is decoded.
+
+    Args:
+        store: Of the table.
+        version: The version wanted.
+        timestamp_ms: The newest version not later than that, in ms since the epoch.
+
+    Raises:
+        TableNotFound: there is no log.
+        VersionNotFound: there is no such version, or none so early; the error names what there is.
+        CorruptLog: a log file is missing or damaged; the error names it.
+        UnsupportedFeatureForRead: readers must know a feature that this version does not.
+        InvalidOption: both a version and a time are given.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#reader-requirements-for-table-features; house rule: opening is cheap.
+    """
+    if timestamp_ms is not None:
+        if version is not None:
+            raise InvalidOption(option="version and timestamp", value=version, expected="Give one of them.")
+        commits = find_versions(store)
+        if not commits:
+            raise TableNotFound(location=store.location, reason="its log has no commits, so times are not known")
+        properties = Snapshot(store, find_segment(store)).properties
+        version = find_version(store, commits, timestamp_ms, properties)
+    snapshot = Snapshot(store, find_segment(store, version))
+    ensure_readable(snapshot.protocol, store.location)
+    return snapshot
+
+
+def _has_schema(checksum: VersionChecksum) -> bool:
+    """Tell whether the schema of a checksum can be read: nothing depends on a checksum, so a broken one is ignored."""
+    try:
+        from_json(checksum.metadata.schema_string)
+    except WidenError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table. Immutable; its parts are read when they are first asked for, and kept.
+
+    Args:
+        store: Of the table.
+        segment: The log files that make up the version.
+    """
+
+    store: LogStore
+    segment: LogSegment
+
+    def __reduce__(self) -> tuple[type[Snapshot], tuple[LogStore, LogSegment]]:
+        return Snapshot, (self.store, self.segment)
+
+    def seen_with(self, metadata: Metadata) -> Snapshot:
+        """Return the same version with another metadata in place of its own: what is read is read as that says.
+
+        Args:
+            metadata: Of columns that have the same names in files.
+        """
+        other = Snapshot(self.store, self.segment)
+        vars(other).update({"_head": (self.protocol, metadata), "_files": self._files})
+        return other
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.segment.version
+
+    @property
+    def location(self) -> str:
+        """Where the table lies."""
+        return self.store.location
+
+    @cached_property
+    def _checksum(self) -> VersionChecksum | None:
+        return read_checksum(self.store, self.version) if self.version in self.segment.checksums else None
+
+    @cached_property
+    def _head(self) -> tuple[Protocol, Metadata]:
+        protocol: Protocol | None = None
+        metadata: Metadata | None = None
+        for line in self._heads():
+            protocol, metadata = protocol or line.protocol, metadata or line.meta_data
+            if protocol and metadata:
+                return protocol, metadata
+        lacking = "protocol" if protocol is None else "metaData"
+        path = f"{self.location}/{commit_path(0)}"
+        raise corrupt_log(path, f"no log file up to version {self.version} holds a {lacking} action")
+
+    def _heads(self) -> Iterator[NonFileAction]:
+        """Yield lines with protocol or metadata, newest first: from commits until a checksum tells both."""
+        contents = self._newest_first(until_checksum=True)
+        for file, data in contents:
+            yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
+        for version in sorted(self.segment.checksums, reverse=True):
+            checksum = read_checksum(self.store, version)
+            if checksum is not None and _has_schema(checksum):
+                yield NonFileAction(protocol=checksum.protocol, meta_data=checksum.metadata)
+                return
+        if self.segment.checksums:  # none of them can be read
+            for file, data in self._newest_first():
+                yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
+        if self.segment.checkpoint:
+            yield from checkpoints.checkpoint_non_file_actions(self.store, self.segment.checkpoint, PROTOCOL, METADATA)
+
+    def _newest_first(self, *, until_checksum: bool = False) -> Iterator[tuple[LogFile, bytes]]:
+        newest = max(self.segment.checksums, default=-1) if until_checksum else -1
+        files = [file for file in reversed(self.segment.tail) if file.last > newest]
+        return zip(files, self.store.read_many([file.entry.path for file in files]), strict=True)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol of the version.
+
+        Raises:
+            CorruptLog: the log says none, or is damaged.
+        """
+        return self._head[0]
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the version.
+
+        Raises:
+            CorruptLog: the log says none, or is damaged.
+        """
+        return self._head[1]
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The schema with all metadata of its columns.
+
+        Raises:
+            CorruptLog: it cannot be read.
+        """
+        return from_json(self.metadata.schema_string)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The configuration of the table."""
+        return self.metadata.configuration
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The logical names of the partition columns, in their order."""
+        return self.metadata.partition_columns
+
+    @cached_property
+    def timestamp_ms(self) -> int:
+        """When the version was committed, in ms since the epoch.
+
+        Source: PROTOCOL.md#in-commit-timestamps
+        """
+        said = self._said_ms()
+        if said is not None:
+            return said
+        if not self.segment.commits:
+            checkpoint = self.segment.checkpoint
+            return max(entry.modified_ms for entry in checkpoint.files) if checkpoint else 0
+        return file_times_ms(self.segment.commits)[-1]
+
+    def _said_ms(self) -> int | None:
+        first = first_version_with_timestamps(self.properties)
+        if first is None or self.version < first:
+            return None
+        if self._checksum is not None and self._checksum.in_commit_timestamp is not None:
+            return self._checksum.in_commit_timestamp
+        found = [file for file in self.segment.commits if file.first == self.version]
+        info = decode_commit_info(found[0].entry.path, self.store.read(found[0].entry.path)) if found else {}
+        said = info.get(IN_COMMIT_TIMESTAMP)
+        return said if isinstance(said, int) else None
+
+    def has_written(self, txn: Txn) -> bool:
+        """Tell whether an application has written that far already: that version, or a later one of its own.
+
+        Source: PROTOCOL.md#transaction-identifiers
+        """
+        known = self.transactions.get(txn.app_id)
+        return known is not None and known.version >= txn.version
+
+    @cached_property
+    def transactions(self) -> dict[str, Txn]:
+        """How far every application has written, by its id.
+
+        Source: PROTOCOL.md#transaction-identifiers
+        """
+        if self._checksum is not None and self._checksum.set_transactions is not None:
+            return {txn.app_id: txn for txn in self._checksum.set_transactions}
+        found: dict[str, Txn] = {}
+        for line in self._small(TXN):
+            if line.txn is not None:
+                found.setdefault(line.txn.app_id, line.txn)
+        return found
+
+    @cached_property
+    def domains(self) -> dict[str, DomainMetadata]:
+        """The metadata domains that are there, by their names.
+
+        Source: PROTOCOL.md#domain-metadata
+        """
+        if self._checksum is not None and self._checksum.domain_metadata is not None:
+            return {domain.domain: domain for domain in self._checksum.domain_metadata}
+        found: dict[str, DomainMetadata] = {}
+        for line in self._small(DOMAIN):
+            if line.domain_metadata is not None:
+                found.setdefault(line.domain_metadata.domain, line.domain_metadata)
+        return {name: domain for name, domain in found.items() if not domain.removed}
+
+    def _small(self, key: str) -> Iterator[NonFileAction]:
+        for file, data in self._newest_first():
+            yield from read_non_file_actions(file.entry.path, data, key)
+        if self.segment.checkpoint:
+            yield from checkpoints.checkpoint_non_file_actions(self.store, self.segment.checkpoint, key)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """The keys that partition values have in file actions: the physical names of the partition columns.
+
+        Source: PROTOCOL.md#column-mapping
+        """
+        if self.properties.get(MODE, NONE).lower() == NONE:
+            return self.partition_columns
+        columns = {field.name: field.metadata.get(PHYSICAL_NAME, field.name) for field in self.schema}
+        return tuple(columns.get(name, name) for name in self.partition_columns)
+
+    def files(self) -> pa.Table:
+        """Return the live files.
+
+        Returns:
+            A row for each, with the columns of `widen.log.read.file_list.FILES`; their order is not promised.
+
+        Raises:
+            CorruptLog: a log file is damaged; the error names it.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#action-reconciliation
+        """
+        return self._files
+
+    @cached_property
+    def _files(self) -> pa.Table:
+        commits = (line_blocks.LogPiece(file.entry.path, data) for file, data in self._newest_first())
+        checkpoint = self.segment.checkpoint
+        batches = checkpoints.read_live_files(self.store, checkpoint, self.partition_keys) if checkpoint else None
+        return log_replay.replay_live_files(commits, batches, self.partition_keys, self.location)
+
+    def removed_files(self) -> Iterable[Remove]:
+        """Return the removed files that the log still remembers, the newest word on each.
+
+        Raises:
+            CorruptLog: a log file is damaged.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#action-reconciliation
+        """
+        found: dict[str, Remove | None] = {}
+        for file, data in self._newest_first():
+            for line in decode_commit(file.entry.path, data):
+                action = line.remove or line.add
+                if action is not None:
+                    key = file_list.file_key(action.path, action.deletion_vector, self.location)
+                    found.setdefault(key, line.remove)
+        for remove in checkpoints.read_removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
+            found.setdefault(file_list.file_key(remove.path, remove.deletion_vector, self.location), remove)
+        return [remove for remove in found.values() if remove is not None]
+
+    def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
+        """Return version, time in ms and provenance of the commits up to this version, newest first.
+
+        Args:
+            limit: How many at most.
+
+        Raises:
+            CorruptLog: a commit is damaged.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#commit-provenance-information
+        """
+        commits = [commit for commit in find_versions(self.store) if commit.first <= self.version]
+        first = 0 if limit is None else max(0, len(commits) - limit)
+        paths = [commit.entry.path for commit in commits[first:]]
+        infos = [decode_commit_info(path, data) for path, data in zip(paths, self.store.read_many(paths), strict=True)]
+        times = commit_times_ms(commits, [{}] * first + infos, self.properties)
+        rows = zip(commits[first:], times[first:], infos, strict=True)
+        return [(commit.first, time, info) for commit, time, info in rows][::-1]

@@ -1,0 +1,358 @@
+"""Files in an object store: S3 and its likes, Google Cloud Storage, Azure.
+
+Source: house rule: all outside stores go through one library, whose errors end here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+import obstore
+from obstore import exceptions
+from obstore import store as stores
+
+from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
+from widen.errors.foreign import first_line
+from widen.log.store.file_entry import FileEntry
+
+_AT_ONCE = 32
+_CLIENT_KEYS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+_PUT = "conditional_put"
+_UNSAFE_RENAME = "s3_allow_unsafe_rename"
+"""A setting of deltalake that has no meaning here: nothing is renamed."""
+
+_LOCKS = ("lock", "dynamo")
+"""What the names of settings have that ask for locks outside of the store."""
+
+_WITHOUT_LOCKS = "Remove it: commits rely on conditional writes of the store, and other writers must do so, too."
+
+_PROVEN: set[tuple[str, ...]] = set()
+"""The stores that this process has seen refuse to write a file that is there."""
+
+_FAMILIES = ("aws_", "google_", "azure_")
+_REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
+    (
+        (exceptions.PermissionDeniedError, PermissionError),
+        "permission denied",
+        "Give credentials that may read and write there (storage_options or environment).",
+    ),
+    (
+        exceptions.UnauthenticatedError,
+        "the credentials were not accepted",
+        "Give valid credentials (storage_options or environment).",
+    ),
+)
+OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
+"""What obstore raises: its own tree, and some built-in errors."""
+
+
+class ObjectStoreFiles:
+    """The files below one URL.
+
+    Args:
+        url: ``s3://bucket/prefix`` or the like of another store.
+        options: Settings and credentials, keys as in object_store, in any case, e.g. ``AWS_ENDPOINT_URL``.
+
+    Raises:
+        InvalidOption: the URL or an option cannot be used.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self._url = url
+        self._key = (*urlsplit(url)[:2], *sorted(f"{k}={v}" for k, v in options.items() if "endpoint" in k.lower()))
+        config, client = _split_options(options)
+        try:
+            made = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
+        except OBSTORE_ERRORS as error:
+            expected = f"Check the location and the storage options: {first_line(error)}"
+            raise InvalidOption(option="location", value=url, expected=expected) from error
+        self._store = made
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            return obstore.get(self._store, path).bytes().to_bytes()
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Yield the contents in order, some files ahead.
+
+        Raises:
+            FileMissing: there is no such file.
+            StorageError: the store refused.
+        """
+        waiting: deque[Future[bytes]] = deque()
+        with ThreadPoolExecutor(_AT_ONCE, "widen-read") as pool:
+            try:
+                for path in paths:
+                    waiting.append(pool.submit(self.read, path))
+                    if len(waiting) >= _AT_ONCE:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def open(self, path: str) -> BinaryIO:
+        """Return the file, opened for reading at any position.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            size_bytes = obstore.head(self._store, path)["size"]
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+        return cast(BinaryIO, _RemoteFile(self, path, size_bytes))
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from ``start`` to before ``end``.
+
+        Raises:
+            FileMissing: there is none.
+            StorageError: the store refused.
+        """
+        try:
+            return obstore.get_range(self._store, path, start=start, end=end).to_bytes()
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+
+    def create(self, path: str) -> BinaryIO:
+        """Return a new file, opened for writing; nobody sees it before it is closed.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        writer = obstore.open_writer(self._store, path)
+        return cast(BinaryIO, _NewFile(writer, partial(self._translated, path)))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file, over what may be there.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        try:
+            obstore.put(self._store, path, data)
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file unless there is one; return whether it was written.
+
+        Raises:
+            UnsafeStore: the store would overwrite a file that is there; nothing was written.
+            StorageRefused: the store refused; the file was not written.
+            StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
+        """
+        self._ensure_safe()
+        return self._create(path, data)
+
+    def _ensure_safe(self) -> None:
+        """Check once for each store that it does not overwrite what is only to be created.
+
+        Raises:
+            UnsafeStore: it does.
+            StorageRefused: the store did not say; the file itself was not written.
+
+        Source: PROTOCOL.md#delta-log-entries (a version is written by one writer only)
+        """
+        if self._key in _PROVEN:
+            return
+        probe = f"_delta_log/.widen-{uuid.uuid4().hex}.probe"
+        try:
+            is_safe = self._create(probe, b"1") and not self._create(probe, b"2")
+        except StorageError as error:
+            fix = "Check the store and the storage options, and repeat the call."
+            raise StorageRefused(location=self._url, reason=error.message, fix=fix) from error
+        finally:
+            with contextlib.suppress(StorageError):
+                self.delete([probe])
+        if not is_safe:
+            raise UnsafeStore(location=self._url)
+        _PROVEN.add(self._key)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        try:
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
+            return False
+        except FileNotFoundError as error:
+            fix = "Make the bucket or container, or check the location."
+            reason = "there is no such bucket or container"
+            raise StorageRefused(location=self._url, reason=reason, fix=fix) from error
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+        return True
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file of that path.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        try:
+            obstore.head(self._store, path)
+        except FileNotFoundError:
+            return False
+        except OBSTORE_ERRORS as error:
+            raise self._translated(path, error) from error
+        return True
+
+    def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
+        """Return the files in a folder in name order, from a path on; none if there is no such folder.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        folder = folder.rstrip("/")
+        try:
+            pages = obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000)
+            found = [
+                FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
+                for page in pages
+                for item in page
+            ]
+        except OBSTORE_ERRORS as error:
+            raise self._translated(folder, error) from error
+        depth = folder.count("/") + 1 if folder else 0
+        return sorted((e for e in found if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; one that is gone already is no error.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        for path in paths:
+            try:
+                obstore.delete(self._store, path)
+            except FileNotFoundError:
+                continue
+            except OBSTORE_ERRORS as error:
+                raise self._translated(path, error) from error
+
+    def _translated(self, path: str, error: Exception) -> StorageError:
+        location = f"{self._url}/{path}" if path else self._url
+        if isinstance(error, FileNotFoundError):
+            return FileMissing(location=location, reason="there is no such file", fix="Check the path.")
+        for kinds, reason, fix in _REASONS:
+            if isinstance(error, kinds):
+                return StorageRefused(location=location, reason=reason, fix=fix)
+        fix = "Check the network, the endpoint and the storage options, and repeat the call."
+        return StorageError(location=location, reason=first_line(error), fix=fix)
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file of a store that can be read at any position; every read is one request."""
+
+    def __init__(self, files: ObjectStoreFiles, path: str, size_bytes: int) -> None:
+        super().__init__()
+        self._files, self._path, self._size_bytes = files, path, size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def readinto(self, target: Any) -> int:
+        end = min(self._at + len(target), self._size_bytes)
+        if end <= self._at:
+            return 0
+        data = self._files.read_range(self._path, self._at, end)
+        target[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class _NewFile(io.RawIOBase):
+    """A file of a store that is written from its beginning to its end."""
+
+    def __init__(self, writer: Any, translated: Callable[[Exception], StorageError]) -> None:
+        super().__init__()
+        self._writer, self._translated = writer, translated
+        self._size_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def write(self, data: Any) -> int:
+        try:
+            self._writer.write(data)
+        except OBSTORE_ERRORS as error:
+            raise self._translated(error) from error
+        self._size_bytes += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._writer.close()
+        except OBSTORE_ERRORS as error:
+            raise self._translated(error) from error
+
+
+def _split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
+    """Return the settings of the store and those of its HTTP client: object_store takes both in one list.
+
+    Raises:
+        InvalidOption: a setting asks for locks, or switches conditional writes off.
+    """
+    config: dict[str, str] = {}
+    client: dict[str, str | bool] = {}
+    for key, value in options.items():
+        name = key.lower()
+        for family in _FAMILIES:
+            name = name.removeprefix(family)
+        if name in _CLIENT_KEYS:
+            client[name] = value.lower() == "true" if value.lower() in ("true", "false") else value
+        elif any(word in name for word in _LOCKS) or (name == _PUT and value.lower() != "etag"):
+            raise InvalidOption(option=key, value=value, expected=_WITHOUT_LOCKS)
+        elif name != _UNSAFE_RENAME:
+            config[key.lower()] = value
+    return config, client

@@ -1,0 +1,1 @@
+"""Write a log: commits, conflict checks, checkpoints and cleanup."""

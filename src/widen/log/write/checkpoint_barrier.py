@@ -1,0 +1,74 @@
+"""Barriers: an empty commit with a checkpoint on top, so that no reader has to look at what lies before it.
+
+Source: Delta Spark's DROP FEATURE; the requirements for checkpoint protection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from widen.errors import WidenError
+from widen.log.read.commit_lines import METADATA, read_non_file_actions
+from widen.log.read.log_segment import find_segment, list_log
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.commit import commit
+from widen.log.write.log_cleanup import earliest_reliable_checkpoint
+from widen.protocol.actions import Metadata
+
+CHECKPOINT_TRIES = 3
+_log = logging.getLogger(__name__)
+
+
+def write_barrier_commit(store: LogStore) -> bool:
+    """Commit nothing, write a checkpoint of that version, and tell whether it is there.
+
+    Raises:
+        ContentionError: every attempt to commit lost its race, or nobody knows how it ended.
+        StorageError: the store refused the commit.
+    """
+    version = commit(store, open_snapshot(store), (), "Empty Commit", {}).or_raise().version
+    return ensure_checkpoint(store, version)
+
+
+def ensure_checkpoint(store: LogStore, version: int) -> bool:
+    """Write a checkpoint of a version unless there is one, in some tries, and tell whether there is one now."""
+    for _ in range(CHECKPOINT_TRIES):
+        try:
+            if _has_checkpoint(store, version):
+                return True
+            write_checkpoint(open_snapshot(store, version))
+        except WidenError as error:
+            _log.warning("The checkpoint of version %d could not be written: %s", version, error)
+    return _has_checkpoint(store, version)
+
+
+def _has_checkpoint(store: LogStore, version: int) -> bool:
+    checkpoint = find_segment(store, version).checkpoint
+    return checkpoint is not None and checkpoint.version == version
+
+
+def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -> bool:
+    """Tell whether any version that can still be read, up to this one, has a metadata of some kind.
+
+    Looked at are the oldest checkpoint that later versions can be reconstructed from, and every commit there is,
+    also those before it.
+
+    Raises:
+        CorruptLog: a commit or the checkpoint is damaged.
+        StorageError: the store refused.
+
+    Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
+    """
+    store, listing = snapshot.store, list_log(snapshot.store)
+    earliest = earliest_reliable_checkpoint(listing)
+    if is_trace(open_snapshot(store, earliest or min(listing.commits)).metadata):
+        return True
+    paths = [file.entry.path for file in listing.versions if file.first <= snapshot.version]
+    for path, data in zip(paths, store.read_many(paths), strict=True):
+        for line in read_non_file_actions(path, data, METADATA):
+            if line.meta_data is not None and is_trace(line.meta_data):
+                return True
+    return False

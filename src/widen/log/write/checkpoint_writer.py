@@ -1,0 +1,224 @@
+"""Writing checkpoints: in one file, or with sidecars where the table has V2 checkpoints.
+
+Source: PROTOCOL.md#checkpoints
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
+from widen.log.read.log_segment import LAST_CHECKPOINT, LOG, SIDECARS, UNUSABLE, checkpoint_path
+from widen.log.read.snapshot import Snapshot
+from widen.log.read.stats_columns import parsed_partition_values, parsed_stats
+from widen.protocol.actions import Remove
+from widen.protocol.duration import DELETED_FILE_RETENTION, duration_ms, parse_duration_ms
+from widen.protocol.parquet_calendar import PROLEPTIC
+from widen.protocol.table_features import ensure_writable, is_supported
+from widen.protocol.table_properties import is_on
+
+STATS_AS_JSON, STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
+_ROWS_IN_GROUP = 1 << 16
+_NO_POINTER = (*UNUSABLE, KeyError, TypeError, ValueError)
+
+_S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+_TEXTS = pa.list_(_S)
+_SMALL = {
+    "protocol": pa.struct(
+        [("minReaderVersion", _I), ("minWriterVersion", _I), ("readerFeatures", _TEXTS), ("writerFeatures", _TEXTS)]
+    ),
+    "metaData": pa.struct(
+        [
+            ("id", _S),
+            ("name", _S),
+            ("description", _S),
+            ("format", pa.struct([("provider", _S), ("options", TEXT_MAP)])),
+            ("schemaString", _S),
+            ("partitionColumns", _TEXTS),
+            ("configuration", TEXT_MAP),
+            ("createdTime", _L),
+        ]
+    ),
+    "txn": pa.struct([("appId", _S), ("version", _L), ("lastUpdated", _L)]),
+    "domainMetadata": pa.struct([("domain", _S), ("configuration", _S), ("removed", _B)]),
+}
+_V2 = {
+    "checkpointMetadata": pa.struct([("version", _L), ("tags", TEXT_MAP)]),
+    "sidecar": pa.struct([("path", _S), ("sizeInBytes", _L), ("modificationTime", _L), ("tags", TEXT_MAP)]),
+}
+_REMOVE = pa.struct(
+    [
+        ("path", _S),
+        ("deletionTimestamp", _L),
+        ("dataChange", _B),
+        ("extendedFileMetadata", _B),
+        ("partitionValues", TEXT_MAP),
+        ("size", _L),
+        ("deletionVector", STORED_VECTOR),
+        ("baseRowId", _L),
+        ("defaultRowCommitVersion", _L),
+    ]
+)
+
+
+def write_checkpoint(snapshot: Snapshot) -> None:
+    """Write a checkpoint of a version and point to it.
+
+    Raises:
+        UnsupportedFeatureForWrite: that version has a feature that this version of Widen cannot obey.
+        CorruptLog: a log file of the version is damaged.
+        StorageError: the store refused; the log is as it was.
+
+    Source: PROTOCOL.md#checkpoints, #last-checkpoint-file, #writer-requirements-for-checkpoint-protection
+    """
+    ensure_writable(snapshot.protocol, snapshot.location)
+    files = snapshot.files()
+    removed = _unexpired(snapshot.removed_files(), snapshot.properties)
+    adds, add_type = _adds(snapshot, files)
+    small = list(_small_rows(snapshot))
+    count = len(small) + files.num_rows + len(removed)
+    if is_supported(snapshot.protocol, "v2Checkpoint"):
+        size_bytes = _write_v2(snapshot, small, removed, adds, add_type)
+    else:
+        schema = pa.schema([*_SMALL.items(), ("remove", _REMOVE), ("add", add_type)])
+        data = _encoded(schema, [*small, *removed], adds)
+        snapshot.store.put(checkpoint_path(snapshot.version), data)
+        size_bytes = len(data)
+    pointer = {"version": snapshot.version, "size": count, "sizeInBytes": size_bytes, "numOfAddFiles": files.num_rows}
+    if _newest_pointer(snapshot) <= snapshot.version:
+        snapshot.store.put(LAST_CHECKPOINT, msgspec.json.encode(pointer))
+
+
+def _newest_pointer(snapshot: Snapshot) -> int:
+    try:
+        return int(msgspec.json.decode(snapshot.store.read(LAST_CHECKPOINT), type=dict[str, Any])["version"])
+    except _NO_POINTER:
+        return -1
+
+
+def _write_v2(
+    snapshot: Snapshot,
+    small: Sequence[dict[str, Any]],
+    removed: Sequence[dict[str, Any]],
+    adds: Iterable[pa.Array],
+    add_type: pa.DataType,
+) -> int:
+    """Write the file actions as a sidecar and all others beside its name.
+
+    The top-level file has the columns of file actions, too, without a value: Delta Spark reads them by their names.
+    """
+    name = f"{uuid.uuid4()}.parquet"
+    file_actions = [("remove", _REMOVE), ("add", add_type)]
+    side = _encoded(pa.schema(file_actions), removed, adds)
+    snapshot.store.put(f"{SIDECARS}/{name}", side)
+    now_ms = current_ms()
+    rows = [
+        {"checkpointMetadata": {"version": snapshot.version}},
+        *small,
+        {"sidecar": {"path": name, "sizeInBytes": len(side), "modificationTime": now_ms}},
+    ]
+    data = _encoded(pa.schema([*_SMALL.items(), *file_actions, *_V2.items()]), rows, ())
+    snapshot.store.put(f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet", data)
+    return len(data) + len(side)
+
+
+def _encoded(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
+        writer.add_key_value_metadata(PROLEPTIC)
+        if rows:
+            writer.write_table(pa.Table.from_pylist(list(rows), schema))
+        for add in adds:
+            columns = [add if field.name == "add" else pa.nulls(len(add), field.type) for field in schema]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _small_rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    yield {"protocol": msgspec.to_builtins(snapshot.protocol)}
+    yield {"metaData": _with_pairs(msgspec.to_builtins(snapshot.metadata))}
+    yield from ({"txn": msgspec.to_builtins(txn)} for txn in snapshot.transactions.values())
+    yield from ({"domainMetadata": msgspec.to_builtins(domain)} for domain in snapshot.domains.values())
+
+
+def _with_pairs(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata with its maps as lists of pairs, which is how Arrow takes them."""
+    given = metadata.get("format", {})
+    options = list(given.get("options", {}).items())
+    return {
+        **metadata,
+        "configuration": list(metadata.get("configuration", {}).items()),
+        "format": {"provider": given.get("provider", "parquet"), "options": options},
+    }
+
+
+def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of removed files that readers of older versions may still need.
+
+    Source: PROTOCOL.md#action-reconciliation (tombstones stay until they expire, without statistics and tags)
+    """
+    since_ms = current_ms() - retention_ms(properties)
+    return [_remove_row(remove) for remove in removed if (remove.deletion_timestamp or 0) > since_ms]
+
+
+def retention_ms(properties: Mapping[str, str]) -> int:
+    """Return how long removed files are remembered, in ms.
+
+    Source: Delta Spark: delta.deletedFileRetentionDuration; what cannot be read counts as not set.
+    """
+    found = parse_duration_ms(properties.get(DELETED_FILE_RETENTION, ""))
+    return duration_ms({}, DELETED_FILE_RETENTION) if found is None else found
+
+
+def _remove_row(remove: Remove) -> dict[str, Any]:
+    row = msgspec.to_builtins(remove)
+    row["dataChange"] = False
+    if remove.partition_values is not None:
+        row["partitionValues"] = list(remove.partition_values.items())
+    return {"remove": {field.name: row.get(field.name) for field in _REMOVE}}
+
+
+def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.DataType]:
+    """Return the column of add actions in pieces, and its type."""
+    as_json = snapshot.properties.get(STATS_AS_JSON, "true").lower() == "true"
+    as_struct = is_on(snapshot.properties, STATS_AS_STRUCT)
+    names = [name for name in FILES.names if name != "stats" or as_json]
+    fields = [
+        pa.field(key_of(name), STORED_VECTOR if name == "deletion_vector" else FILES.field(name).type) for name in names
+    ]
+    fields.append(pa.field("dataChange", _B))
+    extra = [parsed_stats(snapshot.schema, snapshot.partition_columns)] if as_struct else []
+    if as_struct and snapshot.partition_columns:
+        extra.append(parsed_partition_values(snapshot.schema, snapshot.partition_columns, snapshot.partition_keys))
+    fields += [column.field for column in extra]
+
+    def arrays() -> Iterator[pa.Array]:
+        for rows in _groups(files):
+            columns = [_column(rows, name) for name in names]
+            columns.append(pa.repeat(pa.scalar(False), rows.num_rows))
+            columns += [column.made(rows) for column in extra]
+            yield pa.StructArray.from_arrays(columns, fields=fields)
+
+    return arrays(), pa.struct(fields)
+
+
+def _groups(files: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in pieces that make good row groups."""
+    for start in range(0, files.num_rows, _ROWS_IN_GROUP):
+        yield from files.slice(start, _ROWS_IN_GROUP).combine_chunks().to_batches()
+
+
+def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
+    array = rows.column(name)
+    if name != "deletion_vector":
+        return array
+    parts = [array.field(at) for at in range(len(DELETION_VECTOR_KEYS))]
+    return pa.StructArray.from_arrays(parts, fields=list(STORED_VECTOR), mask=array.is_null())

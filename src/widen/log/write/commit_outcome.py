@@ -1,0 +1,99 @@
+"""How a commit ends, and how everything that comes after it ends.
+
+Source: PROTOCOL.md#delta-log-entries; house rule: losing a race is an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn, TypeAlias
+
+from widen.errors import AfterCommitFailed, CommitUnknown, ContentionError, TableAlreadyExists, WidenError
+from widen.errors.foreign import add_note, first_line
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The actions are a version of the table."""
+
+    version: int
+    store: LogStore
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """That version, opened when it is first asked for.
+
+        Raises:
+            AfterCommitFailed: it cannot be opened.
+        """
+        with after_commit(self.store.location, self.version):
+            return open_snapshot(self.store, self.version)
+
+    def or_raise(self) -> Committed:
+        """Return the outcome itself."""
+        return self
+
+
+@dataclass(frozen=True)
+class Conflicted:
+    """Somebody else committed first what contradicts the actions; nothing of them is visible."""
+
+    error: ContentionError | TableAlreadyExists
+
+    def or_raise(self) -> NoReturn:
+        """Raise the reason.
+
+        Raises:
+            ContentionError: one of its kinds: who has changed what meanwhile.
+            TableAlreadyExists: version 0 was wanted, and there is one.
+        """
+        raise self.error
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The store did not say whether the commit was written, or it may still be written."""
+
+    error: CommitUnknown
+
+    def or_raise(self) -> NoReturn:
+        """Raise the reason.
+
+        Raises:
+            CommitUnknown: always.
+        """
+        raise self.error
+
+
+Outcome: TypeAlias = Committed | Conflicted | Unknown
+
+
+@contextmanager
+def after_commit(location: str, version: int) -> Iterator[None]:
+    """Run what follows a commit: whatever ends it early says that the version is committed.
+
+    Args:
+        location: Of the table.
+        version: That is committed.
+
+    Raises:
+        AfterCommitFailed: something went wrong; the cause is its ``__cause__``.
+    """
+    try:
+        yield
+    except Exception as error:  # of whatever kind: the caller must not take it for a failed commit
+        raise AfterCommitFailed(version=version, location=location, reason=reason_of(error)) from error
+    except BaseException as interrupt:
+        add_note(interrupt, f"Version {version} of {location} is committed.")
+        raise
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, without the full stop, or its kind if it says nothing."""
+    text = error.message if isinstance(error, WidenError) else first_line(error)
+    return text.rstrip(".") or type(error).__name__

@@ -1,0 +1,111 @@
+"""Cleanup of a log: versions that nobody may ask for any more go, up to a checkpoint that stands for them.
+
+Source: PROTOCOL.md#metadata-cleanup; the requirements for checkpoint protection
+"""
+
+from __future__ import annotations
+
+from widen.log.read.checkpoint_reader import read_sidecars
+from widen.log.read.commit_timestamps import current_ms, file_times_ms
+from widen.log.read.log_segment import SIDECARS, LogListing, list_log
+from widen.log.read.snapshot import Snapshot
+from widen.log.store.log_store import LogStore
+from widen.protocol.checkpoint_protection import protected_before
+from widen.protocol.duration import DEFAULTS, LOG_RETENTION, parse_duration_ms
+
+ENABLE = "delta.enableExpiredLogCleanup"
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+
+
+def clean_up_if_enabled(snapshot: Snapshot) -> int:
+    """Delete what the log no longer has to keep, unless the table forbids it or its retention cannot be read.
+
+    Args:
+        snapshot: The newest version.
+
+    Returns:
+        How many files were deleted.
+
+    Raises:
+        CorruptLog: a checkpoint that stays is damaged.
+        StorageError: the store refused.
+
+    Source: Delta Spark: delta.enableExpiredLogCleanup, true by default.
+    """
+    properties = snapshot.properties
+    retention_ms = parse_duration_ms(properties.get(LOG_RETENTION, DEFAULTS[LOG_RETENTION]))
+    if retention_ms is None or properties.get(ENABLE, "true").lower() == "false":
+        return 0
+    return clean_up(snapshot, retention_ms)
+
+
+def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_ms: int | None = None) -> int:
+    """Delete the versions before the newest checkpoint that had expired already when the retention began.
+
+    Every version within the retention can still be opened. Where checkpoints are protected, either all that is
+    protected goes, or nothing.
+
+    Args:
+        snapshot: The newest version.
+        retention_ms: How long versions are kept.
+        unit_ms: The beginning of the retention is rounded down to a multiple of it.
+        now_ms: The time, in ms since the epoch.
+
+    Returns:
+        How many files were deleted.
+
+    Raises:
+        CorruptLog: a checkpoint that stays is damaged.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#metadata-cleanup
+    """
+    now_ms = current_ms() if now_ms is None else now_ms
+    listing = list_log(snapshot.store)
+    first = _first_to_keep(listing, (now_ms - retention_ms) // unit_ms * unit_ms)
+    if first is None or first < protected_before(snapshot.protocol, snapshot.properties):
+        return 0
+    expired = [entry.path for entry in listing.before(first)]
+    snapshot.store.delete(expired)
+    unused = _unused_sidecars(snapshot.store, list_log(snapshot.store), now_ms) if expired else []
+    snapshot.store.delete(unused)
+    return len(expired) + len(unused)
+
+
+def is_truncated(snapshot: Snapshot) -> bool:
+    """Tell whether all that is protected is gone: no commit of it is left, and a later checkpoint stands for it."""
+    listing, first = list_log(snapshot.store), protected_before(snapshot.protocol, snapshot.properties)
+    checkpoint = earliest_reliable_checkpoint(listing)
+    return not first or (checkpoint is not None and checkpoint >= first and min(listing.commits) >= first)
+
+
+def earliest_reliable_checkpoint(listing: LogListing) -> int | None:
+    """Return the version of the oldest checkpoint from which every later version can be reconstructed; None if none.
+
+    Source: Delta Spark: its commit is there too, and none is missing after it.
+    """
+    reliable = None
+    for version in sorted(listing.commits, reverse=True):
+        if version < listing.newest and version + 1 not in listing.commits:
+            break
+        reliable = version if version in listing.checkpoints else reliable
+    return reliable
+
+
+def _first_to_keep(listing: LogListing, cutoff_ms: int) -> int | None:
+    """Return the version of the newest checkpoint that is not later than the newest commit before the cutoff."""
+    commits = listing.versions
+    old = [c.first for c, time_ms in zip(commits, file_times_ms(commits), strict=True) if time_ms <= cutoff_ms]
+    checkpoint = listing.checkpoint(old[-1]) if old else None
+    whole = checkpoint is not None and all(entry.size_bytes for entry in checkpoint.files)
+    return checkpoint.version if checkpoint and whole and checkpoint.version in listing.commits else None
+
+
+def _unused_sidecars(store: LogStore, listing: LogListing, now_ms: int) -> list[str]:
+    """Return the sidecars of checkpoints that are gone; none of the last day, which somebody may be writing."""
+    since_ms = now_ms // DAY_MS * DAY_MS - DAY_MS
+    old = [entry for entry in store.list(SIDECARS) if entry.modified_ms < since_ms]
+    if not old:
+        return []
+    used = {s.path.rpartition("/")[2] for entry in listing.checkpoint_files for s in read_sidecars(store, entry)}
+    return [entry.path for entry in old if entry.name not in used]

@@ -1,0 +1,65 @@
+"""What follows a commit: the checksum of its version; where one is due, a checkpoint; after it, the log is cleaned up.
+
+None of that can undo the commit.
+
+Source: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from widen.log.read.commit_timestamps import IN_COMMIT_TIMESTAMP
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.read.version_checksum import next_checksum, read_checksum, write_checksum
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.log_cleanup import clean_up_if_enabled
+from widen.protocol.actions import Action, CommitInfo
+
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+_DEFAULT_INTERVAL = 10
+_log = logging.getLogger(__name__)
+
+
+def run_post_commit_hooks(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
+    """Write the checksum of a version and, if its number asks for one, a checkpoint; then clean up the log.
+
+    What goes wrong here is logged and not raised: the commit stands, and readers do without either.
+
+    Args:
+        store: Of the table.
+        version: That was just committed.
+        info: Its provenance.
+        actions: Its actions, as written.
+    """
+    try:
+        _write_checksum(store, version, info, actions)
+        if version:
+            snapshot = open_snapshot(store, version)
+            if version % checkpoint_interval(snapshot) == 0:
+                write_checkpoint(snapshot)
+                clean_up_if_enabled(snapshot)
+    except Exception as error:  # of whatever kind: the version is visible, so nothing here may look like its failure
+        _log.warning("Version %d is committed; what follows a commit could not be written: %s", version, error)
+
+
+def checkpoint_interval(snapshot: Snapshot) -> int:
+    """Return after how many versions a checkpoint is due.
+
+    Source: PROTOCOL.md#checkpoints; Delta Spark for the default.
+    """
+    text = snapshot.properties.get(CHECKPOINT_INTERVAL, "")
+    return max(1, int(text)) if text.isdecimal() else _DEFAULT_INTERVAL
+
+
+def _write_checksum(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
+    previous = read_checksum(store, version - 1) if version else None
+    if version and previous is None:
+        return
+    checksum = next_checksum(
+        previous, actions, txn_id=str(info["txnId"]), in_commit_timestamp=info.get(IN_COMMIT_TIMESTAMP)
+    )
+    if checksum is not None:
+        write_checksum(store, version, checksum)

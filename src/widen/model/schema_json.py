@@ -1,0 +1,108 @@
+"""The schema JSON: text to types and back, unknown parts untouched.
+
+Source: PROTOCOL.md#schema-serialization-format
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from widen.errors import CorruptLog, InvalidType
+from widen.model.type_parser import parse_type
+from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, Field, MapType, OpaqueType, StructType
+
+_MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, AttributeError, ValueError, InvalidType)
+"""What a text that is no JSON raises, one nested too deeply, and a value of another shape where it is taken apart."""
+
+
+def from_json(text: str) -> StructType:
+    """Return the schema that a ``schemaString`` holds.
+
+    Raises:
+        CorruptLog: the text is no JSON, or its outermost type is no struct.
+
+    Source: PROTOCOL.md#schema-serialization-format
+    """
+    try:
+        result = type_from_value(msgspec.json.decode(text))
+    except _MALFORMED as error:
+        raise _corrupt(f"its schemaString cannot be read ({error})") from error
+    if not isinstance(result, StructType):
+        raise _corrupt("its schemaString holds no struct")
+    return result
+
+
+def _corrupt(reason: str) -> CorruptLog:
+    return CorruptLog(path="_delta_log", reason=reason, fix="Restore the log from a backup, or read an older version.")
+
+
+def to_json(schema: StructType) -> str:
+    """Return the ``schemaString`` of a schema."""
+    return msgspec.json.encode(type_to_value(schema)).decode()
+
+
+def type_from_value(value: Any) -> DataType:
+    """Return the type that a decoded JSON value stands for; what is not known becomes an `OpaqueType`.
+
+    Raises:
+        KeyError: an object lacks one of its keys.
+        InvalidType: a decimal has impossible digits.
+    """
+    if isinstance(value, str):
+        try:
+            return parse_type(value)
+        except InvalidType:
+            if value.startswith("decimal"):
+                raise
+            return OpaqueType(msgspec.json.encode(value).decode())
+    match value["type"]:
+        case "struct":
+            return StructType(tuple(field_from_value(f) for f in value["fields"]))
+        case "array":
+            return ArrayType(type_from_value(value["elementType"]), value["containsNull"])
+        case "map":
+            key, item = type_from_value(value["keyType"]), type_from_value(value["valueType"])
+            return MapType(key, item, value["valueContainsNull"])
+    return OpaqueType(msgspec.json.encode(value).decode())
+
+
+def field_from_value(value: dict[str, Any]) -> Field:
+    """Return the field that a decoded JSON object stands for.
+
+    Raises:
+        KeyError: the name or the type is missing.
+    """
+    metadata = value.get("metadata") or {}
+    return Field(value["name"], type_from_value(value["type"]), value.get("nullable", True), metadata)
+
+
+def type_to_value(data_type: DataType) -> Any:
+    """Return the JSON value of a type, ready to encode."""
+    match data_type:
+        case AtomicType() | DecimalType():
+            return str(data_type)
+        case OpaqueType(text):
+            return msgspec.json.decode(text)
+        case StructType(fields):
+            return {"type": "struct", "fields": [field_to_value(f) for f in fields]}
+        case ArrayType(element, contains_null):
+            return {"type": "array", "elementType": type_to_value(element), "containsNull": contains_null}
+        case MapType(key, value, contains_null):
+            return {
+                "type": "map",
+                "keyType": type_to_value(key),
+                "valueType": type_to_value(value),
+                "valueContainsNull": contains_null,
+            }
+
+
+def field_to_value(item: Field) -> dict[str, Any]:
+    """Return the JSON object of a field, ready to encode."""
+    return {
+        "name": item.name,
+        "type": type_to_value(item.type),
+        "nullable": item.nullable,
+        "metadata": dict(item.metadata),
+    }

@@ -1,0 +1,201 @@
+"""Types and fields of a table schema, as immutable values.
+
+The names of the atomic types are those of Delta's schema JSON (``long``); `sql` gives those of Spark SQL (``bigint``).
+
+Source: PROTOCOL.md#schema-serialization-format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+SQL_NAMES: Mapping[str, str] = MappingProxyType(
+    {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+)
+"""Atomic types that Spark SQL calls otherwise; every other name is the same in both."""
+
+ATOMIC_NAMES = frozenset(
+    ["string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary"]
+    + ["date", "timestamp", "timestamp_ntz", "void", "variant"]
+)
+"""Every atomic type name of the schema JSON, decimals apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicType:
+    """A type without parts, e.g. ``AtomicType("long")``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def sql(self) -> str:
+        """The type in Spark SQL."""
+        return SQL_NAMES.get(self.name, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """A decimal number of ``precision`` digits, ``scale`` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+    @property
+    def sql(self) -> str:
+        """The type in Spark SQL."""
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueType:
+    """A type that this version does not know, kept as the JSON text it came as."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def sql(self) -> str:
+        """The JSON text: there is no better name."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of elements."""
+
+    element: DataType
+    contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+    @property
+    def sql(self) -> str:
+        """The type in Spark SQL."""
+        return f"array<{self.element.sql}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Keys with a value each."""
+
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+    @property
+    def sql(self) -> str:
+        """The type in Spark SQL."""
+        return f"map<{self.key.sql},{self.value.sql}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column or a struct field. Metadata that this version does not know stays untouched.
+
+    Args:
+        metadata: The JSON object beside the field, keys as on disk. Never change it in place.
+    """
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.type, self.nullable))
+
+    @property
+    def sql(self) -> str:
+        """The field as Spark SQL writes it in a struct or a column list."""
+        null = "" if self.nullable else " not null"
+        return f"{quote_name(self.name)}: {self.type.sql}{null}"
+
+    def with_metadata(self, **entries: object) -> Field:
+        """Return the field with these metadata entries set; underscores stay as they are."""
+        return replace(self, metadata={**self.metadata, **entries})
+
+    def without_metadata(self, *keys: str) -> Field:
+        """Return the field without these metadata entries."""
+        return replace(self, metadata={k: v for k, v in self.metadata.items() if k not in keys})
+
+    def only_metadata(self, *keys: str) -> Field:
+        """Return the field with no other metadata entries than these."""
+        return replace(self, metadata={k: v for k, v in self.metadata.items() if k in keys})
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Fields in their order. The schema of a table is one."""
+
+    fields: tuple[Field, ...] = ()
+
+    def __str__(self) -> str:
+        return f"struct<{','.join(f'{f.name}:{f.type}' for f in self.fields)}>"
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields, in their order."""
+        return tuple(f.name for f in self.fields)
+
+    @property
+    def sql(self) -> str:
+        """The type in Spark SQL."""
+        return f"struct<{', '.join(f.sql for f in self.fields)}>"
+
+    def find(self, name: str) -> Field | None:
+        """Return the field of that name: the exact one, else the one that differs in case only, else None."""
+        folded = name.casefold()
+        close = None
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+            if close is None and candidate.name.casefold() == folded:
+                close = candidate
+        return close
+
+    def with_field(self, new: Field) -> StructType:
+        """Return the struct with the field of that exact name replaced, or the new one at the end."""
+        if all(f.name != new.name for f in self.fields):
+            return StructType((*self.fields, new))
+        return StructType(tuple(new if f.name == new.name else f for f in self.fields))
+
+
+DataType: TypeAlias = AtomicType | DecimalType | OpaqueType | ArrayType | MapType | StructType
+
+BYTE, SHORT, INTEGER, LONG = AtomicType("byte"), AtomicType("short"), AtomicType("integer"), AtomicType("long")
+FLOAT, DOUBLE = AtomicType("float"), AtomicType("double")
+STRING, BINARY, BOOLEAN = AtomicType("string"), AtomicType("binary"), AtomicType("boolean")
+DATE, TIMESTAMP, TIMESTAMP_NTZ = AtomicType("date"), AtomicType("timestamp"), AtomicType("timestamp_ntz")
+VOID, VARIANT = AtomicType("void"), AtomicType("variant")
+
+
+def quote_name(name: str) -> str:
+    """Return the name as Spark SQL reads it: in back-ticks where it is no plain identifier."""
+    plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def is_atomic(data_type: DataType) -> bool:
+    """Tell whether the type has no parts."""
+    return isinstance(data_type, (AtomicType, DecimalType, OpaqueType))

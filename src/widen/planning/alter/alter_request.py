@@ -1,0 +1,261 @@
+"""What callers ask of columns, in their own words, as operations on one schema.
+
+What changes nothing becomes no operation. Names are matched exactly first, then without case.
+
+Source: house rule: a face may leave things out, an operation may not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeAlias, TypedDict, TypeVar
+
+from widen.errors import ColumnNotFound, InvalidOption
+from widen.model.column_path import Path, format_path, parse_path, resolve
+from widen.model.type_parser import parse_type
+from widen.model.types import STRING, DataType, Field, StructType
+from widen.planning.alter.operation_parameters import find_item
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
+from widen.planning.table.operation import (
+    AddColumn,
+    DropColumn,
+    DropDefault,
+    DropNotNull,
+    LoosenText,
+    MoveColumn,
+    Operation,
+    RenameColumn,
+    ReplaceColumns,
+    SetComment,
+    SetDefault,
+    SetNotNull,
+    WidenType,
+)
+from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT, find_default, visible_schema
+
+
+class ColumnChanges(TypedDict, total=False):
+    """What is to become of a column; what is not said stays as it is.
+
+    Args:
+        type: The wider type; a text column may also get ``varchar(n)`` with more room, or ``string``.
+        comment: The new comment; the empty text is one too.
+        nullable: Whether it may be null; to forbid it, all rows must show that it never is.
+        first: Whether it becomes the first of its struct.
+        after: The name of the column that it is to follow.
+        default: What rows have in it that say nothing of it, in SQL.
+        drop_default: Whether such rows have null in it.
+    """
+
+    type: DataType | str
+    comment: str
+    nullable: bool
+    first: bool
+    after: str
+    default: str
+    drop_default: bool
+
+
+class _TypeField(TypedDict):
+    type: DataType | str
+
+
+class NewColumn(_TypeField, total=False):
+    """A column that is to be added.
+
+    Args:
+        type: Its type.
+        comment: What it is for.
+        nullable: Whether it may be null, which a new column must.
+        first: Whether it becomes the first of its struct, and not the last.
+        after: The name of the column that it is to follow.
+        default: There can be none, since the rows before it have null.
+    """
+
+    comment: str
+    nullable: bool
+    first: bool
+    after: str
+    default: str
+
+
+AnyPath: TypeAlias = str | Path
+"""A column path as text, or as its parts."""
+
+_ChangeFields = TypeVar("_ChangeFields")
+ByPath: TypeAlias = Mapping[str, _ChangeFields] | Mapping[Path, _ChangeFields] | Mapping[AnyPath, _ChangeFields]
+"""What is said of columns, by their paths."""
+
+_TEXT = re.compile(r"\s*(char|character|varchar)\s*\(\s*(\d+)\s*\)\s*", re.IGNORECASE)
+
+
+def to_path(path: AnyPath) -> Path:
+    """Return a path as its parts.
+
+    Raises:
+        InvalidPath: a text cannot be read.
+    """
+    return parse_path(path) if isinstance(path, str) else tuple(path)
+
+
+def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[Operation, ...]:
+    """Return what changes of columns come to, column by column in their order.
+
+    Args:
+        schema: Of the table.
+        changes: By the path of the column.
+
+    Raises:
+        ColumnNotFound: no such column.
+        InvalidPath: a path cannot be read.
+        InvalidType: a type cannot be read.
+        InvalidOption: what is said is not known, or contradicts itself; or a column is there twice.
+    """
+    found: dict[Path, tuple[Operation, ...]] = {}
+    for name, wanted in changes.items():
+        path, _ = resolve(schema, to_path(name))
+        _ensure_known_keys(path, wanted, ColumnChanges)
+        if path in found:
+            raise InvalidOption(option=format_path(path), value=name, expected="Say all changes of a column at once.")
+        found[path] = tuple(_parse_column_change(schema, path, wanted))
+    return tuple(chain.from_iterable(found.values()))
+
+
+def _parse_column_change(schema: StructType, path: Path, wanted: ColumnChanges) -> Iterator[Operation]:
+    field = find_item(schema, path)
+    if "comment" in wanted and wanted["comment"] != field.metadata.get(COMMENT):
+        yield SetComment(path, wanted["comment"])
+    if "type" in wanted:
+        yield from _parse_type_change(path, field, wanted["type"])
+    if "nullable" in wanted and wanted["nullable"] != field.nullable:
+        yield DropNotNull(path) if wanted["nullable"] else SetNotNull(path)
+    if "default" in wanted and wanted["default"] != find_default(field):
+        yield SetDefault(path, wanted["default"])
+    if wanted.get("drop_default") and DEFAULT in field.metadata:
+        yield DropDefault(path)
+    place = _place(path, wanted)
+    if place is not StructEnd.LAST:
+        yield MoveColumn(path, place)
+
+
+def _parse_type_change(path: Path, field: Field, wanted: DataType | str) -> Iterator[Operation]:
+    """Yield the change of type; texts of limited length are texts with something beside them."""
+    limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
+    new = _limit(wanted)
+    if new is not None:
+        if new != limit:
+            yield LoosenText(path, new)
+        return
+    data_type = parse_type(wanted) if isinstance(wanted, str) else wanted
+    if data_type == field.type == STRING and limit != "string":
+        yield LoosenText(path, "string")
+    elif data_type.sql != field.type.sql:
+        yield WidenType(path, field.type, data_type)
+
+
+def _limit(wanted: DataType | str) -> str | None:
+    """Return how Spark writes the type of a text of limited length; None if that is not what is wanted."""
+    text = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
+    return f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})" if text else None
+
+
+def _place(path: Path, wanted: Mapping[str, Any]) -> FieldPosition:
+    if wanted.get("first"):
+        return StructEnd.FIRST
+    return AfterField(wanted["after"]) if "after" in wanted else StructEnd.LAST
+
+
+def _ensure_known_keys(path: Path, said: Mapping[str, Any], known: Any) -> None:
+    for key in said:
+        if key not in known.__annotations__ and key not in _TypeField.__annotations__:
+            words = ", ".join(ColumnChanges.__annotations__)
+            raise InvalidOption(option=format_path(path), value=key, expected=f"Of a column can be said: {words}.")
+    for one, other in (("first", "after"), ("default", "drop_default")):
+        if said.get(one) and said.get(other):
+            expected = f"Of {one} and {other} say one."
+            raise InvalidOption(option=format_path(path), value=dict(said), expected=expected)
+
+
+def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[Operation, ...]:
+    """Return the columns that are to be added, in their order; one may be put into another.
+
+    Args:
+        schema: Of the table.
+        columns: By their paths: the type, or more than that.
+
+    Raises:
+        ColumnNotFound: the struct that a path names is not there.
+        InvalidPath: a path cannot be read.
+        InvalidType: a type cannot be read.
+        InvalidOption: what is said is not known, or contradicts itself.
+    """
+    found: list[Operation] = []
+    for name, said in columns.items():
+        wanted: Mapping[str, Any] = said if isinstance(said, Mapping) else {"type": said}
+        *above, last = to_path(name)
+        parent, struct = resolve(schema, tuple(above))
+        _ensure_known_keys((*parent, last), wanted, NewColumn)
+        operation = AddColumn(parent, _new_field((*parent, last), wanted), _place((*parent, last), wanted))
+        found.append(operation)
+        if isinstance(struct, StructType) and struct.find(last) is None:
+            schema = apply_operations(schema, [operation])
+    return tuple(found)
+
+
+def _new_field(path: Path, wanted: Mapping[str, Any]) -> Field:
+    if "type" not in wanted:
+        raise InvalidOption(option=format_path(path), value=dict(wanted), expected="A new column needs a type.")
+    given = wanted["type"]
+    limit = _limit(given)
+    data_type = STRING if limit else parse_type(given) if isinstance(given, str) else given
+    said = {key: wanted[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in wanted}
+    limited = {TEXT_LIMIT: limit} if limit else {}
+    field = Field(path[-1], data_type, wanted.get("nullable", True), {**said, **limited})
+    return visible_schema(StructType((field,))).fields[0]
+
+
+def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[Operation, ...]:
+    """Return the change of a column's name.
+
+    Args:
+        schema: Of the table.
+        path: The column.
+        name: Its new name alone, without what it is in.
+
+    Raises:
+        ColumnNotFound: no such column.
+        InvalidPath: the path cannot be read.
+    """
+    found, _ = resolve(schema, to_path(path))
+    return () if found[-1] == name else (RenameColumn(found, name),)
+
+
+def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[Operation, ...]:
+    """Return the columns that are to go.
+
+    Args:
+        schema: Of the table.
+        paths: The columns.
+        if_exists: Whether one that is not there is none to complain of.
+
+    Raises:
+        ColumnNotFound: no such column.
+        InvalidPath: a path cannot be read.
+    """
+    found: list[Operation] = []
+    for path in map(to_path, paths):
+        try:
+            found.append(DropColumn(resolve(schema, path)[0]))
+        except ColumnNotFound:
+            if not if_exists:
+                raise
+    return tuple(found)
+
+
+def parse_replacement(given: StructType) -> tuple[Operation, ...]:
+    """Return the change of all columns at once."""
+    return (ReplaceColumns(visible_schema(given)),)

@@ -1,0 +1,190 @@
+"""DROP FEATURE: which features can go, what traces they leave, and the commits that take them away.
+
+Source: Delta Spark's DROP FEATURE; PROTOCOL.md#writer-requirements-for-type-widening for what may be left behind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from widen.errors import (
+    ConstraintsLeft,
+    FeatureIsProperty,
+    FeatureNotKnown,
+    FeatureNotPresent,
+    FeatureNotRemovable,
+    FeatureStillNeeded,
+    TruncationNotAllowed,
+    TruncationRequired,
+)
+from widen.model.column_path import fields, format_path
+from widen.model.schema_json import from_json
+from widen.model.types import Field, is_atomic
+from widen.planning.alter.metadata_change import PREVIEW, TYPE_WIDENING, unset_properties
+from widen.planning.table.dependent_expressions import check_constraints
+from widen.planning.table.table_state import MetadataChange, TableState
+from widen.protocol.actions import Metadata
+from widen.protocol.checkpoint_protection import PROTECTED_BEFORE, PROTECTION
+from widen.protocol.table_features import dependent_features, find_feature, supported_features, without_feature
+from widen.protocol.table_properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_property,
+)
+from widen.protocol.type_changes import TYPE_CHANGES, has_type_changes, strip_type_changes
+
+OPERATION = "DROP FEATURE"
+
+
+def _never(_: Metadata) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovableFeature:
+    """One row of the table of features that can be dropped.
+
+    Args:
+        name: The feature.
+        properties: What is unset before it goes.
+        has_types: Whether its traces are types: in files, and in the metadata of columns.
+        keeps_history: Whether older versions need it, so that they must be gone or hidden before it goes.
+        is_trace: Whether a metadata in the history makes use of it.
+    """
+
+    name: str
+    properties: tuple[str, ...] = ()
+    has_types: bool = False
+    keeps_history: bool = False
+    is_trace: Callable[[Metadata], bool] = _never
+
+    def is_clean(self, state: TableState) -> bool:
+        """Tell whether a version makes no use of the feature, apart from listing it."""
+        is_set = any(key in state.properties for key in self.properties)
+        return not is_set and not (self.has_types and has_type_changes(state.schema))
+
+
+def _has_type_changes(metadata: Metadata) -> bool:
+    return has_type_changes(from_json(metadata.schema_string))
+
+
+def _widening(name: str) -> RemovableFeature:
+    unset = (ENABLE_TYPE_WIDENING,)
+    return RemovableFeature(name=name, properties=unset, has_types=True, keeps_history=True, is_trace=_has_type_changes)
+
+
+REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
+    row.name: row
+    for row in (
+        RemovableFeature(name="checkConstraints"),
+        RemovableFeature(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
+        RemovableFeature(
+            name="inCommitTimestamp",
+            properties=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
+        ),
+        _widening(TYPE_WIDENING),
+        _widening(PREVIEW),
+        RemovableFeature(name="vacuumProtocolCheck", keeps_history=True),
+    )
+}
+"""Every feature that can be dropped."""
+
+
+def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> RemovableFeature:
+    """Return the feature to drop, if that can be.
+
+    Args:
+        state: What was read.
+        name: Of the feature, in its own case.
+        truncates: Whether the history is to be truncated.
+
+    Raises:
+        FeatureIsProperty: the name is one of a property.
+        FeatureNotPresent: the table does not have it.
+        FeatureNotRemovable: it stays for ever, or this version cannot remove its traces.
+        FeatureNotKnown: no such feature is known.
+        TruncationNotAllowed: it leaves nothing in the history.
+        TruncationRequired: it goes only with the history that it protects.
+        FeatureStillNeeded: other features of the table build on it.
+        ConstraintsLeft: the table has constraints.
+
+    Source: Delta Spark's DROP FEATURE: the checks and their order.
+    """
+    present, removable = supported_features(state.protocol), ", ".join(REMOVABLE_FEATURES)
+    if name not in present and is_property(name):
+        raise FeatureIsProperty(property=name)
+    if name not in present and find_feature(name) is None:
+        raise FeatureNotKnown(feature=name, removable=removable)
+    if name not in present:
+        raise FeatureNotPresent(feature=name, supported=", ".join(sorted(present)) or "none")
+    row = REMOVABLE_FEATURES.get(name)
+    if row is None:
+        raise FeatureNotRemovable(feature=name, removable=removable)
+    if truncates and not row.keeps_history and name != PROTECTION:
+        raise TruncationNotAllowed(feature=name)
+    if name == PROTECTION and not truncates:
+        raise TruncationRequired(feature=name)
+    if needed := dependent_features(state.protocol, name):
+        raise FeatureStillNeeded(feature=name, dependents=", ".join(needed))
+    if name == "checkConstraints" and (left := check_constraints(state.properties)):
+        raise ConstraintsLeft(feature=name, constraints=", ".join(sorted(left)))
+    return row
+
+
+def unset_feature_properties(state: TableState, row: RemovableFeature) -> MetadataChange | None:
+    """Return the commit that removes the properties of a feature, whatever they are set to; None if none is.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
+    explicit ``false`` behind.
+    """
+    return unset_properties(state, [key for key in row.properties if key in state.properties])
+
+
+def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
+    """Return the commit that removes the history of types from the schema; None if there is none.
+
+    Args:
+        state: A version whose files have its types, all of them.
+        operation: Its name in the history.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not has_type_changes(state.schema):
+        return None
+    changed = [
+        _describe_field(replace(field, name=format_path(path)))
+        for path, field in fields(state.schema)
+        if TYPE_CHANGES in field.metadata
+    ]
+    metadata = state.metadata.with_schema(strip_type_changes(state.schema))
+    return MetadataChange((metadata,), operation, {"columns": changed})
+
+
+def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: bool, protects: bool) -> MetadataChange:
+    """Return the commit that takes a feature out of the protocol.
+
+    Args:
+        state: A version that makes no use of it; the commit must become the next one.
+        row: The feature.
+        truncates: As the history says it.
+        protects: Whether older versions make use of it and stay, behind checkpoints that are protected from now on.
+
+    Source: Delta Spark's DROP FEATURE; the requirements for checkpoint protection
+    """
+    metadata = state.metadata
+    if protects:
+        configuration = {**metadata.configuration, PROTECTED_BEFORE: str(state.version + 1)}
+        metadata = msgspec.structs.replace(metadata, configuration=configuration)
+    protocol = without_feature(state.protocol, row.name, (PROTECTION,) if protects else ())
+    return MetadataChange((metadata, protocol), OPERATION, {"featureName": row.name, "truncateHistory": truncates})
+
+
+def _describe_field(field: Field) -> dict[str, object]:
+    """Return a field as the history shows it: of a nested type only its kind."""
+    name = str(field.type) if is_atomic(field.type) else str(field.type).partition("<")[0]
+    return {"name": field.name, "type": name, "nullable": field.nullable, "metadata": dict(field.metadata)}

@@ -1,0 +1,65 @@
+"""Where an identity column goes on, after the table has made values, or somebody has written some by hand.
+
+Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from widen.model.schema_json import from_json
+from widen.model.types import LONG, Field, StructType
+from widen.protocol.actions import Add, Metadata
+from widen.protocol.column_mapping import physical_name
+from widen.protocol.column_metadata import HIGH_WATER_MARK, Identity, find_identity
+from widen.protocol.skipping.file_statistics import FileStatistics
+
+
+def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int | None:
+    """Return the high-water mark after a look at all values, or None if it stays.
+
+    Args:
+        identity: How the values go on so far.
+        extreme: The value of the column that is farthest in the direction of its step; None if there is none.
+
+    Example:
+        >>> synchronised(Identity(1, 10, None, True), 25)
+        31
+        >>> synchronised(Identity(1, 10, 41, True), 25) is None
+        True
+    """
+    if extreme is None or (extreme - identity.start) * identity.step < 0:
+        return None
+    steps = -(-(extreme - identity.start) // identity.step)
+    mark = identity.advanced(identity.start + steps * identity.step)
+    return None if mark == identity.high_water_mark else mark
+
+
+def advance_identities(metadata: Metadata, names: Collection[str], mode: str, adds: Iterable[Add]) -> Metadata:
+    """Return the metadata after rows were written whose identity values the table has made.
+
+    Args:
+        metadata: Under which the rows were written.
+        names: The identity columns that got values of the table.
+        mode: Of column mapping.
+        adds: The files, with statistics of these columns.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    written = [FileStatistics(add.stats) for add in adds]
+    if not names or not written:
+        return metadata
+    fields = [
+        _advance(field, mode, written) if field.name in names else field for field in from_json(metadata.schema_string)
+    ]
+    return metadata.with_schema(StructType(tuple(fields)))
+
+
+def _advance(field: Field, mode: str, written: Iterable[FileStatistics]) -> Field:
+    identity, path = find_identity(field), (physical_name(field, mode),)
+    said = [statistics.said(path, LONG) for statistics in written]
+    values = [value for each in said for value in (each.low, each.high) if isinstance(value, int)]
+    if identity is None or not values:
+        return field
+    mark = identity.advanced(max(values) if identity.step > 0 else min(values))
+    return field.with_metadata(**{HIGH_WATER_MARK: mark})

@@ -1,0 +1,113 @@
+"""RESTORE: an earlier version becomes the newest one again, but for what must never go back.
+
+Source: Delta Spark's RESTORE; PROTOCOL.md#protocol-evolution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from widen.errors import AppendOnlyTable
+from widen.model.column_path import Path, fields, map_fields
+from widen.model.schema_json import to_json
+from widen.model.types import Field, StructType
+from widen.planning.table.table_state import TableState
+from widen.protocol.actions import Action, DomainMetadata, Metadata
+from widen.protocol.checkpoint_protection import PROTECTED_BEFORE
+from widen.protocol.clustering import DOMAIN as CLUSTERING
+from widen.protocol.column_mapping import MAX_COLUMN_ID
+from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP
+from widen.protocol.table_features import is_enabled, merge_protocols
+from widen.protocol.table_properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_on,
+)
+
+OPERATION = "RESTORE"
+_TIMESTAMPS_SINCE = (TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS)
+
+
+def restore_actions(
+    now: TableState,
+    then: TableState,
+    now_domains: Mapping[str, DomainMetadata],
+    then_domains: Mapping[str, DomainMetadata],
+) -> tuple[Action, ...]:
+    """Return the actions that bring schema, properties, protocol and clustering back to an earlier version.
+
+    Features that came later stay supported. Numbers that may only grow, and the protection of checkpoints, stay as
+    they are; so do the metadata domains of others.
+
+    Args:
+        now: The newest version.
+        then: The version to go back to.
+        now_domains: The metadata domains of the newest version.
+        then_domains: Those of the other one.
+    """
+    protocol = merge_protocols(now.protocol, then.protocol)
+    metadata = msgspec.structs.replace(
+        then.metadata,
+        schema_string=to_json(_with_marks(then.schema, dict(fields(now.schema)))),
+        configuration=_configuration(now.metadata, then.metadata),
+    )
+    changed = () if protocol == now.protocol else (protocol,)
+    return (metadata, *changed, *_clustering(now_domains, then_domains))
+
+
+def ensure_removable(now: TableState, location: str) -> None:
+    """Check that files may be taken out of the newest version.
+
+    Raises:
+        AppendOnlyTable: it is append-only.
+
+    Source: PROTOCOL.md#append-only-tables
+    """
+    if is_enabled(now.protocol, now.properties, "appendOnly"):
+        raise AppendOnlyTable(location=location, operation=OPERATION)
+
+
+def _configuration(now: Metadata, then: Metadata) -> dict[str, str]:
+    before, kept = then.configuration, dict(then.configuration)
+    for key in (MAX_COLUMN_ID, PROTECTED_BEFORE):
+        known = [int(each[key]) for each in (now.configuration, before) if each.get(key, "").isdecimal()]
+        if known:
+            kept[key] = str(max(known))
+    if all(is_on(each, ENABLE_IN_COMMIT_TIMESTAMPS) for each in (now.configuration, before)):
+        kept = {key: value for key, value in kept.items() if key not in _TIMESTAMPS_SINCE}
+        kept |= {key: now.configuration[key] for key in _TIMESTAMPS_SINCE if key in now.configuration}
+    return kept
+
+
+def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
+    """Return the schema with identity columns that go on where they are now, so that no number is given twice.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+
+    def marked(path: Path, field: Field) -> Field:
+        known = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
+        marks = [int(mark) for mark in known if mark is not None]
+        if STEP not in field.metadata or not marks:
+            return field
+        furthest = max(marks) if int(field.metadata[STEP]) > 0 else min(marks)
+        return field.with_metadata(**{HIGH_WATER_MARK: furthest})
+
+    return map_fields(schema, marked)
+
+
+def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]) -> tuple[DomainMetadata, ...]:
+    """Return the domain that says how files are clustered, if it must change.
+
+    Source: Delta Spark, which says that a table is not clustered by an empty list of columns
+    """
+    before, wanted = now.get(CLUSTERING), then.get(CLUSTERING)
+    if before is None and wanted is None:
+        return ()
+    text = '{"clusteringColumns":[]}' if wanted is None else wanted.configuration
+    if before is not None and before.configuration == text:
+        return ()
+    return (DomainMetadata(domain=CLUSTERING, configuration=text, removed=False),)

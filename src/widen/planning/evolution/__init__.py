@@ -1,0 +1,1 @@
+"""Schema evolution at ingestion: which columns a batch needs."""

@@ -1,0 +1,72 @@
+"""Plans as plain text, for people.
+
+Source: spec of evolution, section 3, "dry run".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from widen.model.column_path import format_path
+from widen.observe.observation import RecordPosition, position_text
+from widen.planning.evolution.plan import PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
+from widen.planning.table.operation import Operation
+
+NOTHING = "Nothing to change."
+
+
+def explain_plan(plan: Plan) -> tuple[str, ...]:
+    """Return the lines that say what a plan does, and why.
+
+    The operations come first, then what made them necessary, then what is rescued, kept out and waits.
+    """
+    return tuple(_lines(plan)) or (NOTHING,)
+
+
+def explain_operations(operations: tuple[Operation, ...]) -> str:
+    """Return one line for each operation, as one text."""
+    return "\n".join(str(operation) for operation in operations)
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    for title, items in (
+        ("Changes:", plan.operations),
+        ("Refused by the policy:", plan.refused),
+        ("Because:", tuple(map(_event, plan.events))),
+        ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
+        ("To the quarantine:", tuple(map(_quarantined, plan.quarantined))),
+        ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
+        ("Said without effect:", tuple(map(str, plan.unmatched))),
+    ):
+        if items:
+            yield title
+            yield from (f"  {item}" for item in items)
+
+
+def _event(event: PlanEvent) -> str:
+    rules, what = ", ".join(event.rules), f"{event.count} {_kind_text(event.kinds)}"
+    first = _first_seen_text(event.first, event.sample)
+    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {what}{first}"
+
+
+def _kind_text(kinds: tuple[str, ...]) -> str:
+    return " and ".join(kinds) or "records"
+
+
+def _rescued(rescued: RescuedField) -> str:
+    what = f"{rescued.count} {_kind_text(rescued.kinds)}"
+    return f"{format_path(rescued.source)}: {what} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
+
+
+def _quarantined(kept_out: QuarantinedField) -> str:
+    what = f"{kept_out.count} {_kind_text(kept_out.kinds)}, for the column is {kept_out.column}"
+    return f"{format_path(kept_out.source)}: {what}{_first_seen_text(kept_out.first, kept_out.sample)}"
+
+
+def _pending(pending: PendingField) -> str:
+    counts = ((pending.nulls, "null"), (pending.empty, "[]"), (pending.empty_records, "{}"))
+    return f"{format_path(pending.source)}: {', '.join(f'{count} {what}' for count, what in counts if count)}"
+
+
+def _first_seen_text(first: RecordPosition | None, sample: str) -> str:
+    return f"; first {sample!r} at {position_text(first)}" if first else ""

@@ -1,0 +1,1 @@
+"""The state of a table and the operations that change it."""

@@ -1,0 +1,1 @@
+"""One logical column for each source field."""

@@ -1,0 +1,280 @@
+"""One logical column for each source field: what all the columns that it has say together, as Spark SQL.
+
+Columns of a field are told by the source path in their metadata, at every depth. They are joined value by value: of
+arrays the elements, of maps the entries, of records the fields, so that what stands partly in one column and partly in
+another comes back whole. The type is one to which every value of every column converts exactly: the common denominator
+of the types, text where there is none, as many arrays as a column has, and records with the fields of all.
+
+Source: the seed's COALESCE; spec of evolution, section 3, "one logical field"; D2, D9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from types import MappingProxyType
+
+from widen.model.column_path import children
+from widen.model.sql_literal import to_literal
+from widen.model.types import (
+    BINARY,
+    DATE,
+    STRING,
+    TIMESTAMP,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    quote_name,
+)
+from widen.observe.kind import BOOLEAN_WORD, DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
+from widen.planning.evolution.source_metadata import EVOLVED_FROM, role_of, source_key
+from widen.planning.evolution.type_lattice import NUMERIC_WORDS, WIDER, ValueSpan, column_sort_key, common_leaf
+
+ROUNDING = frozenset(
+    [(LONG_WORD, DOUBLE_WORD), (DECIMAL_WORD, DOUBLE_WORD), *((TIMESTAMP_WORD, word) for word in NUMBER_WORDS)]
+    + [(BOOLEAN_WORD, word) for word in NUMERIC_WORDS]
+)
+"""Types of which only some values convert exactly to a wider one: without a look at the values both become text. So do
+booleans and numbers, since ``true`` is not 1 (D18)."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedColumn:
+    """One column of the unified table.
+
+    Args:
+        name: What it is called: as the column of its field that has the plain name.
+        type: Its type.
+        sql: The expression that makes it of the columns of the table.
+        columns: Those of them that it is made of.
+    """
+
+    name: str
+    type: DataType
+    sql: str
+    columns: tuple[str, ...]
+
+
+def unify_schema(schema: StructType) -> list[UnifiedColumn]:
+    """Return one column for each source field, in the order of the schema; columns with a role stay as they are.
+
+    Args:
+        schema: Of the table, with its metadata.
+
+    Source: spec of evolution, section 3, "one logical field".
+    """
+    joiner = _Joiner(_free_prefix(schema.names))
+    plain = (item for item in schema if role_of(item) is None)
+    roles = (item for item in schema if role_of(item) is not None)
+    found = [joiner.column([(item, quote_name(item.name)) for item in items]) for items in _by_source(plain)]
+    return found + [UnifiedColumn(item.name, item.type, quote_name(item.name), (item.name,)) for item in roles]
+
+
+def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = False) -> str:
+    """Return the statement that makes a view with one column for each source field.
+
+    Args:
+        schema: Of the table, with its metadata.
+        name: What the view is called, as SQL writes it.
+        rows: What it is a view of, likewise.
+        is_temporary: Whether the view goes with the session.
+    """
+    columns = ",\n".join(f"  {column.sql} AS {quote_name(column.name)}" for column in unify_schema(schema))
+    return f"CREATE OR REPLACE {'TEMPORARY ' * is_temporary}VIEW {name} AS\nSELECT\n{columns}\nFROM {rows}"
+
+
+def _free_prefix(names: Iterable[str]) -> str:
+    """Return what no column begins with: a variable of a lambda hides the column of its name."""
+    taken = tuple(name.casefold() for name in names)
+    candidates = ("x" + "_" * at for at in count())
+    return next(text for text in candidates if not any(name.startswith(text) for name in taken))
+
+
+def _by_source(items: Iterable[Field]) -> list[list[Field]]:
+    found: dict[str, list[Field]] = {}
+    for item in items:
+        found.setdefault(source_key(item), []).append(item)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnRef:
+    """What one column says of a value.
+
+    Args:
+        sql: The expression.
+        type: Its type.
+        given: What is null where it says nothing, if that is a shorter expression.
+    """
+
+    sql: str
+    type: DataType
+    given: str = ""
+
+    @property
+    def is_there(self) -> str:
+        """The condition that it says something."""
+        return f"{self.given or self.sql} IS NOT NULL"
+
+    def step(self, name: str) -> str:
+        """Return the expression of a field in it."""
+        return f"{self.sql}.{quote_name(name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Joiner:
+    """Joins what several columns say of one value.
+
+    Args:
+        prefix: What the variables of lambdas begin with.
+        depth: In how many lambdas the value stands.
+    """
+
+    prefix: str
+    depth: int = 1
+
+    def column(self, members: Sequence[tuple[Field, str]]) -> UnifiedColumn:
+        """Return what the columns of one source field say together, each given with its expression."""
+        joined = self.join([_ColumnRef(sql, item.type) for item, sql in members])
+        items = [item for item, _ in members]
+        main = next((item for item in items if EVOLVED_FROM not in item.metadata), items[0])
+        return UnifiedColumn(main.name, joined.type, joined.sql, tuple(item.name for item in items))
+
+    def join(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
+        """Return what parts say together; where several are not null they say the same, or complete each other."""
+        if len(parts) == 1 and not _has_siblings(parts[0].type):
+            return parts[0]
+        if any(isinstance(part.type, ArrayType) for part in parts):
+            return self._arrays([_in_array(part) for part in parts])
+        groups: dict[object, list[_ColumnRef]] = {}
+        for part in parts:
+            groups.setdefault(_shape(part.type), []).append(part)
+        if len(groups) == 1:
+            return self._alike(parts)
+        joined = [self._alike(group, STRING) for group in groups.values()]
+        return _first([_convert(part, STRING) for part in joined], STRING)
+
+    def _alike(self, parts: Sequence[_ColumnRef], leaf: DataType | None = None) -> _ColumnRef:
+        if isinstance(parts[0].type, StructType):
+            return self._records(parts)
+        return self._maps(parts) if isinstance(parts[0].type, MapType) else _scalars(parts, leaf)
+
+    def _arrays(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
+        item, elements = f"{self.prefix}{self.depth}", [_element(part.type) for part in parts]
+        if len(parts) == 1:
+            joined = self._inner.join([_ColumnRef(item, elements[0])])
+            return _ColumnRef(f"transform({parts[0].sql}, {item} -> {joined.sql})", ArrayType(joined.type))
+        joined = self._inner.join([_ColumnRef(f"{item}.`{at}`", element) for at, element in enumerate(elements)])
+        together = ", ".join(f"coalesce({part.sql}, array())" for part in parts)
+        made = f"transform(arrays_zip({together}), {item} -> {joined.sql})"
+        return _where_any(parts, made, ArrayType(joined.type))
+
+    def _records(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
+        """Return records with the fields of all, each joined in turn."""
+        owners = {id(item): part for part in parts for item in _fields(part.type)}
+        groups = _by_source(item for part in parts for item in _fields(part.type))
+        columns = [self.column([(item, owners[id(item)].step(item.name)) for item in group]) for group in groups]
+        made = ", ".join(f"{to_literal(column.name)}, {column.sql}" for column in columns)
+        struct = StructType(tuple(Field(column.name, column.type) for column in columns))
+        return _where_any(parts, f"named_struct({made})", struct)
+
+    def _maps(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
+        """Return maps with the entries of all, the values of equal keys joined."""
+        types = [part.type for part in parts if isinstance(part.type, MapType)]
+        key = f"{self.prefix}{self.depth}"
+        values = [_ColumnRef(f"try_element_at({p.sql}, {key})", t.value) for p, t in zip(parts, types, strict=True)]
+        joined = self._inner.join(values)
+        keys = "array()"
+        for part in parts:
+            keys = f"array_union({keys}, coalesce(map_keys({part.sql}), array()))"
+        made = f"map_from_arrays({keys}, transform({keys}, {key} -> {joined.sql}))"
+        return _where_any(parts, made, MapType(types[0].key, joined.type))
+
+    @property
+    def _inner(self) -> _Joiner:
+        return _Joiner(self.prefix, self.depth + 1)
+
+
+def _shape(data_type: DataType) -> object:
+    """Return what parts that can be joined have in common."""
+    return (MapType, data_type.key) if isinstance(data_type, MapType) else isinstance(data_type, StructType)
+
+
+def _has_siblings(data_type: DataType) -> bool:
+    """Tell whether anywhere in a type a source field has several columns."""
+    is_split = isinstance(data_type, StructType) and len(_by_source(data_type)) < len(data_type)
+    return is_split or any(_has_siblings(child) for _, child in children(data_type))
+
+
+def _in_array(part: _ColumnRef) -> _ColumnRef:
+    if isinstance(part.type, ArrayType):
+        return part
+    return replace(_where_any([part], f"array({part.sql})", ArrayType(part.type)), given=part.given or part.sql)
+
+
+def _element(data_type: DataType) -> DataType:
+    assert isinstance(data_type, ArrayType)
+    return data_type.element
+
+
+def _fields(data_type: DataType) -> tuple[Field, ...]:
+    assert isinstance(data_type, StructType)
+    return data_type.fields
+
+
+def _where_any(parts: Sequence[_ColumnRef], made: str, data_type: DataType) -> _ColumnRef:
+    is_there = " OR ".join(part.is_there for part in parts)
+    return _ColumnRef(f"CASE WHEN {is_there} THEN {made} END", data_type)
+
+
+# ---- single values ---------------------------------------------------------------------------------
+
+
+def _scalars(parts: Sequence[_ColumnRef], leaf: DataType | None = None) -> _ColumnRef:
+    """Return the first that is not null: what needs no conversion comes first, then what is narrow.
+
+    A whole number comes before the point in time that it may have been taken for (U16).
+    """
+    leaf = leaf or _exact_common([part.type for part in parts])
+    ordered = sorted(parts, key=lambda part: (part.type != leaf, column_sort_key(part.type, 0)))
+    return _first([_convert(part, leaf) for part in ordered], leaf)
+
+
+def _first(expressions: Sequence[str], leaf: DataType) -> _ColumnRef:
+    return _ColumnRef(f"coalesce({', '.join(expressions)})" if len(expressions) > 1 else expressions[0], leaf)
+
+
+def _exact_common(types: Sequence[DataType]) -> DataType:
+    """Return the type to which every value of all these types converts exactly."""
+    if len(set(types)) == 1:
+        return types[0]
+    words = [word_of(data_type) for data_type in types]
+    is_ordered = all(word in WIDER for word in words)
+    leaf = common_leaf([ValueSpan(data_type) for data_type in types]) if is_ordered else STRING
+    return STRING if any((word, word_of(leaf)) in ROUNDING for word in words) else leaf
+
+
+def _convert(part: _ColumnRef, leaf: DataType) -> str:
+    """Return an expression in a wider type, the same in every time zone."""
+    if part.type == leaf:
+        return part.sql
+    to = "string" if leaf == STRING else "timestamp" if leaf == TIMESTAMP else "number"
+    name = "nested" if isinstance(part.type, (StructType, MapType)) else str(part.type)
+    return _CONVERSIONS.get((name, to), "CAST({0} AS {1})").format(part.sql, leaf.sql)
+
+
+_UTC = "timestampadd(MICROSECOND, unix_micros({0}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
+_CONVERSIONS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        (str(DATE), "number"): "CAST(unix_date({0}) AS {1})",
+        (str(DATE), str(TIMESTAMP)): "timestamp_seconds(unix_date({0}) * 86400L)",
+        (str(TIMESTAMP), "string"): f"concat(replace(CAST({_UTC} AS STRING), ' ', 'T'), 'Z')",
+        (str(BINARY), "string"): "base64({0})",
+        ("variant", "string"): "to_json({0})",
+        ("nested", "string"): "to_json({0})",
+    }
+)
+"""Where a cast would depend on the time zone of the session, or is none."""

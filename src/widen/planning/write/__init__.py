@@ -1,0 +1,1 @@
+"""How appends, overwrites and merges may change the schema."""

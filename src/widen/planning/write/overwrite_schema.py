@@ -1,0 +1,122 @@
+"""Overwrites: what becomes of the schema, and which partitions a write has touched.
+
+Source: Delta Lake's overwrites: overwriteSchema, replaceWhere, dynamic partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from widen.errors import (
+    ColumnNotFound,
+    ConstraintDependsOnColumn,
+    NewSchemaInPartitions,
+    OverwriteRefused,
+    ReplaceWhereInPartitions,
+)
+from widen.model.column_path import as_nullable, map_fields
+from widen.model.types import Field, StructType
+from widen.planning.alter.column_names import ensure_names_allowed
+from widen.planning.alter.metadata_change import ensure_types, with_schema
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.dependent_expressions import check_constraints, dependent_expressions, format_expressions
+from widen.planning.table.table_state import TableState
+from widen.protocol.actions import Metadata
+from widen.protocol.partition_values import UnknownValue, parse_partition_value
+from widen.protocol.skipping.predicate import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
+
+
+def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool) -> None:
+    """Check that the options of an overwrite can go together.
+
+    Args:
+        has_where: Whether it is limited to rows with a condition.
+        has_new_schema: Whether the table gets the schema of the data.
+        is_dynamic: Whether it is limited to the partitions that the data have rows for.
+
+    Raises:
+        ReplaceWhereInPartitions: a condition and dynamic partitions.
+        NewSchemaInPartitions: a new schema and dynamic partitions.
+        OverwriteRefused: a new schema and a condition.
+    """
+    if has_where and is_dynamic:
+        raise ReplaceWhereInPartitions(one="where", other="partitions='dynamic'", reason="both say what is replaced")
+    if has_new_schema and is_dynamic:
+        reason = "the rows of other partitions stay as they are"
+        raise NewSchemaInPartitions(one="overwrite_schema", other="partitions='dynamic'", reason=reason)
+    if has_new_schema and has_where:
+        raise OverwriteRefused(one="overwrite_schema", other="where", reason="other rows stay as they are")
+
+
+def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
+    """Return the metadata of a table that gets the schema of the data in place of its own; no row stays.
+
+    Every column may be null and has no history: nothing that was written before is read with it.
+
+    Args:
+        state: The table.
+        incoming: The schema of the data.
+
+    Raises:
+        ColumnNotFound: the data lack a partition column.
+        ConstraintDependsOnColumn: a constraint looks at a column that goes or gets another type.
+        InvalidColumnName: a column cannot be called so.
+        FeatureRequired: a type needs a feature that the table does not have.
+
+    Source: Delta Lake's overwriteSchema; PROTOCOL.md#writer-requirements-for-column-mapping
+    """
+    schema = map_fields(as_nullable(incoming), lambda _, field: field.only_metadata(COMMENT))
+    split = []
+    for name in state.metadata.partition_columns:
+        column = schema.find(name)
+        if column is None:
+            raise ColumnNotFound(column=name, available=", ".join(schema.names))
+        split.append(column.name)
+    for field in state.schema:
+        known = schema.find(field.name)
+        found = dependent_expressions((field.name,), state.schema, check_constraints(state.properties))
+        if found and (known is None or str(known.type) != str(field.type)):
+            raise ConstraintDependsOnColumn(column=field.name, constraints=format_expressions(found))
+    ensure_names_allowed(schema.fields, state.properties)
+    ensure_types(state, schema)
+    return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(split))
+
+
+def partition_predicate(
+    schema: StructType, columns: Sequence[str], partitions: Iterable[Sequence[str | None]]
+) -> Predicate:
+    """Return the condition that is true for the rows of some partitions, as far as their texts tell their values.
+
+    Args:
+        schema: Of the table.
+        columns: The partition columns.
+        partitions: The texts of each, in the order of the columns; at least one.
+
+    Source: PROTOCOL.md#partition-value-serialization
+    """
+    known = {field.name: field for field in schema}
+    found = [
+        _joined(And, [_equals(known[name], text) for name, text in zip(columns, texts, strict=True)])
+        for texts in partitions
+    ]
+    return _joined(Or, found)
+
+
+def _equals(field: Field, text: str | None) -> Predicate:
+    value = parse_partition_value(text, field.type)
+    if value is None:
+        return IsNull((field.name,), field.type)
+    constant = value if isinstance(value, UnknownValue) else to_comparable(value, field.type)
+    return (
+        UnknownPredicate() if isinstance(constant, UnknownValue) else Compare((field.name,), field.type, "=", constant)
+    )
+
+
+def _joined(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:
+    """Return the parts as one condition that is not nested deeper than it has to be."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return kind(_joined(kind, parts[:middle]), _joined(kind, parts[middle:]))

@@ -1,0 +1,243 @@
+"""What an incoming schema asks of a table: nothing, new columns, wider types, casts, or what cannot be.
+
+Names are matched without case; the table's order and spelling stay.
+
+Source: spec of Delta's schema enforcement and evolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from widen.errors import IdentityColumnGiven, IncompatibleTypes, SchemaMismatch
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, format_path, map_fields
+from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.operation import AddColumn, Operation, WidenType
+from widen.planning.write.store_assignment import can_assign
+from widen.protocol.column_metadata import find_identity, has_generated_values
+from widen.protocol.type_widening import is_widening
+
+Widens: TypeAlias = Callable[[DataType, DataType], bool]
+"""Tells whether a leaf of the table may become wider by itself."""
+
+
+def never(old: DataType, new: DataType) -> bool:
+    """Tell that no leaf may."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChangeOptions:
+    """What a write may do so that its data fit.
+
+    Args:
+        adds: Whether new columns and nested fields may be added, and columns without a type get one.
+        widens: Which types may become wider.
+        casts: Whether values may be cast to the type of the table where that can fail or lose digits.
+        fills: Whether structs may lack fields, which become null.
+        can_cast: Which types of values may be cast to which types of the table, if values may be cast.
+    """
+
+    NONE: ClassVar[SchemaChangeOptions]
+
+    adds: bool = False
+    widens: Widens = never
+    casts: bool = False
+    fills: bool = True
+    can_cast: Widens = can_assign
+
+
+SchemaChangeOptions.NONE = SchemaChangeOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class CastValues:
+    """The values of a column go to another type, of which not all may be values.
+
+    Args:
+        path: The column, as the table spells it.
+        old: Its type in the data.
+        new: Its type in the table.
+    """
+
+    path: Path
+    old: DataType
+    new: DataType
+
+    def __str__(self) -> str:
+        return f"cast {format_path(self.path)} from {self.old.sql} to {self.new.sql}"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMismatch:
+    """A column of the data that a table cannot take, whatever it does.
+
+    Args:
+        path: The column.
+        reason: Why not.
+    """
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{format_path(self.path)} {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class IncompatibleTypePair(TypeMismatch):
+    """A misfit of two types."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingField(TypeMismatch):
+    """A struct of the data lacks a field of the table."""
+
+
+SchemaNeed: TypeAlias = Operation | CastValues | TypeMismatch
+"""What one column of the data asks for."""
+
+
+def merge_schema(current: StructType, incoming: StructType, leeway: SchemaChangeOptions) -> tuple[Operation, ...]:
+    """Return the operations after which the data fit the table.
+
+    What is narrower than the table is cast, which loses nothing; what is missing is null, or what the table fills in.
+
+    Args:
+        current: The schema of the table, with all metadata.
+        incoming: The schema of the data.
+        leeway: What may be done.
+
+    Raises:
+        SchemaMismatch: the data do not fit; the error names every column that does not, with both types, and what
+            they would need.
+        IncompatibleTypes: the same, and for some columns nothing would help.
+        IdentityColumnGiven: the data have values for a column whose values only the table makes.
+
+    Source: Delta Lake's schema enforcement and evolution. Differs: what only a cast makes fit is refused unless casts
+        are asked for, so that no value is rounded or refused in the middle of a job without anybody's wish.
+    """
+    _ensure_not_given(current, incoming)
+    needs = tuple(_struct(current, incoming, (), leeway))
+    refused = [need for need in needs if not _is_allowed(need, leeway)]
+    if not refused:
+        return tuple(need for need in needs if isinstance(need, (AddColumn, WidenType)))
+    error = IncompatibleTypes if any(isinstance(need, IncompatibleTypePair) for need in refused) else SchemaMismatch
+    raise error(
+        reason="; ".join(map(_describe_need, refused)), fix=_fix(refused), plan="\n".join(map(_to_operation, needs))
+    )
+
+
+def _ensure_not_given(current: StructType, incoming: StructType) -> None:
+    for field in incoming:
+        known = current.find(field.name)
+        identity = find_identity(known) if known else None
+        if known and identity and not identity.allows_explicit:
+            raise IdentityColumnGiven(column=known.name)
+
+
+def _is_allowed(need: SchemaNeed, leeway: SchemaChangeOptions) -> bool:
+    match need:
+        case WidenType(_, old, new):
+            return leeway.adds if _gets_type(need) else leeway.widens(old, new)
+        case AddColumn():
+            return leeway.adds
+        case CastValues():
+            return leeway.casts
+    return False
+
+
+def _describe_need(need: SchemaNeed) -> str:
+    match need:
+        case WidenType(path, table, data) | CastValues(path, data, table):
+            return f"{format_path(path)} is {table.sql} in the table and {data.sql} in the data"
+        case AddColumn(_, field):
+            return f"{format_path(need.path)} ({field.type.sql}) is not in the table"
+    return str(need)
+
+
+def _to_operation(need: SchemaNeed) -> str:
+    return f"  - {need}" if not isinstance(need, TypeMismatch) else f"  - {need}: cannot be"
+
+
+def _fix(refused: list[SchemaNeed]) -> str:
+    if all(isinstance(need, MissingField) for need in refused):
+        return "Give the struct every field of the column, with null where there is no value."
+    if any(isinstance(need, TypeMismatch) for need in refused):
+        return "Cast or rename the columns, or change the table with alter_column."
+    grows = any(isinstance(need, AddColumn) or _gets_type(need) for need in refused)
+    widens = any(isinstance(need, WidenType) and not _gets_type(need) for need in refused)
+    casts = widens or any(isinstance(need, CastValues) for need in refused)
+    fixes = ((grows, _GROW), (widens, _WIDEN), (casts, _CAST))
+    return " ".join(text for holds, text in fixes if holds)
+
+
+_GROW = "Let the table grow with merge_schema=True, or select the columns it has."
+_WIDEN = (
+    "Let types widen with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
+    "widening='always'."
+)
+_CAST = "Let values be cast with cast=True; one that does not fit fails the write."
+
+
+def _gets_type(need: SchemaNeed) -> bool:
+    """Tell whether a column that had no type gets one, which is no widening."""
+    return isinstance(need, WidenType) and need.old == VOID
+
+
+# ---- the walk --------------------------------------------------------------------------------------
+
+
+def _struct(current: StructType, incoming: StructType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+    folded: dict[str, str] = {}
+    for field in incoming:
+        other = folded.setdefault(field.name.casefold(), field.name)
+        if other is not field.name:
+            yield TypeMismatch((*at, field.name), f"is there twice: another column is called {other}")
+            continue
+        known = current.find(field.name)
+        if known is None:
+            yield AddColumn(at, _as_new_field(field))
+        else:
+            yield from _type(known.type, field.type, (*at, known.name), leeway)
+    for known in current:
+        if known.name.casefold() in folded:
+            continue
+        if not known.nullable and not (has_generated_values(known) and not at):
+            yield TypeMismatch((*at, known.name), "must not be null and is not in the data")
+        elif at and not leeway.fills:
+            yield MissingField((*at, known.name), "is in the table and not in the data")
+
+
+def _as_new_field(field: Field) -> Field:
+    """Return a new field as the table gets it: all in it may be null, and of its metadata only comments stay."""
+    return map_fields(as_nullable(StructType((field,))), lambda _, inner: inner.only_metadata(COMMENT)).fields[0]
+
+
+def _type(current: DataType, incoming: DataType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+    match current, incoming:
+        case StructType(), StructType():
+            yield from _struct(current, incoming, at, leeway)
+        case ArrayType(), ArrayType():
+            yield from _type(current.element, incoming.element, (*at, ELEMENT), leeway)
+        case MapType(), MapType():
+            yield from _type(current.key, incoming.key, (*at, KEY), leeway)
+            yield from _type(current.value, incoming.value, (*at, VALUE), leeway)
+        case _ if current != incoming and incoming != VOID:
+            yield from _leaf(current, incoming, at, leeway)
+
+
+def _leaf(current: DataType, incoming: DataType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+    if current == VOID:
+        yield WidenType(at, VOID, _as_new_field(Field("", incoming)).type)
+    elif is_widening(incoming, current):
+        return
+    elif leeway.widens(current, incoming) or (is_widening(current, incoming) and not leeway.casts):
+        yield WidenType(at, current, incoming)
+    elif leeway.can_cast(incoming, current):
+        yield CastValues(at, incoming, current)
+    else:
+        yield IncompatibleTypePair(at, f"is {current.sql} in the table and {incoming.sql} in the data")

@@ -1,0 +1,229 @@
+"""Iceberg compatibility: what a table must be so that Iceberg can read its files.
+
+*Guarded* is a table of which an incompatible change of type is kept away, *enabled* one that must fulfil every rule.
+
+Source: PROTOCOL.md#iceberg-compatibility-v1, #iceberg-compatibility-v2; Delta Spark for V3 and the errors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from widen.errors import IcebergIncompatible
+from widen.model.column_path import Path, fields, format_path, leaves
+from widen.model.types import VOID, ArrayType, DataType, DecimalType, MapType, StructType
+from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
+from widen.protocol.table_features import is_supported
+from widen.protocol.table_properties import UNIFORM_FORMATS, is_on
+from widen.protocol.type_changes import all_type_changes
+from widen.protocol.type_widening import is_iceberg_compatible, is_widening
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCompat:
+    """One version of the compatibility.
+
+    Args:
+        version: Its number.
+        feature: The table feature.
+        switch: The property that enables it.
+        has_nested_ids: Whether elements, keys and values have ids of their own.
+    """
+
+    version: int
+    feature: str
+    switch: str
+    has_nested_ids: bool
+
+
+COMPATS = (
+    IcebergCompat(1, "icebergCompatV1", "delta.enableIcebergCompatV1", has_nested_ids=False),
+    IcebergCompat(2, "icebergCompatV2", "delta.enableIcebergCompatV2", has_nested_ids=True),
+    IcebergCompat(3, "icebergCompatV3", "delta.enableIcebergCompatV3", has_nested_ids=True),
+)
+
+V2_TYPES = frozenset(
+    ["byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "boolean"]
+    + ["timestamp", "timestamp_ntz", "date"]
+)
+"""The types of leaves that V2 allows; arrays, maps and structs of them too."""
+
+
+def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
+    """Return the compatibility that a table has switched on, or None; of several the lowest."""
+    return next((compat for compat in COMPATS if is_on(properties, compat.switch)), None)
+
+
+def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> IcebergCompat | None:
+    """Return the compatibility for which types may change only as Iceberg knows, or None.
+
+    Source: the strictest of three readings: PROTOCOL.md#writer-requirements-for-type-widening asks whether the feature
+        is supported, Delta Spark whether it is enabled, and for automatic changes whether the table is UniForm.
+    """
+    for compat in COMPATS:
+        if is_supported(protocol, compat.feature) or is_on(properties, compat.switch):
+            return compat
+    formats = [name.strip().lower() for name in properties.get(UNIFORM_FORMATS, "").split(",")]
+    return COMPATS[1] if "iceberg" in formats else None
+
+
+def has_nested_ids(properties: Mapping[str, str]) -> bool:
+    """Tell whether the elements, keys and values of a table must have ids."""
+    compat = enabled_compat(properties)
+    return compat is not None and compat.has_nested_ids
+
+
+def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType) -> None:
+    """Check that a table which has switched a compatibility on fulfils its rules.
+
+    Args:
+        protocol: Of the table.
+        metadata: Likewise.
+        schema: That of the metadata.
+
+    Raises:
+        IcebergIncompatible: it does not; the error names the rule and the column.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
+    """
+    compat = enabled_compat(metadata.configuration)
+    if compat is None:
+        return
+    table = _Table(compat, protocol, metadata, schema)
+    for kind, reason, fix in RULES:
+        found = reason(table)
+        if found is not None:
+            raise IcebergIncompatible(version=compat.version, kind=kind, reason=found, fix=fix)
+
+
+def ensure_type_history_compatible(compat: IcebergCompat, schema: StructType) -> None:
+    """Check that a table whose changes of type are to be guarded has none that Iceberg does not know.
+
+    Raises:
+        IcebergIncompatible: it has one; the error names the column.
+
+    Source: as for `type_change_compat`
+    """
+    found = _unknown_change(schema)
+    if found is not None:
+        raise IcebergIncompatible(version=compat.version, kind=_WIDENED, reason=found, fix=_REWRITE)
+
+
+def ensure_same_partitions(old: Metadata, new: Metadata) -> None:
+    """Check that a table with partitions keeps their names.
+
+    Raises:
+        IcebergIncompatible: it would not.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1
+    """
+    compat = enabled_compat(new.configuration)
+    if compat is None or not old.partition_columns or old.partition_columns == new.partition_columns:
+        return
+    before, after = ", ".join(old.partition_columns), ", ".join(new.partition_columns) or "nothing"
+    raise IcebergIncompatible(
+        version=compat.version,
+        kind="REPLACE_TABLE_CHANGE_PARTITION_NAMES",
+        reason=f"the files are split by {before} and would be split by {after}",
+        fix="Write the rows to a new table.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    compat: IcebergCompat
+    protocol: Protocol
+    metadata: Metadata
+    schema: StructType
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.configuration
+
+
+def _several(table: _Table) -> str | None:
+    names = [compat.switch for compat in COMPATS if is_on(table.properties, compat.switch)]
+    return f"{' and '.join(names)} are both true" if len(names) > 1 else None
+
+
+def _unmapped(table: _Table) -> str | None:
+    mode = table.properties.get(MODE, NONE)
+    return None if mode in (NAME, ID) else f"{MODE} is {mode}"
+
+
+def _deletion_vectors(table: _Table) -> str | None:
+    if not is_supported(table.protocol, "deletionVectors"):
+        return None
+    if table.compat.version == 1:
+        return "the table supports deletion vectors"
+    is_active = table.compat.version == 2 and is_on(table.properties, "delta.enableDeletionVectors")
+    return "delta.enableDeletionVectors is true" if is_active else None
+
+
+def _unknown_type(table: _Table) -> str | None:
+    if table.compat.version == 1:
+        found = next(((path, kind) for path, kind in _all_types(table.schema) if _is_nested_or_void(kind)), None)
+    else:
+        found = next(((path, leaf) for path, leaf in leaves(table.schema) if not _is_allowed(leaf)), None)
+    return None if found is None else f"column {format_path(found[0])} is {found[1].sql}"
+
+
+def _all_types(schema: StructType) -> list[tuple[Path, DataType]]:
+    return [(path, field.type) for path, field in fields(schema)]
+
+
+def _is_nested_or_void(data_type: DataType) -> bool:
+    return isinstance(data_type, (ArrayType, MapType)) or data_type == VOID
+
+
+def _is_allowed(leaf: DataType) -> bool:
+    return isinstance(leaf, DecimalType) or str(leaf) in V2_TYPES
+
+
+def _widened(table: _Table) -> str | None:
+    return _unknown_change(table.schema)
+
+
+def _unknown_change(schema: StructType) -> str | None:
+    for path, change in all_type_changes(schema):
+        if is_widening(change.old, change.new) and not is_iceberg_compatible(change.old, change.new):
+            return f"column {format_path(path)} was changed from {change.old.sql} to {change.new.sql}"
+    return None
+
+
+def _without_nested_id(table: _Table) -> str | None:
+    if not table.compat.has_nested_ids:
+        return None
+    for path, field in fields(table.schema):
+        given = nested_ids(field)
+        for steps in nested_steps(field.type):
+            if steps not in given:
+                return f"{format_path((*path, *steps))} has no id"
+    return None
+
+
+_WIDENED = "UNSUPPORTED_TYPE_WIDENING"
+_REWRITE = "Iceberg cannot read files of that type; drop the feature typeWidening first, which rewrites them."
+
+CompatRule: TypeAlias = tuple[str, Callable[[_Table], "str | None"], str]
+
+RULES: Sequence[CompatRule] = (
+    ("VERSION_MUTUAL_EXCLUSIVE", _several, "Switch one of them off."),
+    (
+        "WRONG_REQUIRED_TABLE_PROPERTY",
+        _unmapped,
+        f"Let the table map its columns in the same call: set_properties({{{MODE!r}: 'name', …}}).",
+    ),
+    (
+        "DELETION_VECTORS_SHOULD_BE_DISABLED",
+        _deletion_vectors,
+        "Set delta.enableDeletionVectors to false; for V1 drop the feature deletionVectors.",
+    ),
+    ("UNSUPPORTED_DATA_TYPE", _unknown_type, "Leave such columns out; V2 allows arrays and maps, V1 does not."),
+    (_WIDENED, _widened, _REWRITE),
+    ("MISSING_NESTED_IDS", _without_nested_id, "Switch the compatibility off and on again; that gives the ids."),
+)
+"""What a table must fulfil, in the order of the checks: Delta's name of the rule, what breaks it, and what to do."""

@@ -1,0 +1,225 @@
+"""Partition values: the texts that the log holds, and the values they stand for.
+
+Source: PROTOCOL.md#partition-value-serialization
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from widen.model.types import DataType, DecimalType
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""The directory name that Hive and Spark use for null."""
+
+
+class UnknownValue(Enum):
+    """What cannot be said: a text that is no value of its type, or one that depends on a time zone."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = UnknownValue.UNKNOWN
+
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?", re.ASCII)
+_SPACES = " \t\n\r\v\f"
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
+Scalar: TypeAlias = int | float | Decimal | str | bool | date | datetime
+"""A value that can be compared. A timestamp is an aware datetime, a timestamp_ntz a naive one."""
+
+
+def parse_partition_value(text: str | None, data_type: DataType) -> Scalar | UnknownValue | None:
+    """Return the value that a partition text stands for in a type, which may be wider than the one it was written in.
+
+    Args:
+        text: As in the log; None and the empty text are null for every type.
+        data_type: The current type of the column.
+
+    Returns:
+        The value, None for null, or `UNKNOWN`. A text that no writer of the type makes is unknown, whatever Spark
+        would make of it; so is a timestamp without a zone: its zone was the writer's.
+
+    Source: PROTOCOL.md#partition-value-serialization
+
+    Example:
+        >>> from_text("1", DecimalType(12, 2))
+        Decimal('1')
+    """
+    if text is None or text == "":
+        return None
+    reader = partial(_decimal, data_type) if isinstance(data_type, DecimalType) else _READERS.get(str(data_type))
+    if reader is None:
+        return UNKNOWN
+    try:
+        return reader(text.strip(_SPACES) if reader is not str else text)
+    except (ValueError, InvalidOperation, OverflowError, KeyError):
+        return UNKNOWN
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """Return the time that an ISO text names, aware if it has a zone, naive if not; a date is its midnight.
+
+    Returns:
+        The time, or None if the text is written in another form or names no time of the years 1 to 9999.
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if not found:
+        return None
+    day, clock, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}")
+    except ValueError:
+        return None
+    return moment + timedelta(microseconds=int((fraction or "")[:6].ljust(6, "0")))
+
+
+def to_float32(value: float) -> float:
+    """Return the nearest number that a float column can hold.
+
+    Raises:
+        OverflowError: it is beyond the range of float.
+    """
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
+    """Tell whether a decimal type holds exactly that number."""
+    if not number:
+        return True
+    if not -data_type.scale <= number.adjusted() < data_type.precision - data_type.scale:
+        return False
+    return (Fraction(number) / Fraction(1, 10**data_type.scale)).denominator == 1
+
+
+def _decimal(data_type: DecimalType, text: str) -> Decimal | UnknownValue:
+    number = Decimal(text) if _NUMBER.fullmatch(text) else None
+    return number if number is not None and is_decimal(number, data_type) else UNKNOWN
+
+
+def _to_integer(bits: int, text: str) -> int | UnknownValue:
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    return number if number is not None and -(2**bits) <= 2 * number < 2**bits else UNKNOWN
+
+
+def _to_double(text: str) -> float | UnknownValue:
+    number = float(text) if _NUMBER.fullmatch(text) or text.lstrip("+-").lower() in _INFINITE else math.nan
+    return UNKNOWN if math.isnan(number) else number
+
+
+_INFINITE = ("inf", "infinity")
+
+
+def _to_float(text: str) -> float | UnknownValue:
+    number = _to_double(text)
+    return number if isinstance(number, UnknownValue) else to_float32(number)
+
+
+def _to_boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _to_date(text: str) -> date | UnknownValue:
+    moment = parse_timestamp(text)
+    return UNKNOWN if moment is None or len(text) != len("2024-01-01") else moment.date()
+
+
+def _to_timestamp(text: str) -> datetime | UnknownValue:
+    moment = parse_timestamp(text)
+    return UNKNOWN if moment is None or moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def _to_timestamp_ntz(text: str) -> datetime | UnknownValue:
+    moment = parse_timestamp(text)
+    return UNKNOWN if moment is None or moment.tzinfo is not None else moment
+
+
+_READERS: Mapping[str, Callable[[str], Scalar | UnknownValue]] = {
+    "byte": partial(_to_integer, 8),
+    "short": partial(_to_integer, 16),
+    "integer": partial(_to_integer, 32),
+    "long": partial(_to_integer, 64),
+    "float": _to_float,
+    "double": _to_double,
+    "string": str,
+    "boolean": _to_boolean,
+    "date": _to_date,
+    "timestamp": _to_timestamp,
+    "timestamp_ntz": _to_timestamp_ntz,
+}
+
+
+def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns and texts that the directories of a path name, outermost first, as Spark finds them.
+
+    Spark goes upwards from the file, over directories that name no column, then over those that do, and stops.
+
+    Args:
+        path: A percent-encoded path; its last part, the file, is not looked at.
+
+    Source: Spark's partition discovery.
+
+    Example:
+        >>> directory_values("job/p=1/q=x%2520y/f.parquet")
+        (('p', '1'), ('q', 'x y'))
+    """
+    found: list[tuple[str, str | None]] = []
+    for directory in reversed(unquote(path).split("/")[:-1]):
+        name, equals, text = directory.partition("=")
+        if equals:
+            found.append((unescape(name), None if text == HIVE_NULL else unescape(text)))
+        elif found:
+            break
+    return tuple(reversed(found))
+
+
+def directory_name(column: str, text: str | None) -> str:
+    """Return the name of the directory that holds a partition; what is odd in it is escaped.
+
+    Source: Hive's and Spark's escaping of partition directories.
+
+    Example:
+        >>> directory_name("p", "a/b"), directory_name("p", None)
+        ('p=a%2Fb', 'p=__HIVE_DEFAULT_PARTITION__')
+    """
+    return f"{_escaped(column)}={_escaped(text) if text else HIVE_NULL}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+_ESCAPED = frozenset(map(chr, range(1, 32))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
+
+
+def unescape(text: str) -> str:
+    """Return what an escaped directory name says: every ``%`` with two hex digits is one character.
+
+    Source: Hive's and Spark's escaping of partition directories.
+    """
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:
+    """Tell whether the directories of a path say exactly what the log says of its partition.
+
+    Args:
+        path: The percent-encoded path of a file.
+        columns: The physical names of the partition columns, in their order.
+        values: The partition texts in the log, by physical name.
+    """
+    if "_temporary" in path:
+        return False
+    return directory_values(path) == tuple((column, values.get(column) or None) for column in columns)

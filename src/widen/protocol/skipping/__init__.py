@@ -1,0 +1,1 @@
+"""Data skipping: statistics, predicates and file selection."""

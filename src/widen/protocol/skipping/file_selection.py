@@ -1,0 +1,69 @@
+"""Selections: which files may hold a row that a condition is true for, by their partitions and statistics.
+
+Source: PROTOCOL.md#per-file-statistics; house rule: a file is left out only if certainly no row of it matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from widen.model.column_path import Path
+from widen.model.types import DataType, StructType
+from widen.protocol.column_mapping import physical_name, to_physical_path
+from widen.protocol.skipping.file_statistics import Bounds, FileStatistics, partition_bounds
+from widen.protocol.skipping.predicate import Predicate, UnknownPredicate, can_match
+
+
+@dataclass(frozen=True)
+class FileSelection:
+    """The files of a table in which rows are looked for.
+
+    Args:
+        predicate: What makes a row one of them.
+        schema: Of the table, in logical names.
+        mode: Of column mapping.
+        partition_by: The logical names of the partition columns.
+    """
+
+    predicate: Predicate
+    schema: StructType
+    mode: str
+    partition_by: tuple[str, ...]
+    _physical: dict[Path, Path] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no file can be left out."""
+        return isinstance(self.predicate, UnknownPredicate)
+
+    def may_hold(self, values: Mapping[str, str | None], stats: str | None) -> bool:
+        """Tell whether a file may hold a matching row.
+
+        Args:
+            values: The partition texts by physical name.
+            stats: The statistics as JSON text.
+        """
+        if self.is_everything:
+            return True
+        statistics: list[FileStatistics] = []
+
+        def bounds(path: Path, data_type: DataType) -> Bounds:
+            if path[0] in self.partition_by:
+                return partition_bounds(values.get(self._to_physical(path)[0]), data_type)
+            if not statistics:
+                statistics.append(FileStatistics(stats))
+            return statistics[0].bounds(self._to_physical(path), data_type)
+
+        return can_match(self.predicate, bounds)
+
+    def _to_physical(self, path: Path) -> Path:
+        if path not in self._physical:
+            self._physical[path] = to_physical_path(self.schema, path, self.mode)
+        return self._physical[path]
+
+    @property
+    def physical_partitions(self) -> tuple[str, ...]:
+        """The names of the partition columns in the log and in directories."""
+        known = {column.name: column for column in self.schema}
+        return tuple(physical_name(known[name], self.mode) for name in self.partition_by)

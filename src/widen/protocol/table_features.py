@@ -1,0 +1,329 @@
+"""Table features as data: who must know them, what switches them on, and which of them this version honours.
+
+*Supported* means that the protocol of the table lists the feature (or an old version number implies it); *enabled*
+means that a property or the schema makes use of it.
+
+Source: PROTOCOL.md#table-features
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from widen.errors import UnsupportedFeatureForRead, UnsupportedFeatureForWrite
+from widen.model.column_path import fields, leaves
+from widen.model.types import StructType
+from widen.protocol.actions import Protocol
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
+from widen.protocol.table_properties import (
+    CONSTRAINT_PREFIX,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
+    FEATURE_PREFIX,
+)
+
+MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
+IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
+TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
+_CONSUMED = frozenset(key.lower() for key in (MIN_READER_VERSION, MIN_WRITER_VERSION, IGNORE_DEFAULTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One row of the table of features.
+
+    Args:
+        name: As protocols list it.
+        is_reader: Whether readers must know it too.
+        reader_version: The old reader version that implies it; 0 if none does.
+        writer_version: The old writer version that implies it; 0 if none does.
+        switch: The property that enables it, and the values by which it does; a switch that ends in a dot stands
+            for every property that begins so.
+        column_key: The metadata key by which a column makes use of it.
+        data_type: The column type that makes use of it.
+        requires: The features that must be supported with it.
+        stops_writers: Whether what others were about to write when it was added may break its rules.
+        reads: Whether Widen reads tables that have it.
+        writes: Whether Widen writes tables that have it.
+    """
+
+    name: str
+    is_reader: bool = False
+    reader_version: int = 0
+    writer_version: int = 0
+    switch: tuple[str, tuple[str, ...]] | None = None
+    column_key: str | None = None
+    data_type: str | None = None
+    requires: tuple[str, ...] = ()
+    stops_writers: bool = False
+    reads: bool = True
+    writes: bool = True
+
+
+def _on(key: str) -> tuple[str, tuple[str, ...]]:
+    return key, ("true",)
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature(name="appendOnly", writer_version=2, switch=_on("delta.appendOnly")),
+    Feature(name="invariants", writer_version=2, column_key=INVARIANT, stops_writers=True),
+    Feature(name="checkConstraints", writer_version=3, switch=(CONSTRAINT_PREFIX, ()), stops_writers=True),
+    Feature(name="changeDataFeed", writer_version=4, switch=_on(ENABLE_CHANGE_DATA_FEED)),
+    Feature(name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True),
+    Feature(
+        name="columnMapping",
+        is_reader=True,
+        reader_version=2,
+        writer_version=5,
+        switch=("delta.columnMapping.mode", ("name", "id")),
+    ),
+    Feature(name="identityColumns", writer_version=6, column_key=START, stops_writers=True),
+    Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True),
+    Feature(name="checkpointProtection", stops_writers=True),
+    Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
+    Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),
+    Feature(name="domainMetadata"),
+    Feature(name="icebergCompatV1", switch=_on("delta.enableIcebergCompatV1"), requires=("columnMapping",)),
+    Feature(name="icebergCompatV2", switch=_on("delta.enableIcebergCompatV2"), requires=("columnMapping",)),
+    Feature(
+        name="icebergCompatV3",
+        switch=_on("delta.enableIcebergCompatV3"),
+        requires=("columnMapping", "rowTracking"),
+        writes=False,
+    ),
+    Feature(name="inCommitTimestamp", switch=_on(ENABLE_IN_COMMIT_TIMESTAMPS)),
+    Feature(name="materializePartitionColumns", stops_writers=True, writes=False),
+    Feature(name="rowTracking", switch=_on("delta.enableRowTracking"), requires=("domainMetadata",)),
+    Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),
+    Feature(name="typeWidening", is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
+    Feature(name="typeWidening-preview", is_reader=True),
+    Feature(name="v2Checkpoint", is_reader=True, switch=("delta.checkpointPolicy", ("v2",))),
+    Feature(name="vacuumProtocolCheck", is_reader=True),
+    Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
+    Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
+)
+"""Every feature that this version knows. Reading or writing is refused where the row says so or where there is none."""
+
+_BY_NAME: Mapping[str, Feature] = {feature.name: feature for feature in FEATURES}
+_BY_FOLDED_NAME: Mapping[str, Feature] = {feature.name.lower(): feature for feature in FEATURES}
+_REPLACED_BY: Mapping[str, str] = {"typeWidening": "typeWidening-preview", "variantType": "variantType-preview"}
+"""Where the preview of a feature is supported, its property does not add the final one."""
+
+
+def find_feature(name: str) -> Feature | None:
+    """Return the feature of that name in any case, or None."""
+    return _BY_FOLDED_NAME.get(name.lower())
+
+
+def supported_features(protocol: Protocol) -> frozenset[str]:
+    """Return every feature that a protocol supports: those it lists and those its old version numbers imply.
+
+    Source: PROTOCOL.md#supported-features
+    """
+    listed = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    return frozenset(listed | _implied(protocol.min_reader_version, protocol.min_writer_version))
+
+
+def _implied(reader: int, writer: int) -> set[str]:
+    by_writer = {f.name for f in FEATURES if 0 < f.writer_version <= writer < TABLE_FEATURES_WRITER}
+    return by_writer | {f.name for f in FEATURES if 0 < f.reader_version <= reader < TABLE_FEATURES_READER}
+
+
+def is_supported(protocol: Protocol, name: str) -> bool:
+    """Tell whether the protocol supports a feature, listed or implied."""
+    return name in supported_features(protocol)
+
+
+def blocking_features(old: Protocol, new: Protocol) -> list[str]:
+    """Return the features that a protocol has gained and that what others were about to write may break.
+
+    Source: Delta Spark: features that fail concurrent transactions when they are added.
+    """
+    gained = supported_features(new) - supported_features(old)
+    return sorted(name for name in gained if name not in _BY_NAME or _BY_NAME[name].stops_writers)
+
+
+def is_enabled(protocol: Protocol, properties: Mapping[str, str], name: str) -> bool:
+    """Tell whether a feature is supported and its property switches it on.
+
+    Source: PROTOCOL.md#active-features
+    """
+    row = _BY_NAME.get(name)
+    return row is not None and is_supported(protocol, name) and _is_switched_on(row, properties)
+
+
+def _is_switched_on(row: Feature, properties: Mapping[str, str]) -> bool:
+    if row.switch is None:
+        return False
+    key, values = row.switch
+    if key.endswith("."):
+        return any(name.lower().startswith(key) for name in properties)
+    return properties.get(key, "").lower() in values
+
+
+def required_features(
+    properties: Mapping[str, str], schema: StructType | None = None, supported: Collection[str] = ()
+) -> frozenset[str]:
+    """Return the features that properties ask for, by switch or by name, and those that a schema makes use of.
+
+    What these features need in turn is not among them; `with_features` adds it.
+
+    Args:
+        properties: With the ``delta.feature.…`` entries, keys as they are stored.
+        schema: Of a new table; the columns of an existing one add no features by themselves.
+        supported: What the table supports already: where that is the preview of a feature, only its name adds the
+            final one.
+
+    Source: PROTOCOL.md#active-features; Delta Spark for ``delta.feature.<name>=supported``.
+    """
+    named = set(_asked_by_name(properties)) | _asked_by_version(properties)
+    there = named.union(supported)
+    used = {f.name for f in FEATURES if _is_switched_on(f, properties) or (schema is not None and _is_used(f, schema))}
+    return frozenset(named | {name for name in used if _REPLACED_BY.get(name) not in there})
+
+
+def _asked_by_version(properties: Mapping[str, str]) -> set[str]:
+    reader, writer = (properties.get(key, "0") for key in (MIN_READER_VERSION, MIN_WRITER_VERSION))
+    return _implied(int(reader), int(writer)) if reader.isdecimal() and writer.isdecimal() else set()
+
+
+def _asked_by_name(properties: Mapping[str, str]) -> Iterable[str]:
+    for key, value in properties.items():
+        if key.lower().startswith(FEATURE_PREFIX) and value.lower() in ("supported", "enabled"):
+            name = key[len(FEATURE_PREFIX) :]
+            known = find_feature(name)
+            yield known.name if known else name
+
+
+def _is_used(row: Feature, schema: StructType) -> bool:
+    by_key = row.column_key is not None and any(row.column_key in field.metadata for _, field in fields(schema))
+    return by_key or (row.data_type is not None and any(str(t) == row.data_type for _, t in leaves(schema)))
+
+
+def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a table keeps: those that only speak of the protocol are left out.
+
+    Source: Delta Spark: they are consumed and not stored.
+    """
+    return {
+        key: value
+        for key, value in properties.items()
+        if not key.lower().startswith(FEATURE_PREFIX) and key.lower() not in _CONSUMED
+    }
+
+
+def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
+    """Return the protocol that supports these features too, with what they require and all it supported before.
+
+    A protocol that supports them all is returned as it is.
+
+    Source: PROTOCOL.md#table-features-for-new-and-existing-tables
+    """
+    before = supported_features(protocol)
+    after = before | _with_required(set(names))
+    return protocol if after == before else normalize_protocol(_listing(after))
+
+
+def without_feature(protocol: Protocol, gone: str, added: Iterable[str] = ()) -> Protocol:
+    """Return the protocol without a feature, and with others in its place; as low as the rest of them allows.
+
+    Args:
+        protocol: As it is.
+        gone: The feature that goes.
+        added: The features that come.
+
+    Source: Delta Spark's DROP FEATURE
+    """
+    return normalize_protocol(_listing((supported_features(protocol) - {gone}) | set(added)))
+
+
+def merge_protocols(one: Protocol, other: Protocol) -> Protocol:
+    """Return the protocol that supports what either of two does.
+
+    Source: Delta Spark's RESTORE, which never takes a feature away
+    """
+    both = supported_features(one) | supported_features(other)
+    return one if both == supported_features(one) else normalize_protocol(_listing(both))
+
+
+def dependent_features(protocol: Protocol, name: str) -> list[str]:
+    """Return the supported features that require another one, by name."""
+    return sorted(f.name for f in FEATURES if name in f.requires and is_supported(protocol, f.name))
+
+
+def _with_required(names: set[str]) -> set[str]:
+    found = set(names)
+    for name in names:
+        row = _BY_NAME.get(name)
+        found |= _with_required(set(row.requires)) if row else set()
+    return found
+
+
+def _listing(names: Iterable[str]) -> Protocol:
+    writer = tuple(sorted(names))
+    reader = tuple(name for name in writer if name in _BY_NAME and _BY_NAME[name].is_reader)
+    return Protocol(
+        min_reader_version=TABLE_FEATURES_READER,
+        min_writer_version=TABLE_FEATURES_WRITER,
+        reader_features=reader,
+        writer_features=writer,
+    )
+
+
+def normalize_protocol(protocol: Protocol) -> Protocol:
+    """Return the protocol with the lowest version numbers that say the same.
+
+    Old numbers where they imply exactly its features; else a list for writers, and one for readers only where a
+    feature needs it.
+
+    Source: Delta Spark; PROTOCOL.md#supported-features (readers below version 3 have no list)
+    """
+    names = supported_features(protocol)
+    for writer in range(1, TABLE_FEATURES_WRITER):
+        reader = 2 if writer >= _BY_NAME["columnMapping"].writer_version else 1
+        if names == _implied(reader, writer):
+            return Protocol(min_reader_version=reader, min_writer_version=writer)
+    listed = set(protocol.reader_features or ())
+    if any(name not in _BY_NAME or not _BY_NAME[name].reader_version for name in listed):
+        return protocol
+    reader = 2 if "columnMapping" in names else 1
+    return Protocol(
+        min_reader_version=reader, min_writer_version=TABLE_FEATURES_WRITER, writer_features=tuple(sorted(names))
+    )
+
+
+def ensure_readable(protocol: Protocol, location: str) -> None:
+    """Check that this version may read a table of that protocol.
+
+    Raises:
+        UnsupportedFeatureForRead: readers must know a feature that this version does not; the error names it.
+
+    Source: PROTOCOL.md#reader-requirements-for-table-features
+    """
+    needed = _needed(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
+    missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].reads]
+    if missing:
+        raise UnsupportedFeatureForRead(location=location, features=", ".join(missing), verb="read")
+
+
+def ensure_writable(protocol: Protocol, location: str) -> None:
+    """Check that this version may commit to a table of that protocol.
+
+    Raises:
+        UnsupportedFeatureForRead: readers must know a feature that this version does not.
+        UnsupportedFeatureForWrite: writers must know a feature that this version does not; the error names it.
+
+    Source: PROTOCOL.md#writer-requirements-for-table-features
+    """
+    ensure_readable(protocol, location)
+    needed = _needed(protocol.min_writer_version, TABLE_FEATURES_WRITER, protocol.writer_features, "writer")
+    missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].writes]
+    if missing:
+        raise UnsupportedFeatureForWrite(location=location, features=", ".join(missing), verb="write")
+
+
+def _needed(version: int, newest: int, listed: tuple[str, ...] | None, who: str) -> list[str]:
+    unknown = [f"{who} version {version}"] if version > newest else []
+    return unknown + sorted(listed or ())

@@ -1,0 +1,64 @@
+"""Which schemas rows can be stored under: a void column is in no file, and a file without a column holds no row.
+
+Source: PROTOCOL.md#void-type
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from widen.errors import NothingToStore, VoidInItems
+from widen.model.column_path import Path, children, format_path
+from widen.model.types import VOID, ArrayType, DataType, MapType, StructType
+
+
+def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
+    """Check that files can hold rows of a table; a table for which they cannot can still be read and altered.
+
+    Args:
+        schema: Of the table.
+        partition_by: The partition columns, which need not be in the files.
+
+    Raises:
+        NothingToStore: the table, or a struct in it, has nothing but voids.
+        VoidInItems: there is a void inside an array or a map.
+
+    Source: PROTOCOL.md#void-type
+    """
+    if all(field.type == VOID or field.name in partition_by for field in schema):
+        raise NothingToStore(place="the table", fix="add_columns({'name': 'string'})")
+    for field in schema:
+        _ensure_type(field.type, (field.name,), is_item=False)
+
+
+def _ensure_type(data_type: DataType, at: Path, *, is_item: bool) -> None:
+    if data_type == VOID and is_item:
+        raise VoidInItems(column=format_path(at))
+    is_struct = isinstance(data_type, StructType)
+    if is_struct and all(child == VOID for _, child in children(data_type)):
+        column = format_path(at)
+        raise NothingToStore(place=f"column {column}", fix=f"add_columns({{'{column}.name': 'string'}})")
+    for step, child in children(data_type):
+        _ensure_type(child, (*at, step), is_item=is_item or not is_struct)
+
+
+def without_void(schema: StructType) -> StructType:
+    """Return the schema of files: without the fields, at any depth, that are void.
+
+    Source: PROTOCOL.md#void-type
+    """
+    kept = _without_void_type(schema)
+    assert isinstance(kept, StructType)
+    return kept
+
+
+def _without_void_type(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(replace(f, type=_without_void_type(f.type)) for f in fields if f.type != VOID))
+        case ArrayType(element):
+            return replace(data_type, element=_without_void_type(element))
+        case MapType(key, value):
+            return replace(data_type, key=_without_void_type(key), value=_without_void_type(value))
+    return data_type

@@ -1,0 +1,90 @@
+"""What of the data a report or a history shows.
+
+Source: spec of evolution, D24; a report can be sent to people who may not see the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from widen.planning.evolution.samples import Samples, mask, shown_as
+from widen.protocol.partition_values import Scalar
+from widen.report.report_model import ChangeReason, ColumnChange, IntervalRecord, Report, ReportColumn, json_scalar
+from widen.report.schema_changes import EVENTS
+
+__all__ = ["Samples", "mask", "mask_report", "shown_as", "shown_intervals"]
+
+
+def mask_report(report: Report, samples: Samples | str) -> Report:
+    """Return the report with values shown so: samples, and the bounds of columns whatever their type.
+
+    Args:
+        report: With all that is known.
+        samples: How values are shown.
+    """
+    samples = Samples(samples)
+    columns = tuple(_column(column, samples) for column in report.columns)
+    families = tuple(
+        replace(family, columns=tuple(_column(column, samples) for column in family.columns))
+        for family in report.families
+    )
+    intervals = shown_intervals(report.intervals, samples)
+    return replace(report, columns=columns, families=families, intervals=intervals)
+
+
+def shown_intervals(intervals: Iterable[IntervalRecord], samples: Samples | str) -> tuple[IntervalRecord, ...]:
+    """Return what commits did, with values shown so.
+
+    Args:
+        intervals: With all that is known.
+        samples: How values are shown.
+    """
+    return tuple(_interval(each, Samples(samples)) for each in intervals)
+
+
+def _column(column: ReportColumn, samples: Samples) -> ReportColumn:
+    birth = column.birth and replace(column.birth, reason=_reason(column.birth.reason, samples))
+    low, high = (_bound(bound, samples) for bound in (column.low, column.high))
+    texts = tuple(text for text in map(shown_as(samples), column.samples) if text)
+    return replace(column, low=low, high=high, samples=tuple(dict.fromkeys(texts)), birth=birth)
+
+
+def _bound(bound: Scalar | None, samples: Samples) -> Scalar | None:
+    if bound is None or samples is Samples.RAW:
+        return bound
+    return shown_as(samples)(str(json_scalar(bound))) or None
+
+
+def _interval(interval: IntervalRecord, samples: Samples) -> IntervalRecord:
+    changes = tuple(_change(change, samples) for change in interval.changes)
+    return replace(interval, changes=changes, parameters=_parameters(interval.parameters, samples))
+
+
+def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str, Any]:
+    """Return the parameters of a commit; others may have stored values of records in its events."""
+    text = parameters.get(EVENTS)
+    if not isinstance(text, str) or samples is Samples.RAW:
+        return parameters
+    try:
+        events = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return parameters
+    hidden = [_event(event, samples) for event in events] if isinstance(events, list) else events
+    return {**parameters, EVENTS: msgspec.json.encode(hidden).decode()}
+
+
+def _event(event: Any, samples: Samples) -> Any:
+    sample = event.get("sample") if isinstance(event, dict) else None
+    return {**event, "sample": shown_as(samples)(sample)} if isinstance(sample, str) else event
+
+
+def _change(change: ColumnChange, samples: Samples) -> ColumnChange:
+    return replace(change, reasons=tuple(_reason(reason, samples) for reason in change.reasons))
+
+
+def _reason(reason: ChangeReason, samples: Samples) -> ChangeReason:
+    return replace(reason, sample=shown_as(samples)(reason.sample))

@@ -1,0 +1,188 @@
+"""Values, sizes, times and changes in words, for every face that shows them to people.
+
+What comes from data or from a log is made printable here: no control character reaches a terminal.
+
+Source: house rule: names and samples are not to be trusted.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from urllib.parse import unquote
+
+from widen.model.column_path import Path, format_path
+from widen.model.printable import printable as printable
+from widen.protocol.partition_values import Scalar
+from widen.protocol.skipping.file_statistics import MAX_TEXT
+from widen.report.report_model import (
+    ADDED,
+    CHANGED,
+    MOVED,
+    REMOVED,
+    RENAMED,
+    RETYPED,
+    ROUTED,
+    WIDENED,
+    ChangeReason,
+    ColumnChange,
+    IntervalRecord,
+    time_text,
+)
+from widen.report.schema_changes import summarize_operation
+
+UNKNOWN_TEXT = "–"
+"""Stands where nothing is known."""
+
+LONGEST_VALUE = 28
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text in at most so many characters, with an ellipsis where something is left out."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def path_text(path: Path) -> str:
+    """Return a column path, printable."""
+    return printable(format_path(path))
+
+
+def value_text(value: Scalar | None) -> str:
+    """Return a bound for people; a text that the log cut ends with an ellipsis."""
+    match value:
+        case None:
+            return UNKNOWN_TEXT
+        case str():
+            shown = printable(unicodedata.normalize("NFC", value.rstrip("\uffff\U0010ffff")))
+            return shorten(shown + "…" if len(value) >= MAX_TEXT else shown, LONGEST_VALUE) or "''"
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return value.isoformat(sep=" ").replace("+00:00", "Z").removesuffix(".000000")
+        case date():
+            return value.isoformat()
+    return str(value)
+
+
+def count_text(count: int | None) -> str:
+    """Return a number with its thousands apart.
+
+    Example:
+        >>> count_text(1234567), count_text(None)
+        ('1,234,567', '–')
+    """
+    return UNKNOWN_TEXT if count is None else f"{count:,}"
+
+
+def count_noun(count: int | None, noun: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> counted(1, "file"), counted(2, "file")
+        ('1 file', '2 files')
+    """
+    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size in the unit that suits it.
+
+    Example:
+        >>> size_text(900), size_text(4_300), size_text(23_456_789)
+        ('900 B', '4.3 kB', '23.5 MB')
+    """
+    size, unit = float(size_bytes), "B"
+    for following in ("kB", "MB", "GB", "TB", "PB"):
+        if size < 999.95:
+            break
+        size, unit = size / 1000, following
+    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def share_text(share: float | None) -> str:
+    """Return a share in percent; what is neither none nor all is never shown as if it were.
+
+    Example:
+        >>> share_text(1.0), share_text(0.9999), share_text(0.0001), share_text(0.256)
+        ('100 %', '> 99 %', '< 1 %', '26 %')
+    """
+    if share is None:
+        return UNKNOWN_TEXT
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def moment_text(time_ms: int) -> str:
+    """Return a time to the second, in UTC.
+
+    Example:
+        >>> moment_text(1_700_000_000_123)
+        '2023-11-14 22:13:20'
+    """
+    return time_text(time_ms)[:19].replace("T", " ")
+
+
+def change_text(change: ColumnChange) -> str:
+    """Return a change in a few words."""
+    column = path_text(change.column)
+    match change.what:
+        case "added":
+            return f"added {column} {change.new}"
+        case "widened":
+            return f"widened {column} from {change.old} to {change.new}"
+        case "retyped" | "changed":
+            return f"changed {column} from {printable(change.old)} to {printable(change.new)}"
+        case "renamed":
+            return f"renamed {printable(change.old)} to {column}"
+        case "removed":
+            return f"removed {column}"
+        case "moved":
+            return f"moved {column} {printable(change.new)}"
+    return f"more kinds into {column}"
+
+
+def sample_text(reason: ChangeReason) -> str:
+    """Return the beginning of the first value, printable and not long."""
+    return shorten(printable(reason.sample), LONGEST_VALUE)
+
+
+def position_text(reason: ChangeReason) -> str:
+    """Return the end of the path of the file and the line, printable; empty if not known."""
+    if not reason.file:
+        return ""
+    return f"{printable('/'.join(unquote(reason.file).split('/')[-2:]))}:{reason.position}"
+
+
+def interval_text(interval: IntervalRecord) -> list[str]:
+    """Return what a commit did, a line for each thing.
+
+    The columns of a table that the commit made are told by their number, apart from those that stand beside another.
+    """
+    lines = []
+    if interval.files:
+        lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
+    said = summarize_operation(interval.parameters, interval.operation)
+    lines += [printable(said)] if said else []
+    return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
+
+
+def written_text(records: int | None, files: int, size_bytes: int, corrupt: int) -> str:
+    """Return what a commit wrote, in words."""
+    what = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"
+    return f"{what}; {count_noun(corrupt, 'text')} that is no record kept whole" if corrupt else what
+
+
+def changes_text(changes: Sequence[ColumnChange], *, is_first: bool) -> list[str]:
+    """Return the changes in words, a line for each; of a new table only how many columns it has."""
+    if not is_first:
+        return [change_text(change) for change in changes if change.what != ROUTED]
+    counts = Counter(change.what for change in changes)
+    return [f"made the table with {count_noun(counts[ADDED], 'column')}"]
+
+
+SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", CHANGED: "~", RENAMED: "→", MOVED: "↕", REMOVED: "−", ROUTED: "·"}
+"""One character for each kind of change."""

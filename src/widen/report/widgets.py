@@ -1,0 +1,55 @@
+"""The parts that everything on a terminal is made of.
+
+Source: house rule: what comes from data is made printable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from widen.report.report_model import VersionTime
+from widen.report.text_format import moment_text, printable
+
+
+def table_of(*names: str) -> Table:
+    """Return an empty table with these columns."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 1), show_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def title_part(location: str) -> RenderableType:
+    """Return the name of a table, with where it lies below it."""
+    name = location.rstrip("/").rpartition("/")[2] or location
+    return Group(Text(printable(name), "bold"), Text(printable(location), "dim"))
+
+
+def heading_part(text: str) -> Text:
+    """Return what stands above a part."""
+    return Text(f"\n{text}", "bold")
+
+
+def version_text(moment: VersionTime) -> str:
+    """Return which version it is, and from when."""
+    return f"version {moment.version}, {moment_text(moment.time_ms)} UTC"
+
+
+def facts_line(*facts: str) -> Text:
+    """Return facts on one line."""
+    return Text(" · ".join(facts))
+
+
+def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
+    """Return keys with their values as a table."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for key, value in pairs:
+        table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)))
+    return table

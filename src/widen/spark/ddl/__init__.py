@@ -1,0 +1,1 @@
+"""What rows must show before a command changes the table."""

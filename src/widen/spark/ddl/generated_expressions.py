@@ -1,0 +1,69 @@
+"""Columns of a new table whose values the table makes by itself: whether their expressions can be used.
+
+Source: PROTOCOL.md#generated-columns, #default-columns; Delta Lake's CREATE TABLE.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import ConditionRefused, InvalidDefault, InvalidGeneration, NotDeterministic
+from widen.model.types import Field, StructType
+from widen.planning.table.expression_columns import is_constant
+from widen.planning.table.operation import SetDefault
+from widen.protocol.column_metadata import DEFAULT, GENERATION, find_default, find_generation
+from widen.spark.ddl.row_checks import ensure_defaults
+from widen.spark.expression import ensure_deterministic_condition, translate_analysis_errors
+from widen.spark.spark_types import as_nullable, from_spark, to_spark
+
+
+def has_expressions(schema: StructType) -> bool:
+    """Tell whether a column has a default or is generated."""
+    return any(key in field.metadata for field in schema for key in (DEFAULT, GENERATION))
+
+
+def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
+    """Check the defaults and the generated columns of a new table; nothing runs.
+
+    Args:
+        spark: The session that analyses them.
+        schema: Of the table, with all metadata.
+
+    Raises:
+        InvalidDefault: a default is no constant, or of a type that the column cannot take.
+        InvalidGeneration: what makes a column is no expression of other columns, says something else each time, or is
+            of another type.
+
+    Source: PROTOCOL.md#generated-columns (the values of every row must be those that the expression makes)
+    """
+    for field in schema:
+        default = find_default(field)
+        if default is not None and not is_constant(default):
+            reason = "it is no expression, or looks at columns or tables"
+            raise InvalidDefault(column=field.name, expression=default, reason=reason)
+    defaults = [SetDefault((field.name,), field.metadata[DEFAULT]) for field in schema if DEFAULT in field.metadata]
+    ensure_defaults(spark, defaults, schema)
+    given = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
+    rows = spark.createDataFrame([], to_spark(as_nullable(given)))
+    for field in schema:
+        if GENERATION in field.metadata:
+            _ensure_generation(rows, field)
+
+
+def _ensure_generation(rows: DataFrame, field: Field) -> None:
+    expression = find_generation(field) or ""
+
+    def refused(reason: object) -> InvalidGeneration:
+        return InvalidGeneration(column=field.name, expression=expression, reason=reason)
+
+    try:
+        ensure_deterministic_condition(rows, F.expr(expression).isNull())
+        with translate_analysis_errors(expression):
+            found = from_spark(rows.select(F.expr(expression).alias("it")).schema).fields[0].type
+    except NotDeterministic as error:
+        raise refused("it may give something else the next time") from error
+    except ConditionRefused as error:
+        raise refused(error.fields["reason"]) from error
+    if found.sql != field.type.sql:
+        raise refused(f"it is {found.sql}, and the column {field.type.sql}")

@@ -1,0 +1,261 @@
+"""What rows are changed on: the version that is read, the files that may hold the rows, and what the change comes to.
+
+Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #add-cdc-file
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from widen.errors import JobFailed
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_adds, to_remove
+from widen.log.read.snapshot import Snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.conflict import ReadSet
+from widen.log.write.staged_files import discard_folder
+from widen.model.schema_json import from_json
+from widen.model.types import StructType
+from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
+from widen.protocol.change_data_files import CHANGE_FOLDER, with_change_type
+from widen.protocol.skipping.file_selection import FileSelection
+from widen.protocol.skipping.file_statistics import FileStatistics
+from widen.protocol.table_features import is_enabled
+from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
+from widen.spark.parquet.footer import read_footers
+from widen.spark.read.scan import file_keys, filter_files, read_with_locations
+from widen.spark.read.tracked_rows import with_row_tracking
+from widen.spark.write.parquet_writer import write_parquet
+
+
+@dataclass(frozen=True)
+class ChangeContext:
+    """What is changed.
+
+    Args:
+        spark: The session.
+        snapshot: The version that is read.
+        metadata: That the files are written under.
+        selection: Where the rows are that may be changed.
+    """
+
+    spark: SparkSession
+    snapshot: Snapshot
+    metadata: Metadata
+    selection: FileSelection
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table."""
+        return self.snapshot.store
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol, before and after."""
+        return self.snapshot.protocol
+
+    @cached_property
+    def tracking(self) -> TrackingColumns | None:
+        """Where files keep the ids of rows, if the table keeps track of each.
+
+        Raises:
+            UnsupportedFeatureForWrite: the table does not say where.
+        """
+        return tracking_columns(self.protocol, self.metadata.configuration, self.snapshot.location)
+
+    @cached_property
+    def before(self) -> StructType:
+        """The columns of the rows as they are read: those of the table, and of what is kept beside them."""
+        return self._with_tracking(self.snapshot.schema)
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The columns of the rows as they are written, likewise."""
+        return self._with_tracking(from_json(self.metadata.schema_string))
+
+    def _with_tracking(self, schema: StructType) -> StructType:
+        return self.tracking.added_to(schema) if self.tracking else schema
+
+    @cached_property
+    def candidates(self) -> pa.Table:
+        """The files that may hold rows to be changed."""
+        return filter_files(self.snapshot.files(), self.selection)
+
+    @cached_property
+    def adds(self) -> dict[str, Add]:
+        """The candidates by what their rows have in `FILE`."""
+        return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
+
+    @cached_property
+    def reads(self) -> ReadSet:
+        """What a change of the candidates relies on."""
+        return ReadSet(selection=self.selection, paths=frozenset(self.candidates["path"].to_pylist()))
+
+    def has(self, feature: str) -> bool:
+        """Tell whether a feature is enabled."""
+        return is_enabled(self.protocol, self.metadata.configuration, feature)
+
+    def located(self, keys: Collection[str] | None = None) -> DataFrame:
+        """Return the rows of the candidates, or of some of them, with the places where they stand."""
+        files = self.candidates
+        if keys is not None:
+            files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
+        if self.tracking is None:
+            return read_with_locations(self.spark, self.store, self.snapshot, files)
+        view = self.snapshot.seen_with(self.snapshot.metadata.with_schema(self.before))
+        return with_row_tracking(
+            read_with_locations(self.spark, self.store, view, files), self.store, files, self.tracking
+        )
+
+    def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return how many rows files have, deleted ones included; footers tell where the log does not.
+
+        Raises:
+            CorruptFile: a file is no Parquet.
+            StorageError: the store refused.
+        """
+        known = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
+        silent = [key for key, rows in known.items() if rows is None]
+        paths = [self.store.plain(self.adds[key].path) for key in silent]
+        footers = read_footers(self.spark, self.store, paths, frozenset()) if paths else []
+        found = {key: footer.rows for key, footer in zip(silent, footers, strict=True)}
+        return {key: found[key] if rows is None else rows for key, rows in known.items()}
+
+    def live_rows(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return how many rows files have that are not deleted.
+
+        Raises:
+            CorruptFile: a file is no Parquet.
+            StorageError: the store refused.
+        """
+        return {key: rows - count_deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
+
+
+def count_deleted_rows(add: Add) -> int:
+    """Return how many rows of a file are deleted."""
+    return add.deletion_vector.cardinality if add.deletion_vector else 0
+
+
+@dataclass(frozen=True)
+class ChangeResult:
+    """What a change comes to, before it is committed.
+
+    Args:
+        removed: The files that go.
+        added: The files that come.
+        revised: The files that get a deletion vector, or another one, as they are then; as they were, they go.
+        recorded: The files that tell the changes to those who follow them.
+        rows: How many rows each clause changes, by its number.
+        copied: How many rows are only written again.
+        folders: What was written, to be discarded if the commit fails.
+        reads: What it relies on.
+    """
+
+    removed: tuple[Add, ...] = ()
+    added: tuple[Add, ...] = ()
+    revised: tuple[Add, ...] = ()
+    recorded: tuple[AddCdc, ...] = ()
+    rows: Counter[int] = field(default_factory=Counter)
+    copied: int = 0
+    folders: tuple[str, ...] = ()
+    reads: ReadSet = ReadSet.NOTHING
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row changes."""
+        return not self.removed and not self.added
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions of the commit, apart from those that change the metadata."""
+        now_ms = current_ms()
+        removes = [to_remove(add, now_ms, data_change=True) for add in self.removed]
+        return [*removes, *self.revised, *self.added, *self.recorded]
+
+    def discard(self, store: LogStore) -> None:
+        """Delete what was written, as far as the store lets us; nobody can see it."""
+        for folder in self.folders:
+            discard_folder(store, folder)
+
+
+def remove_whole_files(files: pa.Table, reads: ReadSet) -> ChangeResult:
+    """Return the change in which files go as they are; the rows are those that the log knows of.
+
+    Args:
+        files: Rows of the list of files.
+        reads: What the change relies on.
+    """
+    adds = to_adds(files)
+    known = [(FileStatistics(add.stats).rows or 0) - count_deleted_rows(add) for add in adds]
+    return ChangeResult(removed=tuple(adds), rows=Counter({0: sum(max(count, 0) for count in known)}), reads=reads)
+
+
+class ChangeFiles:
+    """Writes the files of one change; within a ``with`` they are deleted if it fails, as far as the store lets us."""
+
+    def __init__(self, ground: ChangeContext) -> None:
+        self.ground = ground
+        self._folders: list[str] = []
+
+    def __enter__(self) -> ChangeFiles:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            ChangeResult(folders=self.folders).discard(self.ground.store)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where files have been written, relative to the table."""
+        return tuple(self._folders)
+
+    def new_folder(self, below: str = "") -> str:
+        """Return a folder that nobody has written to.
+
+        Args:
+            below: The folder that it is in, with a slash at the end.
+        """
+        self._folders.append(f"{below}{uuid.uuid4().hex}")
+        return self._folders[-1]
+
+    def rows(self, frame: DataFrame) -> list[Add]:
+        """Write rows as `widen.spark.write.parquet_writer.write_parquet` does."""
+        ground = self.ground
+        metadata = ground.metadata.with_schema(ground.schema)
+        return write_parquet(frame, ground.store, ground.protocol, metadata, self.new_folder())
+
+    def changes(self, frame: DataFrame) -> list[AddCdc]:
+        """Write rows with what happened to each in `CHANGE_TYPE`, for those who follow the changes.
+
+        Source: PROTOCOL.md#add-cdc-file, #change-data-files
+        """
+        ground = self.ground
+        metadata = ground.metadata.with_schema(with_change_type(from_json(ground.metadata.schema_string)))
+        adds = write_parquet(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
+        return [
+            AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+            for add in adds
+        ]
+
+
+def count_written_rows(adds: Iterable[Add]) -> int:
+    """Return how many rows were written to files."""
+    return sum(FileStatistics(add.stats).rows or 0 for add in adds)
+
+
+def ensure_same_count(expected: int, found: int) -> None:
+    """Check that as many rows were written as had been counted, so that none is lost or doubled.
+
+    Raises:
+        JobFailed: there are not; the data were others when they were read again.
+    """
+    if found != expected:
+        reason = f"{found} rows were written where {expected} had been counted: the data changed while they were read"
+        raise JobFailed(reason=reason)

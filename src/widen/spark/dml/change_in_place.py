@@ -1,0 +1,102 @@
+"""Changes of rows in place: those that a condition is true for are updated or deleted.
+
+Without deletion vectors every file with such a row is written anew in one pass.
+
+Source: PROTOCOL.md#add-file-and-remove-file
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.model.types import quote_name
+from widen.protocol.actions import Add
+from widen.spark.dml.assignment import recompute_generated_columns
+from widen.spark.dml.change_context import (
+    ChangeContext,
+    ChangeFiles,
+    ChangeResult,
+    count_written_rows,
+    ensure_same_count,
+)
+from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
+from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, count_changes
+from widen.spark.read.deleted_rows import FILE, ROW
+
+
+def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
+    """Update or delete rows, and return what it comes to. Nothing is committed.
+
+    If anything fails, what was written is deleted as far as the store lets us.
+
+    Args:
+        ground: What is changed.
+        where: Which rows.
+        new: Their new values by column, if they are updated; other columns stay.
+        kind: What is done to them.
+
+    Raises:
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        NotNullViolated: a row has null where the table forbids it.
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
+        StorageError: the store refused.
+    """
+    if kind is ChangeKind.UPDATE and ground.tracking:
+        new = {**new, ground.tracking.version: F.lit(None).cast("bigint")}
+    if ground.has("deletionVectors") or ground.has("changeDataFeed"):
+        return change_via_materialized_rows(
+            ground, lambda rows: _decide_change(ground, rows.where(where), where, new), (kind,)
+        )
+    found = count_changes(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
+    counts = {key: clauses.total() for key, clauses in found.items() if key is not None}
+    if not counts:
+        return ChangeResult(reads=ground.reads)
+    with ChangeFiles(ground) as files:
+        return _in_one_pass(ground, where, new, kind, counts, files)
+
+
+def _decide_change(ground: ChangeContext, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
+    """Return a decision on rows: what becomes of them, if anything."""
+    old = [F.col(quote_name(name)) for name in ground.schema.names]
+    after = [
+        (F.when(F.col(CLAUSE).isNotNull(), new[name]).otherwise(column) if name in new else column).alias(name)
+        for name, column in zip(ground.schema.names, old, strict=True)
+    ]
+    judged = rows.select("*", F.when(where, F.lit(0)).alias(CLAUSE), F.struct(*old).alias(BEFORE))
+    after_image = judged.select(*after, FILE, ROW, CLAUSE, BEFORE)
+    return recompute_generated_columns(after_image, ground.schema, ground.protocol, [new]) if new else after_image
+
+
+def _in_one_pass(
+    ground: ChangeContext,
+    where: Column,
+    new: Mapping[str, Column],
+    kind: ChangeKind,
+    counts: Mapping[str, int],
+    files: ChangeFiles,
+) -> ChangeResult:
+    """Write files anew; a row that is judged otherwise than when it was counted is written as it is judged now."""
+    live = ground.live_rows(counts)
+    partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
+    added: list[Add] = []
+    if partial:
+        judged = _decide_change(ground, ground.located(partial), where, new)
+        stays = judged if kind is ChangeKind.UPDATE else judged.where(F.col(CLAUSE).isNull())
+        added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
+    total, written = sum(live.values()), count_written_rows(added)
+    if kind is ChangeKind.UPDATE:
+        ensure_same_count(total, written)
+    changed = sum(counts.values()) if kind is ChangeKind.UPDATE else total - written
+    return ChangeResult(
+        removed=tuple(ground.adds[key] for key in counts),
+        added=tuple(added),
+        rows=Counter({0: changed}),
+        copied=total - changed,
+        folders=files.folders,
+        reads=ground.reads,
+    )

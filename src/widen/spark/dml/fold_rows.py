@@ -1,0 +1,110 @@
+"""Bringing values of a column that evolved back: what they come to, and the change of rows.
+
+Source: spec of evolution, U3; Delta Lake's UPDATE
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+from pyspark.sql.types import StructType as SparkStruct
+
+from widen.log.read.snapshot import Snapshot
+from widen.model.column_path import Path, format_path
+from widen.model.types import ArrayType, DataType, quote_name
+from widen.planning.unify.fold_plan import FoldPlan, FoldResult, Rest
+from widen.routing.fold_value import FITS, HELD, STAYS, judge_fold
+from widen.spark.dml.assignment import AssignedValue, assign_columns
+from widen.spark.dml.change_context import ChangeContext, ChangeResult
+from widen.spark.dml.change_in_place import change_in_place
+from widen.spark.dml.row_decision import ChangeKind
+from widen.spark.read.scan import read_snapshot, select_files
+from widen.spark.read.sql_predicate import parse_predicate
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_types import type_to_spark
+
+SAMPLES = 5
+"""How many values that cannot go back are shown."""
+
+_FINDING, _VALUE = "finding", "value"
+
+
+def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
+    """Return what a fold comes to; nothing is written.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        fold: What goes where.
+
+    Raises:
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+    """
+    rows = read_snapshot(spark, snapshot.store, snapshot, _has_value(fold))
+    judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
+    with translate_spark_errors():
+        counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
+        stays = judged.where(F.col(_FINDING) == STAYS).select(_VALUE)
+        samples = tuple(row[_VALUE] for row in stays.limit(SAMPLES).collect()) if counts.get(STAYS) else ()
+    return FoldResult(fold, sum(counts.values()), counts.get(FITS, 0), counts.get(HELD, 0), samples)
+
+
+def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
+    """Write the files anew that have values in the column, and return what it comes to. Nothing is committed.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        fold: What goes where.
+        rest: What becomes of values that do not convert exactly.
+
+    Raises:
+        UnsupportedFeatureForWrite: the table keeps track of each row.
+        RowRefused: a row would be one that the table may not hold.
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
+        StorageError: the store refused.
+    """
+    where = F.expr(_has_value(fold))
+    if rest is not Rest.LOSE:
+        where &= _judge_rows(fold).getField(_FINDING) != STAYS
+    selection = select_files(snapshot, parse_predicate(_has_value(fold), snapshot.schema))
+    ground = ChangeContext(spark, snapshot, snapshot.metadata, selection)
+    nothing = F.lit(None).cast(type_to_spark(fold.type))
+    values = {
+        fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),
+        fold.column: AssignedValue(nothing, fold.type),
+    }
+    new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
+    return change_in_place(ground, where, new, ChangeKind.UPDATE)
+
+
+def _has_value(fold: FoldPlan) -> str:
+    return f"{format_path(fold.column)} IS NOT NULL"
+
+
+def _judge_rows(fold: FoldPlan) -> Column:
+    """Return what is found of the value in each row that has one, and what the other column is to hold."""
+    result = SparkStruct().add(_FINDING, StringType()).add(_VALUE, type_to_spark(fold.into_type))
+    # Without Arrow, which would take timestamps as they are in the time zone of the session.
+    judged = F.udf(partial(_judge, fold.type, fold.into_type), result, useArrow=False)
+    return judged(_column(fold.column), _column(fold.into))
+
+
+def _judge(type: DataType, into: DataType, value: Any, old: Any) -> tuple[str, Any] | None:
+    return None if value is None else judge_fold(value, type, old, into)
+
+
+def _text(fold: FoldPlan) -> Column:
+    column = _column(fold.column)
+    return F.to_json(column) if isinstance(fold.type, ArrayType) else column.cast("string")
+
+
+def _column(path: Path) -> Column:
+    return F.col(format_path(path))

@@ -1,0 +1,152 @@
+"""The expressions of a merge, each evaluated where only the names that its clause may use mean something.
+
+A clause for rows that match sees both sides, one for new rows the source alone, one by source the table alone. The rows
+of the join pass through one projection after the other, and each hides what the next clauses may not see.
+
+Source: Delta Lake's MERGE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.model.column_path import Path
+from widen.model.types import quote_name
+from widen.spark.dml.assignment import AssignedValue
+from widen.spark.dml.merge_clause import MergeClause, MergeSide
+from widen.spark.dml.row_decision import CLAUSE
+from widen.spark.expression import to_column
+from widen.spark.read.deleted_rows import FILE, ROW
+
+SOURCE = "__widen_source"
+"""Is null in rows of the join that have no row of the source."""
+
+_IDLE = -1
+"""The number of a clause that does nothing, for rows that match and that no clause changes."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two sides of the rows of a join.
+
+    Args:
+        target_alias: What the table is called.
+        target_columns: Its columns; none if the rows have only the source.
+        source_alias: What the source is called.
+        source_columns: Its columns.
+    """
+
+    target_alias: str
+    target_columns: Sequence[str]
+    source_alias: str
+    source_columns: Sequence[str]
+
+
+def evaluated(
+    rows: DataFrame, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
+) -> DataFrame:
+    """Return the number of the clause that takes each row, and the values that this clause assigns.
+
+    Args:
+        rows: The join, with `SOURCE`, `FILE` and `ROW`.
+        sides: Of the join.
+        clauses: Of the merge.
+        values: What each clause assigns.
+
+    Returns:
+        `FILE`, `ROW`, `CLAUSE` (null where nothing is done), the columns of the table as `old_column` calls them, and
+        the values as `value_columns` calls them.
+    """
+    return _Evaluation(sides, clauses, values).of(rows)
+
+
+def old_column(column: str) -> str:
+    """Return what a column of the table is called in the rows that `evaluated` gives."""
+    return f"__widen_old_{column}"
+
+
+def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Path, str]:
+    """Return what the values of a clause are called in the rows that `evaluated` gives.
+
+    Args:
+        number: Of the clause.
+        values: What it assigns.
+    """
+    return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
+
+
+class _Evaluation:
+    def __init__(
+        self, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
+    ) -> None:
+        self._sides, self._clauses, self._values = sides, clauses, values
+        self._made: list[str] = []
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        sides, common = self._sides, [FILE, ROW, SOURCE]
+        hidden = [old_column(name) for name in sides.target_columns]
+        if sides.target_columns:
+            rows = self._with_side(rows, MergeSide.MATCHED)
+            old = [_named(sides.target_alias, name).alias(old_column(name)) for name in sides.target_columns]
+            source = [_named(sides.source_alias, name) for name in sides.source_columns]
+            rows = rows.select(*old, *source, *common, *self._made)
+        rows = self._with_side(rows, MergeSide.NOT_MATCHED)
+        if self._has(MergeSide.NOT_MATCHED_BY_SOURCE):
+            shown = [F.col(quote_name(old_column(name))).alias(name) for name in sides.target_columns]
+            rows = rows.select(*shown, *map(_column, hidden), *common, *self._made).alias(sides.target_alias)
+            rows = self._with_side(rows, MergeSide.NOT_MATCHED_BY_SOURCE)
+        numbers = [_number(side) for side in MergeSide if _number(side) in self._made]
+        clause = F.coalesce(*map(F.col, numbers)) if numbers else F.lit(None).cast("int")
+        values = [name for name in self._made if name not in numbers]
+        return rows.select(*map(_column, hidden), FILE, ROW, clause.alias(CLAUSE), *values)
+
+    def _with_side(self, rows: DataFrame, side: MergeSide) -> DataFrame:
+        """Return the rows with the number of the clause of a side that takes them, and with its values."""
+        if not self._has(side):
+            return rows
+        number = _number(side)
+        rows = rows.select("*", F.when(_SIDES[side](), self._first(side)).alias(number))
+        made = {}
+        for at, (clause, values) in enumerate(zip(self._clauses, self._values, strict=True)):
+            if clause.side is side:
+                for path, name in value_columns(at, values).items():
+                    # Another clause may fail for this row, e.g. by a division, so that nobody may ask it.
+                    made[name] = F.when(F.col(number) == at, values[path].column).alias(name)
+        self._made += [number, *made]
+        return rows.select("*", *made.values()) if made else rows
+
+    def _first(self, side: MergeSide) -> Column:
+        """Return the number of the first clause of a side that takes a row of that side."""
+        chosen = F.lit(_IDLE) if side is MergeSide.MATCHED else F.lit(None).cast("int")
+        for number, clause in reversed([*enumerate(self._clauses)]):
+            if clause.side is side:
+                is_true = F.lit(True) if clause.condition is None else to_column(clause.condition)
+                chosen = F.when(is_true, F.lit(number)).otherwise(chosen)
+        return chosen
+
+    def _has(self, side: MergeSide) -> bool:
+        return any(clause.side is side for clause in self._clauses)
+
+
+def _number(side: MergeSide) -> str:
+    return f"__widen_{side.name.lower()}"
+
+
+def _named(alias: str, column: str) -> Column:
+    return F.col(f"{quote_name(alias)}.{quote_name(column)}")
+
+
+def _column(name: str) -> Column:
+    return F.col(quote_name(name))
+
+
+_SIDES = {
+    MergeSide.MATCHED: lambda: F.col(FILE).isNotNull() & F.col(SOURCE).isNotNull(),
+    MergeSide.NOT_MATCHED: lambda: F.col(FILE).isNull() & F.col(SOURCE).isNotNull(),
+    MergeSide.NOT_MATCHED_BY_SOURCE: lambda: F.col(FILE).isNotNull() & F.col(SOURCE).isNull(),
+}
+"""Which rows of the join each side is. Functions, for a column can be made only where a session is."""

@@ -1,0 +1,129 @@
+"""Overwrites: rows that come in place of all others, of those with a condition, or of those in the same partitions.
+
+Source: Delta Lake's overwrites: static, replaceWhere, dynamic partitions
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from widen.log.read.snapshot import Snapshot
+from widen.log.write.commit import ReadSet
+from widen.model.types import VOID, quote_name
+from widen.planning.write.overwrite_schema import partition_predicate
+from widen.protocol.actions import Metadata
+from widen.protocol.change_data_files import CHANGE_TYPE
+from widen.protocol.skipping.predicate import UnknownPredicate
+from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
+from widen.spark.dml.update_delete import delete
+from widen.spark.expression import Expression, to_column, to_text
+from widen.spark.read.partition_filter import files_in_same_partitions
+from widen.spark.read.scan import select_files
+from widen.spark.spark_errors import raise_expression, translate_spark_errors
+from widen.spark.spark_types import type_to_spark
+from widen.spark.write.missing_columns import fill_missing_columns
+
+
+def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
+    """Write rows in place of all that there are, and return what it comes to. Nothing is committed.
+
+    Args:
+        snapshot: The version.
+        frame: The rows; they fit the schema.
+        metadata: That they are written under.
+
+    Raises:
+        RowRefused: a row is one that the table may not hold.
+        CorruptFile: a file that the frame reads cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+    """
+    with ChangeFiles(_ground(snapshot, frame, metadata)) as files:
+        added = files.rows(frame)
+    gone = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
+    return replace(gone, added=tuple(added), folders=files.folders)
+
+
+def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
+    """Write rows in place of those in the same partitions, and return what it comes to. Nothing is committed.
+
+    Partitions are the same if their values are, however their texts are written.
+
+    Args:
+        snapshot: The version.
+        frame: The rows; they fit the schema.
+        metadata: That they are written under.
+
+    Raises:
+        RowRefused: a row is one that the table may not hold.
+        CorruptFile: a file that the frame reads cannot be read.
+        JobFailed: Spark could not finish a job.
+        StorageError: the store refused.
+
+    Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
+    """
+    ground, view = _ground(snapshot, frame, metadata), snapshot.seen_with(metadata)
+    with ChangeFiles(ground) as files:
+        added = files.rows(frame)
+        keys = view.partition_keys
+        written = list(dict.fromkeys(tuple(add.partition_values.get(key) or None for key in keys) for add in added))
+        gone = files_in_same_partitions(frame.sparkSession, view, view.files(), written)
+    predicate = partition_predicate(view.schema, view.partition_columns, written) if written else UnknownPredicate()
+    reads = ReadSet(selection=select_files(view, predicate), paths=frozenset(gone["path"].to_pylist()))
+    return replace(remove_whole_files(gone, reads), added=tuple(added), folders=files.folders)
+
+
+def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, where: Expression) -> ChangeResult:
+    """Write rows in place of those with a condition, and return what it comes to. Nothing is committed.
+
+    Args:
+        snapshot: The version.
+        frame: The rows; they fit the schema, and each must fulfil the condition.
+        metadata: That they are written under.
+        where: The condition.
+
+    Raises:
+        OutsideReplaceWhere: a row does not fulfil the condition.
+        RowRefused: a row is one that the table may not hold.
+        NotDeterministic: the condition may say something else the next time.
+        ConditionRefused: the condition cannot be used.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        CorruptFile: a file cannot be read.
+        JobFailed: Spark could not finish a job.
+        StorageError: the store refused.
+
+    Source: Delta Lake's replaceWhere
+    """
+    gone = delete(frame.sparkSession, snapshot, where, metadata)
+    with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_ground(snapshot, frame, metadata)) as files:
+        undo.callback(gone.discard, snapshot.store)
+        rows = _within(fill_missing_columns(frame, files.ground.schema, snapshot.protocol), files.ground, where)
+        if gone.recorded:
+            with translate_spark_errors():
+                rows = rows.persist()
+            kept.callback(rows.unpersist)
+        added = files.rows(rows)
+        told = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if gone.recorded else []
+        undo.pop_all()
+    return replace(
+        gone,
+        added=(*gone.added, *added),
+        recorded=(*gone.recorded, *told),
+        folders=(*gone.folders, *files.folders),
+    )
+
+
+def _ground(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeContext:
+    return ChangeContext(frame.sparkSession, snapshot, metadata, select_files(snapshot, UnknownPredicate()))
+
+
+def _within(rows: DataFrame, ground: ChangeContext, where: Expression) -> DataFrame:
+    """Return rows that fail the job which writes them if one of them does not fulfil the condition."""
+    anchor = next(field for field in ground.schema if field.type != VOID)
+    column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
+    outside = raise_expression("OUTSIDE", {"where": to_text(where)}).cast(type_to_spark(anchor.type))
+    return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))

@@ -1,0 +1,110 @@
+"""Rows updated and deleted in place, by a condition.
+
+Source: Delta Lake's UPDATE and DELETE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.log.read.snapshot import Snapshot
+from widen.model.column_path import as_nullable
+from widen.model.types import quote_name
+from widen.planning.write.assigned_columns import Relation, assigned_paths, overlay_types
+from widen.planning.write.schema_merge import SchemaChangeOptions, merge_schema
+from widen.planning.write.store_assignment import can_cast
+from widen.protocol.actions import Metadata
+from widen.protocol.skipping.predicate import UnknownPredicate
+from widen.spark.dml.assignment import assign_columns, to_assigned_values, translate_overflow
+from widen.spark.dml.change_context import ChangeContext, ChangeResult, remove_whole_files
+from widen.spark.dml.change_in_place import change_in_place
+from widen.spark.dml.row_decision import ChangeKind
+from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
+from widen.spark.read.partition_filter import files_in_partitions
+from widen.spark.read.scan import select_files
+from widen.spark.read.sql_predicate import parse_predicate
+from widen.spark.spark_types import to_spark, visible_schema
+
+
+def delete(
+    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
+) -> ChangeResult:
+    """Delete rows, and return what it comes to. Nothing is committed.
+
+    Where the condition looks at partition columns only, whole files go and none is read.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        where: Which rows; all of them if it is None.
+        metadata: That files are written under; by default that of the version.
+
+    Raises:
+        NotDeterministic: the condition may say something else the next time.
+        ConditionRefused: the condition cannot be used.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+    """
+    ground = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
+    gone = ground.candidates
+    if where is not None:
+        found = files_in_partitions(spark, snapshot, gone, where)
+        if found is None:
+            return change_in_place(ground, to_column(where), {}, ChangeKind.DELETE)
+        gone = found
+    return remove_whole_files(gone, ground.reads)
+
+
+def update(
+    spark: SparkSession, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
+) -> ChangeResult:
+    """Update rows, and return what it comes to. Nothing is committed.
+
+    Args:
+        spark: The session.
+        snapshot: The version.
+        assignments: The new values by the paths of their columns; they see the row as it was before.
+        where: Which rows; all of them if it is None.
+
+    Raises:
+        InvalidPath: a path cannot be read.
+        ColumnNotFound: there is no such column.
+        AssignmentConflict: two assignments go to the same column.
+        ItemAssignmentRefused: a path leads into an array or a map.
+        SchemaMismatch: a value does not fit its column.
+        NotDeterministic: the condition may say something else the next time.
+        ConditionRefused: the condition or a value cannot be used.
+        RowRefused: a row would be one that the table may not hold.
+        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+    """
+    paths = assigned_paths(Relation(snapshot.schema), assignments)
+    values = to_assigned_values(
+        _empty_result(spark, snapshot), {path: assignments[text] for text, path in paths.items()}
+    )
+    incoming = overlay_types(snapshot.schema, {path: value.type for path, value in values.items()})
+    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False, can_cast=can_cast))
+    ground = _change_context(spark, snapshot, where, snapshot.metadata)
+    new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
+    with translate_overflow():
+        return change_in_place(ground, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
+
+
+def _change_context(
+    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata
+) -> ChangeContext:
+    if where is not None:
+        ensure_deterministic_condition(_empty_result(spark, snapshot), where)
+    predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
+    return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))
+
+
+def _empty_result(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    return spark.createDataFrame([], to_spark(as_nullable(visible_schema(snapshot.schema))))

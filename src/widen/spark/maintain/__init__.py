@@ -1,0 +1,1 @@
+"""Rewriting old files and profiling columns."""

@@ -1,0 +1,158 @@
+"""Rewriting: the rows of files go to new files in the current types, and nothing else about them changes.
+
+Deleted rows are left out, partition values keep their texts, rows keep their ids where the table tracks them.
+
+Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requirements-for-row-tracking
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+
+from widen.errors import InternalError
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_adds, to_remove
+from widen.log.read.snapshot import Snapshot
+from widen.log.write.staged_files import discard
+from widen.model.column_path import map_fields
+from widen.model.schema_json import to_json
+from widen.model.types import STRING, Field, StructType
+from widen.planning.table.dependent_expressions import check_constraints
+from widen.protocol import iceberg_compat
+from widen.protocol.actions import Action, Add, Metadata, Remove
+from widen.protocol.skipping.file_statistics import INDEXED_COLUMNS, indexed_leaves
+from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
+from widen.protocol.type_changes import TYPE_CHANGES, ensure_readable
+from widen.spark.dml.change_context import count_written_rows
+from widen.spark.read.deleted_rows import FILE, ROW
+from widen.spark.read.scan import read_snapshot, read_with_locations
+from widen.spark.read.tracked_rows import with_row_tracking
+from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
+from widen.spark.write.parquet_writer import write_parquet
+
+REWRITE = "REORG"
+PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
+"""How the history shows a rewrite.
+
+Source: Delta Spark's REORG
+"""
+
+_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFiles:
+    """Files that stand for others.
+
+    Args:
+        adds: The new ones.
+        removes: The old ones.
+    """
+
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+    @property
+    def actions(self) -> list[Action]:
+        """What is to be committed."""
+        return [*self.removes, *self.adds]
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """The numbers that the history shows.
+
+        Source: Delta Spark's metrics of OPTIMIZE and REORG
+        """
+        sizes = sorted(add.size for add in self.adds) or [0]
+        return {
+            "numAddedFiles": len(self.adds),
+            "numRemovedFiles": len(self.removes),
+            "numAddedBytes": sum(add.size for add in self.adds),
+            "numRemovedBytes": sum(remove.size or 0 for remove in self.removes),
+            "minFileSize": sizes[0],
+            "p25FileSize": sizes[len(sizes) // 4],
+            "p50FileSize": sizes[len(sizes) // 2],
+            "p75FileSize": sizes[len(sizes) * 3 // 4],
+            "maxFileSize": sizes[-1],
+            "numDeletionVectorsRemoved": sum(remove.deletion_vector is not None for remove in self.removes),
+        }
+
+
+def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows: int) -> RewrittenFiles:
+    """Write the rows of some files into new ones in the current types; nothing is committed.
+
+    If anything fails, what was written is deleted as far as the store lets us.
+
+    Args:
+        spark: The session, classic or Connect.
+        snapshot: The version that the files belong to.
+        files: Rows of its list of files.
+        rows: How many rows they have that are not deleted.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        UnsupportedFeatureForWrite: rows have ids that cannot be kept.
+        CorruptFile: a file or a deletion vector cannot be read.
+        JobFailed: Spark could not finish the job.
+        InternalError: other rows came out than went in; the new files are deleted.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    ensure_readable(snapshot.schema)
+    columns = tracking_columns(snapshot.protocol, snapshot.properties, snapshot.location)
+    stored = _as_stored(snapshot, columns)
+    view = snapshot.seen_with(stored)
+    frame = (
+        _tracked(spark, view, files, columns) if columns else read_snapshot(spark, view.store, view, only=_paths(files))
+    )
+    adds = write_parquet(frame, snapshot.store, snapshot.protocol, stored)
+    written = count_written_rows(adds)
+    if written != rows:
+        discard(snapshot.store, adds)
+        raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
+    now_ms = current_ms()
+    return RewrittenFiles(
+        tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
+        tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),
+    )
+
+
+def _paths(files: pa.Table) -> Sequence[str]:
+    paths: list[str] = files["path"].to_pylist()
+    return paths
+
+
+def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
+    """Return the metadata that files are read and written by as they are.
+
+    Nothing is checked or made up, and what files keep beside the columns is there too. Partition values are the texts
+    that they are, except where files hold them as well.
+    """
+    split = () if iceberg_compat.enabled_compat(snapshot.properties) else snapshot.partition_columns
+    schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _plain(field))
+    schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
+    rules = check_constraints(snapshot.properties)
+    kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
+    if columns:
+        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
+        schema = columns.added_to(schema)
+    return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
+
+
+def _plain(field: Field) -> Field:
+    return replace(field, metadata={k: value for k, value in field.metadata.items() if k.startswith(_KEPT_KEYS)})
+
+
+def _as_text(field: Field) -> Field:
+    return replace(field, type=STRING).without_metadata(TYPE_CHANGES)
+
+
+def _tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
+    return with_row_tracking(read_with_locations(spark, view.store, view, files), view.store, files, columns).drop(
+        FILE, ROW
+    )

@@ -1,0 +1,1 @@
+"""Parquet footers: statistics, physical types and old type files."""

@@ -1,0 +1,1 @@
+"""A snapshot as a DataFrame."""

@@ -1,0 +1,98 @@
+"""Conditions on fields of rebuilt structs, said of the columns of the files: Spark cannot find them there by itself.
+
+They stand beside the caller's own condition, and only spare Spark row groups and rows that would not match.
+
+Source: house rule: old files are skipped as new ones are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.column_path import Path
+from widen.model.types import DataType, quote_name
+from widen.protocol.partition_values import Scalar
+from widen.protocol.skipping.predicate import NEGATED, And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.spark.read.projection import DataColumn, data_columns, path_in_files
+from widen.spark.read.scan_groups import ScanGroup, ScanPlan
+from widen.spark.spark_types import type_to_spark
+
+_OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "=": eq,
+    "<>": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+_LONGS = range(-(2**63), 2**63)
+
+
+def file_condition(scan: ScanPlan, group: ScanGroup) -> Column | None:
+    """Return what is true of every wanted row as it stands in the files, or None if Spark finds that by itself."""
+    columns = data_columns(scan, group)
+    hidden = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
+    if not any(columns[path[0]].is_rebuilt for path in hidden):
+        return None
+    return _push_predicate(scan, group, columns, scan.predicate, truth=True)
+
+
+def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
+    match predicate:
+        case And(left, right) | Or(left, right):
+            yield from _leaves(left)
+            yield from _leaves(right)
+        case Not(inner):
+            yield from _leaves(inner)
+        case IsNull(path, data_type) | Compare(path, data_type, _, _):
+            yield path, data_type
+
+
+def _push_predicate(
+    scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool
+) -> Column | None:
+    """Return what is true of every row that makes a predicate true, or false; None if nothing can be said."""
+    match predicate:
+        case Not(inner):
+            return _push_predicate(scan, group, columns, inner, truth=not truth)
+        case And(left, right) | Or(left, right):
+            parts = [_push_predicate(scan, group, columns, part, truth=truth) for part in (left, right)]
+            known = [part for part in parts if part is not None]
+            if isinstance(predicate, And) == truth:
+                return known[0] & known[-1] if known else None
+            return known[0] | known[1] if len(known) == len(parts) else None
+        case IsNull(path, data_type):
+            column = _column(scan, group, columns, path, data_type)
+            return column if column is None else column.isNull() if truth else column.isNotNull()
+        case Compare(path, data_type, sign, value):
+            column = _column(scan, group, columns, path, data_type)
+            return column if column is None else _OPERATORS[sign if truth else NEGATED[sign]](column, _literal(value))
+        case UnknownPredicate():
+            return None
+
+
+def _column(
+    scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], path: Path, data_type: DataType
+) -> Column | None:
+    """Return a leaf as it stands in the files, or None if it does not, or no filter must reach it.
+
+    A cast to its own type changes nothing; that of an older one Spark takes off again by its own rules.
+    """
+    if path[0] not in columns:
+        return None
+    stored = path_in_files(scan, group, path)
+    if stored[1:] in columns[path[0]].guarded:
+        return None
+    return F.col(".".join(map(quote_name, stored))).cast(type_to_spark(data_type))
+
+
+def _literal(value: Scalar) -> Column:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return F.lit(str(value)).cast("timestamp_ntz")
+    return F.lit(Decimal(value) if isinstance(value, int) and value not in _LONGS else value)

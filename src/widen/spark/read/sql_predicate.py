@@ -1,0 +1,224 @@
+"""SQL predicates as predicates of the protocol; what is not understood never skips a file.
+
+Source: Spark SQL's grammar, as sqlglot reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
+
+from widen.errors import ColumnNotFound
+from widen.model.column_path import Path, is_struct_path, resolve
+from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic
+from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
+from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
+
+_SIGNS: Mapping[type[sql.Expression], str] = {
+    sql.EQ: "=",
+    sql.NEQ: "<>",
+    sql.LT: "<",
+    sql.LTE: "<=",
+    sql.GT: ">",
+    sql.GTE: ">=",
+}
+_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateScope:
+    """The columns that a condition may name.
+
+    Args:
+        schema: Of the table, in logical names.
+        alias: What the table is called in the condition, if it has a name there.
+        other: What something else is called whose columns it also names.
+    """
+
+    schema: StructType
+    alias: str | None = None
+    other: str | None = None
+
+    def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
+        """Return a leaf column that only struct fields lead to, or None."""
+        first = names[0].casefold()
+        if len(names) > 1 and self.other is not None and first == self.other.casefold():
+            return None
+        own = len(names) > 1 and self.alias is not None and first == self.alias.casefold()
+        try:
+            path, data_type = resolve(self.schema, names[1:] if own else names)
+        except ColumnNotFound:
+            return None
+        return (path, data_type) if is_atomic(data_type) and is_struct_path(self.schema, path) else None
+
+
+def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
+    """Return what can be understood of a condition in Spark SQL; the rest is `UnknownPredicate`.
+
+    Args:
+        text: The condition. It is not checked: Spark runs the same text and judges it.
+        scope: The columns that it may name: those of a table, or of a table that goes by an alias.
+    """
+    found = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
+    if "\\" in text:  # escapes are read differently by every parser
+        return UnknownPredicate()
+    try:
+        parsed = sqlglot.parse_one(text, read="spark")
+    except SqlglotError:
+        return UnknownPredicate()
+    return _translate(parsed, found)
+
+
+def parse_column(text: str) -> tuple[str, ...] | None:
+    """Return the names that an expression in Spark SQL consists of, e.g. alias, column and field; None if of more."""
+    if "\\" in text:
+        return None
+    try:
+        names = tuple(_names(sqlglot.parse_one(text, read="spark")))
+    except SqlglotError:
+        return None
+    return names if names and all(names) else None
+
+
+def _translate(node: Any, scope: PredicateScope) -> Predicate:
+    match node:
+        case sql.Paren():
+            return _translate(node.this, scope)
+        case sql.And():
+            return And(_translate(node.this, scope), _translate(node.expression, scope))
+        case sql.Or():
+            return Or(_translate(node.this, scope), _translate(node.expression, scope))
+        case sql.Not():
+            return Not(_translate(node.this, scope))
+        case sql.Is():
+            return _is_null(node, scope)
+        case sql.Between():
+            return _between(node, scope)
+        case sql.In():
+            return _in(node, scope)
+    sign = _SIGNS.get(type(node))
+    return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
+
+
+def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
+    found = _column(node.this, scope)
+    return IsNull(*found) if found and isinstance(node.expression, sql.Null) else UnknownPredicate()
+
+
+def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
+    if node.args.get("symmetric"):
+        return UnknownPredicate()
+    low = _compare(node.this, ">=", node.args["low"], scope)
+    return And(low, _compare(node.this, "<=", node.args["high"], scope))
+
+
+def _in(node: sql.In, scope: PredicateScope) -> Predicate:
+    if not node.expressions:
+        return UnknownPredicate()
+    result, *others = (_compare(node.this, "=", item, scope) for item in node.expressions)
+    for other in others:
+        result = Or(result, other)
+    return result
+
+
+def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
+    found, constant = _column(left, scope), right
+    if found is None:
+        found, constant, sign = _column(right, scope), left, _TURNED[sign]
+    if found is None:
+        return UnknownPredicate()
+    path, data_type = found
+    value = _constant(constant, data_type)
+    known = UNKNOWN if isinstance(value, UnknownValue) else to_comparable(value, data_type)
+    return UnknownPredicate() if isinstance(known, UnknownValue) else Compare(path, data_type, sign, known)
+
+
+def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
+    names = tuple(_names(node))
+    return scope.find(names) if names and all(names) else None
+
+
+def _names(node: Any) -> Iterator[str]:
+    match node:
+        case sql.Paren():
+            yield from _names(node.this)
+        case sql.Column():
+            yield from (part.name for part in node.parts)
+        case sql.Dot():
+            yield from _names(node.this)
+            yield from _names(node.expression)
+        case sql.Identifier():
+            yield node.name
+        case _:
+            yield ""
+
+
+def _constant(node: Any, data_type: DataType) -> Scalar | UnknownValue:
+    match node:
+        case sql.Paren():
+            return _constant(node.this, data_type)
+        case sql.Neg():
+            value = _constant(node.this, data_type)
+            return -value if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else UNKNOWN
+        case sql.Boolean():
+            return bool(node.this)
+        case sql.Literal():
+            return _text(node.name, data_type) if node.is_string else _number(node.name)
+        case sql.Cast() if isinstance(node.this, sql.Literal):
+            return _cast(node.this, node.to.this, data_type)
+    return UNKNOWN
+
+
+def _number(text: str) -> int | float | Decimal | UnknownValue:
+    """Return a whole number or a decimal; with an exponent Spark makes it a double."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        return int(text) if text.isdecimal() else Decimal(text)
+    try:
+        return float(text)
+    except ValueError:
+        return UNKNOWN
+
+
+def _text(text: str, data_type: DataType) -> Scalar | UnknownValue:
+    """Return a quoted constant in the type of the column, where Spark casts it to that."""
+    return _as(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
+
+
+def _cast(literal: sql.Literal, kind: object, data_type: DataType) -> Scalar | UnknownValue:
+    """Return a constant with a type of its own: 3L, 3.5D, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+    if not literal.is_string:
+        number = _number(literal.name)
+        if kind is sql.DataType.Type.DOUBLE and not isinstance(number, UnknownValue):
+            return float(number)
+        return number if isinstance(number, int) and number < _INTEGERS.get(kind, 0) else UNKNOWN
+    if kind is sql.DataType.Type.DATE:
+        day = _as(literal.name, DATE)
+        return day if data_type == DATE or isinstance(day, UnknownValue) else _as(f"{day} 00:00:00", TIMESTAMP_NTZ)
+    if kind is sql.DataType.Type.TIMESTAMPNTZ:
+        return _as(literal.name, TIMESTAMP_NTZ)
+    return _as(literal.name, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+
+
+def _as(text: str, data_type: DataType) -> Scalar | UnknownValue:
+    if data_type == STRING:
+        return text
+    value = parse_partition_value(text, data_type)
+    return UNKNOWN if value is None else value
+
+
+_QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
+_INTEGERS: Mapping[object, int] = {
+    sql.DataType.Type.TINYINT: 2**7,
+    sql.DataType.Type.SMALLINT: 2**15,
+    sql.DataType.Type.INT: 2**31,
+    sql.DataType.Type.BIGINT: 2**63,
+}
+"""What a constant of the type must be less than; a greater one is cut off or refused, as the session says."""

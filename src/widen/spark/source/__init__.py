@@ -1,0 +1,1 @@
+"""Source files and the texts in them."""

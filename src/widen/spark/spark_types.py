@@ -1,0 +1,83 @@
+"""Types of the model and types of Spark, by way of the schema JSON that both of them speak.
+
+Source: Spark's schema JSON, which PROTOCOL.md#schema-serialization-format is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+
+from widen.model.column_path import as_nullable, map_fields
+from widen.model.schema_json import type_from_value, type_to_value
+from widen.model.type_parser import parse_type
+from widen.model.types import DataType, Field, StructType
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.column_metadata import visible_schema
+
+__all__ = [
+    "Column",
+    "DataFrame",
+    "SchemaLike",
+    "SparkSession",
+    "as_nullable",
+    "from_spark",
+    "to_schema",
+    "to_spark",
+    "type_to_spark",
+    "visible_schema",
+    "with_field_ids",
+]
+
+SchemaLike: TypeAlias = StructType | spark_types.StructType | str
+"""A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
+
+FIELD_ID = "parquet.field.id"
+"""The metadata key by which Spark writes a field id into Parquet."""
+
+
+def to_schema(schema: SchemaLike) -> StructType:
+    """Return a schema in any of its forms as a value.
+
+    Raises:
+        InvalidType: the text cannot be read.
+    """
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        parsed = parse_type(f"struct<{schema}>")
+        assert isinstance(parsed, StructType)
+        return parsed
+    return from_spark(schema)
+
+
+def to_spark(schema: StructType) -> spark_types.StructType:
+    """Return the schema as Spark's, metadata included."""
+    return spark_types.StructType.fromJson(type_to_value(schema))
+
+
+def type_to_spark(data_type: DataType) -> spark_types.DataType:
+    """Return the type as Spark's, the metadata of nested fields included."""
+    return to_spark(StructType((Field("only", data_type),)))["only"].dataType
+
+
+def from_spark(schema: spark_types.StructType) -> StructType:
+    """Return a schema of Spark as one of the model, metadata included."""
+    result = type_from_value(json.loads(schema.json()))
+    assert isinstance(result, StructType)
+    return result
+
+
+def with_field_ids(schema: StructType) -> StructType:
+    """Return the schema with nothing but the column ids as metadata, under the key that Spark's writer looks for.
+
+    Source: PROTOCOL.md#writer-requirements-for-column-mapping
+    """
+    return map_fields(schema, lambda _, field: Field(field.name, field.type, field.nullable, _field_id(field)))
+
+
+def _field_id(field: Field) -> dict[str, int]:
+    return {FIELD_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}

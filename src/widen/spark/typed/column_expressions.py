@@ -1,0 +1,195 @@
+"""Typed records to rows of the table, as expressions: every value to every column of its field that can hold it.
+
+Nothing runs in Python for a record. Which columns a value goes to is read off the routes, as for texts.
+
+Source: spec of evolution, U14, U16, U17, D1, D10, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import TypeVar
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
+from widen.observe.observe_schema import type_facts
+from widen.planning.evolution.policy import Policy
+from widen.planning.evolution.source_metadata import RESCUED, role_field
+from widen.routing.rescue import record_route
+from widen.routing.route import ColumnSlot, RecordRoute, build_routes, does_bar
+from widen.spark.column_tree import join_columns
+from widen.spark.source.field_names import Typed, fields_of
+from widen.spark.spark_types import type_to_spark
+from widen.spark.typed.exact_cast import convert_exactly, holds_every_value
+from widen.spark.typed.json_values import to_document, to_json_text
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldColumn:
+    """What a column holds of a value.
+
+    Args:
+        column: The expression.
+        is_total: It is null only where the value is.
+    """
+
+    column: Column
+    is_total: bool
+
+
+def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) -> list[Column]:
+    """Return the columns of a table, made of the fields of records.
+
+    Args:
+        fields: What stands at each key of a record, with its type.
+        schema: Of the table.
+        policy: What is known of single fields.
+
+    Source: spec of evolution, U14.
+    """
+    route = build_routes(schema, policy)
+    made = _fill_columns(fields, route)
+    rescued = role_field(schema, RESCUED)
+    if rescued is not None:
+        rest = _rest_of_record(fields, route)
+        made[rescued.name] = F.lit(None) if rest is None else to_json_text(rest)
+    return [_of_type(made.get(field.name), field.type).alias(field.name) for field in schema]
+
+
+def _of_type(column: Column | None, data_type: DataType) -> Column:
+    return (F.lit(None) if column is None else column).cast(type_to_spark(data_type))
+
+
+def _fill_columns(fields: Mapping[str, Typed], route: RecordRoute) -> dict[str, Column]:
+    found = {}
+    for key, (values, data_type) in fields.items():
+        for slot in route.get(key, ()):
+            held = _hold_values(values, data_type, slot, slot.dim)
+            if held is not None:
+                found[slot.name] = held.column
+    return found
+
+
+def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
+    """Return what a column of ``dim`` arrays holds of values: themselves, wrapped; None if nothing of that type."""
+    if isinstance(data_type, ArrayType):
+        return _hold_array(values, data_type, slot, dim - 1) if dim else None
+    if dim:
+        inner = _hold_values(values, data_type, slot, dim - 1)
+        return inner and HeldColumn(F.when(inner.column.isNotNull(), F.array(inner.column)), inner.is_total)
+    if isinstance(data_type, MapType):
+        return None if slot.entries is None else _hold_map(values, data_type, slot.entries)
+    if isinstance(data_type, StructType):
+        return None if slot.record is None else HeldColumn(_hold_record(values, data_type, slot, slot.record), True)
+    column = None if _does_bar(slot, data_type) else convert_exactly(values, data_type, slot.type, slot.epoch_unit)
+    return None if column is None else HeldColumn(column, holds_every_value(data_type, slot.type))
+
+
+def _hold_array(values: Column, data_type: ArrayType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
+    """Return the array with null in place of what the column cannot hold; null if that is everything."""
+    probe = _hold_values(F.lit(None), data_type.element, slot, dim)
+    if probe is None:
+        return None
+    found = F.transform(values, lambda item: _as_condition(_hold_values(item, data_type.element, slot, dim)).column)
+    if probe.is_total:
+        return HeldColumn(found, True)
+    is_lost = F.exists(values, F.isnotnull) & ~F.exists(found, F.isnotnull)
+    return HeldColumn(F.when(~is_lost, found), False)
+
+
+def _hold_map(values: Column, data_type: MapType, slot: ColumnSlot) -> HeldColumn | None:
+    probe = _hold_values(F.lit(None), data_type.value, slot, slot.dim)
+    if probe is None:
+        return None
+    found = F.transform_values(
+        values, lambda _, value: _as_condition(_hold_values(value, data_type.value, slot, slot.dim)).column
+    )
+    if data_type.key != STRING:
+        found = F.transform_keys(found, lambda key, _: _as_condition(convert_exactly(key, data_type.key, STRING)))
+    return HeldColumn(found, probe.is_total)
+
+
+def _hold_record(values: Column, data_type: StructType, slot: ColumnSlot, route: RecordRoute) -> Column:
+    assert isinstance(slot.type, StructType)
+    made = _fill_columns(fields_of(values, data_type), route)
+    columns = [_of_type(made.get(field.name), field.type).alias(field.name) for field in slot.type]
+    return F.when(values.isNotNull(), F.struct(*columns))
+
+
+# ---- what no column holds --------------------------------------------------------------------------
+
+
+def _rest_of_record(fields: Mapping[str, Typed], route: RecordRoute) -> Column | None:
+    """Return the fields of which no column holds everything, as a struct; None if there can be none.
+
+    Source: spec of evolution, D10.
+    """
+    found = ((key, _rest(values, data_type, route.get(key, ()))) for key, (values, data_type) in fields.items())
+    rests = [(key, rest) for key, rest in found if rest is not None]
+    is_there = [rest.isNotNull() for _, rest in rests]
+    return F.when(join_columns(or_, is_there), F.struct(*(rest.alias(key) for key, rest in rests))) if rests else None
+
+
+def _rest(values: Column, data_type: DataType, slots: Sequence[ColumnSlot]) -> Column | None:
+    """Return values that no column holds, null where one does; an array or a map that is not held in full is kept."""
+    record = record_route(slots)
+    if isinstance(data_type, StructType) and record is not None:
+        return _rest_of_record(fields_of(values, data_type), record)
+    held = is_held_expression(values, data_type, slots, 0)
+    return None if held is None else F.when(~held, to_document(values, data_type))
+
+
+def is_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:
+    """Tell whether for every value some column holds it exactly; None if that is always so.
+
+    Args:
+        values: The values; what is null is held.
+        data_type: Their type.
+        slots: The columns of their field.
+        dim: How many arrays are around the values.
+    """
+    deep = [slot for slot in slots if slot.dim >= dim]
+    match data_type:
+        case ArrayType(element):
+            return _all_held_expression(values, element, slots, dim + 1)
+        case MapType(_, value):
+            entries = [slot.entries for slot in deep if slot.entries is not None]
+            return _all_held_expression(F.map_values(values), value, entries, 0) if entries else values.isNull()
+        case StructType():
+            record = record_route(deep)
+            if record is None:
+                return values.isNull()
+            fields = fields_of(values, data_type)
+            inside = (is_held_expression(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items())
+            held = [each for each in inside if each is not None]
+            return join_columns(and_, held) if held else None
+    plain = [slot for slot in deep if slot.record is None and slot.entries is None and not _does_bar(slot, data_type)]
+    if any(holds_every_value(data_type, slot.type) for slot in plain):
+        return None
+    ways = (convert_exactly(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
+    return reduce(or_, (way.isNotNull() for way in ways if way is not None), values.isNull())
+
+
+def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
+    told = type_facts(data_type)
+    return told is not None and does_bar(slot, told[0])
+
+
+def _all_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:
+    if is_held_expression(F.lit(None), data_type, slots, dim) is None:
+        return None
+    return values.isNull() | F.forall(
+        values, lambda item: _as_condition(is_held_expression(item, data_type, slots, dim))
+    )
+
+
+def _as_condition(found: _T | None) -> _T:
+    assert found is not None
+    return found

@@ -1,0 +1,183 @@
+"""Files that say the types of what is in them, as DataFrames: one for all, or one for each schema that they have.
+
+Source: spec of evolution, D16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+from urllib.parse import quote
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+
+from widen.model.column_path import format_path
+from widen.model.types import DataType, StructType, quote_name
+from widen.observe.file_fields import HIVE_NULL, LOADED_AT, SIGN, SOURCE_FILE, FileFields, folders_of, joined, unescaped
+from widen.spark.source.field_names import duplicate_fields, with_field_steps
+from widen.spark.source.file_format import FileFormat
+from widen.spark.source.source_files import SourceFiles, as_literal, source_error_reason, unusable_source
+from widen.spark.spark_errors import SPARK_ERRORS, find_known_failure
+from widen.spark.spark_types import as_nullable, from_spark, type_to_spark
+from widen.spark.typed.kind_aggregates import PLACE
+
+_PLACE = "_widen_place"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRecords:
+    """Typed records.
+
+    Args:
+        frame: The records, in columns that have numbers for names, so that no two of them are the same.
+        schema: With the names that the source gives.
+        place: The file and the number of each; None where nobody knows.
+    """
+
+    frame: DataFrame
+    schema: StructType
+    place: Column | None = None
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The column of each field."""
+        return {field.name: _with_field_steps(F.col(str(at)), field.type) for at, field in enumerate(self.schema)}
+
+
+def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) -> TypedRecords:
+    """Return the rows of a DataFrame as records.
+
+    Args:
+        frame: The rows.
+        name: What errors call it.
+        is_placed: Whether the last column says where each stands.
+
+    Raises:
+        SourceError: two columns have the same name.
+    """
+    fields = as_nullable(from_spark(frame.schema)).fields
+    schema = StructType(fields[:-1] if is_placed else fields)
+    twice = next(duplicate_fields(schema), None)
+    if twice is not None:
+        raise unusable_source(name, f"it has two columns {format_path(twice)}", "Give them names of their own.")
+    numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
+    return TypedRecords(numbered, schema, F.col(_PLACE) if is_placed else None)
+
+
+def _with_field_steps(values: Column, data_type: DataType) -> Column:
+    wanted = with_field_steps(data_type)
+    return values if wanted == data_type else values.cast(type_to_spark(wanted))
+
+
+def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFields) -> list[TypedRecords]:
+    """Return the records of files of Parquet, Avro or ORC.
+
+    Args:
+        spark: The session.
+        source: The files.
+        file_fields: Which fields the records get from their files.
+
+    Raises:
+        SourceError: a file cannot be read, or this Spark cannot read the format.
+    """
+    reader = spark.read.format(source.format.value).options(**source.options)
+    paths = [file.path for file in source.files if file.size_bytes]
+    try:
+        return [_records(frame, source, group, file_fields) for frame, group in _frames(reader, source.format, paths)]
+    except SPARK_ERRORS as error:
+        known = find_known_failure(error)
+        if known is not None:
+            raise known from error
+        reason, name = source_error_reason(error), source.format.value
+        if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
+            package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
+            fix = f"Start Spark with its package: spark.jars.packages={package}"
+            raise unusable_source(source.name, f"this Spark has no reader for {name}", fix) from error
+        fix = next((fix for what, fix in _FIXES.items() if what in reason), "Give files of one of the formats.")
+        raise unusable_source(source.name, reason, fix) from error
+
+
+_FIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "NANOS": "Write times in microseconds (pyarrow: coerce_timestamps='us'), or take them as whole numbers: set "
+        "spark.sql.legacy.parquet.nanosAsLong.",
+        "COLUMN_ALREADY_EXISTS": "Let Spark tell apart what differs in case: set spark.sql.caseSensitive.",
+    }
+)
+"""What to do where Spark cannot read a file, by what it says of that."""
+
+
+def _frames(
+    reader: DataFrameReader, format: FileFormat, paths: Sequence[str]
+) -> Iterator[tuple[DataFrame, Sequence[str]]]:
+    """Yield the files with what they hold: together if their schemas go together, else those of one schema together.
+
+    Of Avro Spark looks at the schema of one file only.
+    """
+    try:
+        if format is not FileFormat.AVRO:
+            yield _load(reader.option("mergeSchema", "true"), paths), paths
+            return
+    except SPARK_ERRORS as error:
+        if "MERG" not in str(error).upper():
+            raise
+    schemas = {path: _load(reader.option("mergeSchema", "false"), [path]).schema.json() for path in paths}
+    for _, group in groupby(sorted(paths, key=lambda path: (schemas[path], path)), key=schemas.__getitem__):
+        some = list(group)
+        yield _load(reader, some), some
+
+
+def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    return reader.load([as_literal(path) for path in paths])
+
+
+def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_fields: FileFields) -> TypedRecords:
+    """Return the records with the fields of their files, and their places; numbers are known of Parquet only."""
+    path = F.col("_metadata.file_path")
+    told = _told_by(path, paths, file_fields)
+    number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
+    place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
+    named = joined({name: F.col(quote_name(name)) for name in frame.columns}, told)
+    fields = [value.alias(key) for key, value in named.items()]
+    rows = frame.select("*", *fields[len(frame.columns) :], place.alias(_PLACE))
+    return to_typed_records(rows, source.name, is_placed=True)
+
+
+def _told_by(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
+    """Return what the files say of their records, by key."""
+    found: dict[str, Column] = {}
+    folders = {tuple(folders_of(each)) for each in paths} if file_fields.has_folders else set()
+    keys = sorted({key for each in folders for key, _ in each})
+    for key in keys:
+        for turn in range(max(sum(key == other for other, _ in each) for each in folders)):
+            found = joined(found, {unescaped(key) + SIGN: _folder(path, key, turn)})
+    if file_fields.loaded_at is not None:
+        moment = F.lit(file_fields.loaded_at).cast("timestamp")
+        found = joined(found, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: moment})
+    return found
+
+
+def _folder(path: Column, key: str, turn: int) -> Column:
+    """Return what stands for a key in the folders of files, there for the nth time; null if there is no such folder.
+
+    The path is a URI, and what it names may have the escapes of Hive.
+    """
+    name = F.lit(f"/{_quoted(_as_uri(key))}=([^/]*)(?=/)")
+    text = F.try_element_at(F.regexp_extract_all(path, name, F.lit(1)), F.lit(turn + 1))
+    for _ in range(2):
+        text = F.coalesce(F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B"))), text)
+    return F.when((text != F.lit("")) & (text != F.lit(HIVE_NULL)), text)
+
+
+def _as_uri(text: str) -> str:
+    return "".join(c if ord(c) > 127 else quote(c, safe=_IN_URI) for c in text)
+
+
+_IN_URI = "!$&'()*+,;=:@-._~"
+
+
+def _quoted(text: str) -> str:
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"

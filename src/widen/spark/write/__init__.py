@@ -1,0 +1,1 @@
+"""A DataFrame to the data files of a table."""

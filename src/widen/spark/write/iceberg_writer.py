@@ -1,0 +1,178 @@
+"""Files as Iceberg asks for them: partition columns stand in them too, and elements, keys and values have ids.
+
+Spark's own writer takes partition columns out of the files, and gives ids to struct fields only; so tasks write with
+Arrow. Its times are always 64-bit integers.
+
+Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from widen.log.store.log_store import percent_encode
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import COLUMN_ID, nested_ids, to_physical
+from widen.protocol.partition_values import directory_name
+from widen.spark.arrow_types import to_arrow
+from widen.spark.spark_types import type_to_spark
+from widen.spark.write.part_file import PartFile, PartSink, PartWriter
+from widen.spark.write.physical_layout import partition_text
+
+_TEXT = "__widen_text_"
+_ID = b"PARQUET:field_id"
+_WRITTEN = "path string, size_bytes bigint, stats string, texts string"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLayout:
+    """How rows are written.
+
+    Args:
+        sink: Where to.
+        schema: Of the files, with ids.
+        split: The physical names of the partition columns.
+    """
+
+    sink: PartSink
+    schema: pa.Schema
+    split: tuple[str, ...]
+
+
+def write_for_iceberg(
+    rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
+) -> list[Add]:
+    """Write rows as files that Iceberg can read, and return them as actions, with statistics; nothing is committed.
+
+    What attempts of tasks that failed have left behind is deleted.
+
+    Args:
+        rows: All columns of the table, in its types and names.
+        sink: Where to.
+        schema: Of the table, in logical names, with ids; it has no void.
+        mode: Of column mapping.
+        partition_by: The logical names of the partition columns.
+
+    Raises:
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
+    """
+    by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
+    names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
+    types = {field.name: field.type for field in schema}
+    columns = [F.col(quote_name(n)).cast(type_to_spark(by_name[n].type)).alias(by_name[n].name) for n in names]
+    texts = [f"{_TEXT}{at}" for at in range(len(partition_by))]
+    columns += [
+        partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
+    ]
+    frame = rows.select(*columns)
+    if texts:
+        frame = frame.sortWithinPartitions(*texts)
+    arrow = pa.schema([_arrow_field(by_name[name]) for name in names])
+    layout = IcebergLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
+    written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
+    store, paths = sink.store, {row.path for row in written}
+    store.delete([entry.path for entry in store.list(sink.job) if entry.path not in paths])
+    return [_add(layout, PartFile(row.path, row.size_bytes, row.stats), json.loads(row.texts)) for row in written]
+
+
+def _add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
+    values = dict(zip(layout.split, texts, strict=True))
+    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
+
+
+# ---- on the executors ------------------------------------------------------------------------------
+
+
+def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task, sorted by partition, and yield what was written."""
+    found: list[tuple[PartFile, list[str | None]]] = []
+    writer, current = None, None
+    for batch in batches:
+        for texts, rows in _runs(batch, len(layout.split)):
+            if writer is None or texts != current:
+                found += _closed(writer, current)
+                writer, current = _writer(layout, texts), texts
+            writer.write(_in_schema(rows, layout.schema))
+    found += _closed(writer, current)
+    if found:
+        parts = [part for part, _ in found]
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([part.path for part in parts]),
+                pa.array([part.size_bytes for part in parts]),
+                pa.array([part.stats for part in parts]),
+                pa.array([json.dumps(texts) for _, texts in found]),
+            ],
+            names=["path", "size_bytes", "stats", "texts"],
+        )
+
+
+def _closed(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:
+    return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
+
+
+def _writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
+    folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
+    return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
+
+
+def _runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
+    """Yield the rows of a batch by partition; those of one stand together."""
+    width = batch.num_columns - splits
+    rows = batch.select(list(range(width)))
+    if not splits:
+        yield [], rows
+        return
+    keys = zip(*(batch.column(width + at).to_pylist() for at in range(splits)), strict=True)
+    first = 0
+    for key, run in groupby(keys):
+        length = sum(1 for _ in run)
+        yield [text or None for text in key], rows.slice(first, length)
+        first += length
+
+
+def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    (batch,) = pa.Table.from_batches([rows]).cast(schema).combine_chunks().to_batches() or [rows]
+    return batch
+
+
+# ---- ids -------------------------------------------------------------------------------------------
+
+
+def _arrow_field(field: Field) -> pa.Field:
+    found = _arrow_type(field.type, nested_ids(field), ())
+    return pa.field(field.name, found, metadata=_id(field.metadata.get(COLUMN_ID)))
+
+
+def _arrow_type(data_type: DataType, ids: Mapping[Path, int], at: Path) -> pa.DataType:
+    match data_type:
+        case StructType(fields):
+            return pa.struct([_arrow_field(field) for field in fields])
+        case ArrayType(element):
+            return pa.list_(_item(ELEMENT, element, ids, at))
+        case MapType(key, value):
+            return pa.map_(_item(KEY, key, ids, at).with_nullable(False), _item(VALUE, value, ids, at))
+    return to_arrow(data_type)
+
+
+def _item(step: str, data_type: DataType, ids: Mapping[Path, int], at: Path) -> pa.Field:
+    path = (*at, step)
+    return pa.field(step, _arrow_type(data_type, ids, path), metadata=_id(ids.get(path)))
+
+
+def _id(number: Any) -> dict[bytes, bytes] | None:
+    return None if number is None else {_ID: str(number).encode()}

@@ -1,0 +1,181 @@
+"""Rows in the shape and the types of a table, with what they lack filled in.
+
+Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns; Spark's ANSI store assignment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, quote_name
+from widen.protocol.actions import Protocol
+from widen.protocol.column_metadata import Identity, find_default, find_generation, find_identity
+from widen.protocol.table_features import supported_features
+from widen.protocol.type_widening import is_widening
+from widen.spark.spark_errors import raise_expression
+from widen.spark.spark_types import SparkSession, from_spark, type_to_spark
+
+LANES = "spark.sql.shuffle.partitions"
+"""Says into how many lanes the values of an identity column are dealt, one for each task."""
+
+_ROW_BITS = 33
+"""How many bits of Spark's increasing ids count the rows of one task."""
+
+
+def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
+    """Return rows with all columns of a table, in its types, names and order.
+
+    What is missing becomes the default of the column, the result of its expression, its next identity value, or null.
+    A value that is out of range for its column fails the job.
+
+    Args:
+        frame: Columns in any order, names in any case; it fits, as `schema_merge.merge_schema` judges it.
+        schema: Of the table, in logical names, with all metadata.
+        protocol: Of the table: a rule of a column counts only where its feature is supported.
+
+    Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
+    """
+    incoming = from_spark(frame.schema)
+    rules = _ColumnFiller(protocol, frame.sparkSession)
+    columns, made = [], {}
+    for field in schema:
+        known = incoming.find(field.name)
+        if known is not None:
+            column = cast_to_table_type(F.col(quote_name(known.name)), known.type, field.type, (field.name,))
+        else:
+            column = rules.filled(field)
+            made.update(rules.generation(field))
+        columns.append(column.alias(field.name))
+    rows = frame.select(*columns)
+    return _generated(rows, schema, made) if made else rows
+
+
+def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:
+    """Return the identity columns whose values the table has to make for some rows."""
+    incoming = from_spark(frame.schema)
+    return [field for field in schema if find_identity(field) and incoming.find(field.name) is None]
+
+
+class _ColumnFiller:
+    """What the columns of a table that are not in the data get."""
+
+    def __init__(self, protocol: Protocol, spark: SparkSession) -> None:
+        self._supported = supported_features(protocol)
+        self.lanes = int(str(spark.conf.get(LANES, "200")))
+
+    def generation(self, field: Field) -> dict[str, str]:
+        text = find_generation(field) if "generatedColumns" in self._supported else None
+        return {} if text is None else {field.name: text}
+
+    def identity(self, field: Field) -> Identity | None:
+        return find_identity(field) if "identityColumns" in self._supported else None
+
+    def filled(self, field: Field) -> Column:
+        identity = self.identity(field)
+        if identity is not None:
+            return _numbered(field, identity, self.lanes)
+        return default_value(field, self._supported)
+
+
+def default_value(field: Field, supported: Collection[str]) -> Column:
+    """Return what a column gets of a row that says nothing of it: its default, or null.
+
+    Args:
+        field: The column.
+        supported: The features of the table.
+
+    Source: PROTOCOL.md#default-columns
+    """
+    default = find_default(field) if "allowColumnDefaults" in supported else None
+    value = F.lit(None) if default is None else F.expr(default)
+    return value.cast(type_to_spark(field.type))
+
+
+def _numbered(field: Field, identity: Identity, lanes: int) -> Column:
+    """Return values that no two rows share.
+
+    Every task deals out the values of its own lane, which leaves few gaps; tasks for which there is no lane take theirs
+    from beyond all lanes.
+    """
+    task, number = F.spark_partition_id(), F.monotonically_increasing_id()
+    row = number.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
+    place = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
+    mark = identity.high_water_mark
+    last, steps = (identity.start, place) if mark is None else (mark, place + 1)
+    value = F.try_add(F.try_multiply(steps, F.lit(identity.step).cast("bigint")), F.lit(last).cast("bigint"))
+    return F.coalesce(value, raise_expression("IDENTITY", {"column": field.name}).cast("bigint"))
+
+
+def _generated(rows: DataFrame, schema: StructType, made: Mapping[str, str]) -> DataFrame:
+    columns = [
+        F.expr(made[field.name]).cast(type_to_spark(field.type)).alias(field.name)
+        if field.name in made
+        else F.col(quote_name(field.name))
+        for field in schema
+    ]
+    return rows.select(*columns)
+
+
+# ---- shape and type --------------------------------------------------------------------------------
+
+
+def cast_to_table_type(column: Column, have: DataType, want: DataType, at: Path) -> Column:
+    """Return a column of one shape and type in another one: fields by name, what is missing as null.
+
+    Args:
+        column: The values.
+        have: Their type.
+        want: The type that they get; where it does not have every value, one that it lacks fails the job.
+        at: Where they go, for the error.
+
+    Source: Spark's ANSI store assignment
+    """
+    if _is_same(have, want):
+        return column
+    match have, want:
+        case StructType(), StructType():
+            return _reshaped_struct(column, have, want, at)
+        case ArrayType(), ArrayType():
+            return F.transform(
+                column, lambda item: cast_to_table_type(item, have.element, want.element, (*at, ELEMENT))
+            )
+        case MapType(), MapType():
+            keyed = column
+            if not _is_same(have.key, want.key):
+                keyed = F.transform_keys(column, lambda key, _: cast_to_table_type(key, have.key, want.key, (*at, KEY)))
+            return F.transform_values(
+                keyed, lambda _, value: cast_to_table_type(value, have.value, want.value, (*at, VALUE))
+            )
+    if have == VOID or is_widening(have, want):
+        return column.cast(type_to_spark(want))
+    return _checked_cast(column, have, want, at)
+
+
+def _reshaped_struct(column: Column, have: StructType, want: StructType, at: Path) -> Column:
+    parts = []
+    for field in want:
+        known = have.find(field.name)
+        if known is None:
+            part = F.lit(None).cast(type_to_spark(field.type))
+        else:
+            part = cast_to_table_type(column.getField(known.name), known.type, field.type, (*at, field.name))
+        parts.append(part.alias(field.name))
+    return F.when(column.isNotNull(), F.struct(*parts))
+
+
+def _checked_cast(column: Column, have: DataType, want: DataType, at: Path) -> Column:
+    """Return a column cast to a type that not all of its values have; one that has no such value fails the job."""
+    spark_type = type_to_spark(want)
+    found = column.try_cast(spark_type)
+    told = {"column": format_path(at), "old": have.sql, "new": want.sql}
+    overflow = raise_expression("CAST", told, column.cast("string"))
+    return F.when(column.isNotNull() & found.isNull(), overflow.cast(spark_type)).otherwise(found)
+
+
+def _is_same(have: DataType, want: DataType) -> bool:
+    """Tell whether two types are equal but for nullability and metadata."""
+    return str(have) == str(want)

@@ -1,0 +1,115 @@
+"""Writing: a Spark job puts Parquet files into a directory of its own; what it wrote becomes add actions.
+
+Nothing is visible before somebody commits the actions.
+
+Source: PROTOCOL.md#add-file-and-remove-file; spec of Spark: a directory per job, so that nothing shares `_temporary`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+
+from widen.log.store.log_store import FileEntry, LogStore, percent_encode
+from widen.log.write.staged_files import discard_folder
+from widen.model.column_path import Path
+from widen.model.schema_json import from_json
+from widen.model.types import StructType
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical_path
+from widen.protocol.column_metadata import find_identity
+from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.partition_values import directory_values
+from widen.protocol.skipping.file_statistics import indexed_leaves
+from widen.protocol.void_columns import ensure_storable
+from widen.spark.parquet.footer import read_footers
+from widen.spark.parquet.rebase_mode import proleptic_writes
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.write.iceberg_writer import write_for_iceberg
+from widen.spark.write.part_file import PartSink, codec_of
+from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
+
+_OPTIONS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""What holds for one job of ours whatever the session says; Spark 4.0 lets only the session say how times are written,
+and by default they then have no bounds."""
+
+
+def write_parquet(
+    frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata, folder: str | None = None
+) -> list[Add]:
+    """Write rows as files of a table and return them as actions, with statistics; nothing is committed.
+
+    If anything fails, the files of the attempt are deleted as far as the store lets us.
+
+    Args:
+        frame: Must fit the schema of the metadata; what it lacks is null, what is narrower is cast.
+        store: Of the table.
+        protocol: That the table will have when the files are committed.
+        metadata: Likewise.
+        folder: Where to write, relative to the table: a new folder that nothing else is in.
+
+    Raises:
+        RowRefused: a row is one that the table may not hold.
+        NothingToStore: no column of the table is in files.
+        VoidInItems: there is a void inside an array or a map.
+        CorruptFile: a data file that the frame reads cannot be read.
+        JobFailed: Spark could not finish the job.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    schema = from_json(metadata.schema_string)
+    ensure_storable(schema, metadata.partition_columns)
+    mode = mapping_mode(metadata.configuration, protocol)
+    by_name = {field.name: field for field in schema}
+    split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
+    job = folder or uuid.uuid4().hex
+    with contextlib.ExitStack() as undo:
+        undo.callback(discard_folder, store, job)
+        indexed = _indexed_columns(schema, metadata, mode)
+        with translate_spark_errors():
+            if enabled_compat(metadata.configuration):
+                rows = to_checked_rows(frame, schema, protocol, metadata)
+                sink = PartSink(store, job, codec_of(frame.sparkSession), indexed)
+                adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
+            else:
+                writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS)
+                with proleptic_writes(frame.sparkSession):
+                    writer.partitionBy(*split).parquet(unquote(store.uri(job)))
+                adds = _adds(frame, store, job, indexed)
+        undo.pop_all()
+    return adds
+
+
+def _indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+    leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
+    identities = {(field.name,) for field in schema if find_identity(field)}
+    return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)
+
+
+def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path]) -> list[Add]:
+    entries = [entry for entry in store.list(job) if entry.name.endswith(".parquet") and entry.name[0] not in "._"]
+    footers = read_footers(frame.sparkSession, store, [entry.path for entry in entries], columns)
+    empty = [entry.path for entry, footer in zip(entries, footers, strict=True) if not footer.rows]
+    store.delete(empty)
+    return [_add(entry, footer.stats) for entry, footer in zip(entries, footers, strict=True) if footer.rows]
+
+
+def _add(entry: FileEntry, stats: str) -> Add:
+    path = percent_encode(entry.path)
+    return Add(
+        path=path,
+        partition_values=dict(directory_values(path)),
+        size=entry.size_bytes,
+        modification_time=entry.modified_ms,
+        data_change=True,
+        stats=stats,
+    )

@@ -1,0 +1,192 @@
+"""Part files: a Python task writes the rows that it has made itself, for to hand them to Spark takes longer.
+
+Only where a file is all that a row needs: a table that splits its files, maps its columns, or checks or computes
+values has Spark write them.
+
+Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.store.log_store import LogStore
+from widen.model.column_path import Path, fields
+from widen.model.schema_json import from_json
+from widen.planning.table.dependent_expressions import check_constraints
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.column_mapping import NONE, mapping_mode
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
+from widen.protocol.parquet_calendar import PROLEPTIC
+from widen.protocol.skipping.file_statistics import indexed_leaves
+from widen.protocol.table_features import is_supported
+from widen.spark.parquet.footer import footer_of
+from widen.spark.write.physical_layout import is_fully_nullable
+
+ROW_GROUP_BYTES = 64 * 2**20
+"""From how many bytes of Arrow data on a row group is written."""
+
+FILE_BYTES = 2**30
+"""From how many bytes on a task begins another file."""
+
+CODEC = "spark.sql.parquet.compression.codec"
+_CODECS: Mapping[str, str] = MappingProxyType(
+    {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"none": "none", "uncompressed": "none"}
+)
+"""The codecs of Spark that Arrow writes, too, by Arrow's names; in place of others it takes snappy."""
+
+_RULES = frozenset({INVARIANT, GENERATION, START, DEFAULT, TEXT_LIMIT})
+_ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
+
+
+@dataclass(frozen=True, slots=True)
+class PartSink:
+    """Where and how tasks write part files.
+
+    Args:
+        store: Of the table.
+        job: The directory of the job.
+        codec: Arrow's name of the compression.
+        indexed: The leaf columns that get statistics.
+    """
+
+    store: LogStore
+    job: str
+    codec: str
+    indexed: frozenset[Path]
+
+
+class PartFile(msgspec.Struct, frozen=True):
+    """A file that a task has written: its path in the table, its size in bytes and its statistics."""
+
+    path: str
+    size_bytes: int
+    stats: str
+
+    def to_add(self) -> Add:
+        """Return the action that makes the file part of the table."""
+        now_ms = current_ms()
+        return Add(
+            path=self.path,
+            partition_values={},
+            size=self.size_bytes,
+            modification_time=now_ms,
+            data_change=True,
+            stats=self.stats,
+        )
+
+
+def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata: Metadata) -> PartSink | None:
+    """Return where tasks write the rows of a table, or None if Spark has to.
+
+    Args:
+        spark: The session, which says the compression.
+        store: Of the table.
+        protocol: That the table will have when the files are committed.
+        metadata: Likewise.
+    """
+    schema = from_json(metadata.schema_string)
+    is_mapped = mapping_mode(metadata.configuration, protocol) != NONE
+    has_rules = bool(check_constraints(metadata.configuration)) or any(
+        not _RULES.isdisjoint(field.metadata) for _, field in fields(schema)
+    )
+    is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)
+    if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(schema):
+        return None
+    return PartSink(store, uuid.uuid4().hex, codec_of(spark), indexed_leaves(schema, metadata.configuration, ()))
+
+
+def codec_of(spark: SparkSession) -> str:
+    """Return the compression that a session asks for, by Arrow's name."""
+    return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
+
+
+class PartWriter:
+    """The files of one task.
+
+    Args:
+        sink: Where they go.
+        schema: Of the batches.
+    """
+
+    def __init__(self, sink: PartSink, schema: pa.Schema) -> None:
+        self._sink, self._schema = sink, schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._parts: list[PartFile] = []
+        self._file: BinaryIO | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; they are written when there are enough of them.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> list[PartFile]:
+        """Write what is waiting, and return the files.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        if self._waiting:
+            self._write_group()
+        self._finish()
+        return self._parts
+
+    def discard(self) -> None:
+        """Delete what was written.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        self._waiting = []
+        self._finish()
+        self._sink.store.delete([part.path for part in self._parts])
+
+    def _write_group(self) -> None:
+        if self._file is None:
+            self._begin()
+        assert self._file is not None
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting, self._waiting_bytes = [], 0
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        if self._file.tell() >= FILE_BYTES:
+            self._finish()
+
+    def _begin(self) -> None:
+        self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
+        self._file = self._sink.store.create(self._path)
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            compression=self._sink.codec,
+            store_decimal_as_integer=True,
+            metadata_collector=self._footers,
+        )
+        self._writer.add_key_value_metadata(PROLEPTIC)
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        with self._file as file:
+            self._writer.close()
+            size_bytes = file.tell()
+        self._file = None
+        footer = footer_of(self._footers[0], self._sink.indexed)
+        self._parts.append(PartFile(self._path, size_bytes, footer.stats))

@@ -1,0 +1,194 @@
+"""Running a statement: one statement, one call, one commit.
+
+Source: house rule: a statement is a value; this module only calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from widen.errors import InvalidOption, TableAlreadyExists
+from widen.planning.alter.metadata_change import DESCRIPTION
+from widen.protocol.table_properties import canonical_keys
+from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
+from widen.spark.session import find_session
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.query_results import QueryResult, run_query
+from widen.sql_commands.statements import (
+    AddColumns,
+    AddConstraint,
+    AlterColumns,
+    Command,
+    CreateTable,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    Question,
+    RenameColumn,
+    ReplaceColumns,
+    Restore,
+    SetProperties,
+    Statement,
+    SyncIdentity,
+    TableName,
+    UnsetProperties,
+)
+from widen.table import Table, create_table
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTable:
+    """What became of a table.
+
+    Args:
+        table: At its version after the statement.
+        before: The version before it; -1 if there was no table.
+    """
+
+    table: Table
+    before: int
+
+
+def sql(
+    text: str, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
+) -> Table | DataFrame:
+    """Run one statement: one that changes a table gives it at its new version, one that asks gives a DataFrame.
+
+    Args:
+        text: One statement of Spark SQL, of the forms in `widen.sql_commands.grammar`; a table is named by its path,
+            ``delta.`/data/orders```, or as in the catalog of the session.
+        spark: The session for names, for scans and for DataFrames; by default the active one, else a local one.
+        storage_options: Settings and credentials of the store of the table.
+
+    Raises:
+        InvalidStatement: the text is no statement, or none that this version understands.
+        RequestError: what the statement asks for cannot be; the error says why.
+        NameNotFound: the catalog has no such table.
+        ContentionError: somebody changed the table meanwhile.
+        TableError: the table cannot be read or written.
+
+    Source: house rule: one statement, one call, one commit.
+    """
+    done = run_statement(parse_statement(text), spark, storage_options)
+    return done.table if isinstance(done, ChangedTable) else done.to_frame(find_session(spark))
+
+
+def run_statement(
+    statement: Statement, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
+) -> ChangedTable | QueryResult:
+    """Return what a statement made of its table, or what it was told.
+
+    Args:
+        statement: One of them.
+        spark: The session for names and scans; by default the active one, else a local one, if one is needed.
+        storage_options: Settings and credentials of the store of the table.
+
+    Raises:
+        RequestError: what the statement asks for cannot be; the error says why.
+        ContentionError: somebody changed the table meanwhile.
+        TableError: the table cannot be read or written.
+    """
+    if isinstance(statement, CreateTable):
+        return _create(statement, spark, storage_options)
+    table = Table(_locate_table(statement.table, spark), storage_options)
+    if isinstance(statement, Question):
+        return run_query(statement, table)
+    before = table.version
+    return ChangedTable(_execute(statement, table, spark), before)
+
+
+def _locate_table(name: TableName, spark: SparkSession | None) -> str:
+    return name.location if name.location is not None else find_table_location(find_session(spark), name.parts)
+
+
+def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Table:
+    match statement:
+        case AlterColumns(_, changes):
+            return table.alter_columns(dict(changes.items()), spark)
+        case RenameColumn(_, column, name):
+            return table.rename_column(column, name)
+        case AddColumns(_, columns):
+            return table.add_columns(dict(columns.items()))
+        case DropColumns(_, columns, if_exists):
+            return table.drop_columns(*columns, if_exists=if_exists)
+        case ReplaceColumns(_, schema):
+            return table.replace_columns(schema)
+        case SyncIdentity(_, column):
+            return table.sync_identity(column, spark)
+        case AddConstraint(_, name, condition):
+            return table.add_constraint(name, condition, spark)
+        case DropConstraint(_, name, if_exists):
+            return table.drop_constraint(name, if_exists=if_exists)
+        case SetProperties(_, properties):
+            return table.set_properties(properties)
+        case UnsetProperties(_, keys, if_exists):
+            _ensure_set(table, () if if_exists else keys)
+            return table.unset_properties(keys)
+        case DropFeature(_, name, truncate_history):
+            return table.drop_feature(name, truncate_history, spark)
+        case Restore(_, moment):
+            return table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
+
+
+def _ensure_set(table: Table, keys: Iterable[str]) -> None:
+    """Check that properties are set, which the statement expects.
+
+    Source: house rule: Spark says so of its own tables; Delta Lake lets it pass, and a slip of the pen with it.
+    """
+    missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
+    if missing:
+        expected = "It is not set. Say UNSET TBLPROPERTIES IF EXISTS to pass over that."
+        raise InvalidOption(option="UNSET TBLPROPERTIES", value=missing[0], expected=expected)
+
+
+def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:
+    """Make a table; one with a name is made first and named then, in a session that is known to take the name."""
+    name, place = statement.table.parts, _new_table_location(statement)
+    session = None if statement.table.location else find_session(spark)
+    if session is not None:
+        ensure_registers(session, name)
+        if is_name_in_use(session, name):
+            return _existing_table(statement, find_table_location(session, name), options)
+    try:
+        made = create_table(
+            place,
+            statement.schema,
+            statement.partition_by,
+            statement.properties,
+            options,
+            description=statement.comment,
+            spark=spark,
+        )
+    except TableAlreadyExists:
+        done = _existing_table(statement, place, options)
+    else:
+        done = ChangedTable(made, -1)
+    if session is not None:
+        register_table(session, name, done.table.location)
+    return done
+
+
+def _existing_table(statement: CreateTable, place: str, options: Mapping[str, str] | None) -> ChangedTable:
+    """Return the table that is there already, if the statement does not mind.
+
+    Raises:
+        TableAlreadyExists: it does.
+    """
+    if not statement.if_not_exists:
+        raise TableAlreadyExists(location=place)
+    table = Table(place, options)
+    return ChangedTable(table, table.version)
+
+
+def _new_table_location(statement: CreateTable) -> str:
+    """Return where a table is to lie: the path by which it is called, or the one that LOCATION names."""
+    path, location = statement.table.location, statement.location
+    if path is not None and location not in (None, path):
+        raise InvalidOption(option="LOCATION", value=location, expected=f"The name of the table says {path}.")
+    place = location if path is None else path
+    if place is None:
+        expected = "Say where the table is to lie: LOCATION '/path', or call it delta.`/path`."
+        raise InvalidOption(option="LOCATION", value=None, expected=expected)
+    return place

@@ -1,0 +1,346 @@
+"""Reading a statement from its text.
+
+Source: Spark's ALTER TABLE and CREATE TABLE: what may be said once only, and what a text, a number or a name means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedInput, VisitError
+from lark.tree import Meta
+
+from widen.errors import InvalidStatement, WidenError
+from widen.model.column_path import Path, format_path
+from widen.model.sql_literal import LITERAL, from_literal
+from widen.model.type_parser import parse_type
+from widen.model.types import LONG, STRING, DataType, Field, StructType
+from widen.planning.alter.metadata_change import DESCRIPTION
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, TEXT_LIMIT
+from widen.sql_commands import statements as statements
+from widen.sql_commands.grammar import QUOTED, REMARK, grammar
+from widen.sql_commands.statements import Statement, TableName
+from widen.sql_commands.syntax_error import refused_message, unexpected_token_message
+
+if TYPE_CHECKING:
+    from widen.planning.alter.alter_request import ColumnChanges, NewColumn
+
+
+def parse_statement(text: str) -> Statement:
+    """Return the statement that a text holds.
+
+    Raises:
+        InvalidStatement: it holds none, more than one, or one that this version does not understand; the error says
+            where it stopped, and which form is nearest.
+        InvalidType: a type cannot be read.
+
+    Source: house rule: what is not understood as a whole is not done in part.
+
+    Example:
+        >>> parse("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
+        'amount'
+    """
+    try:
+        return _StatementBuilder(text).transform(_parser().parse(text))
+    except UnexpectedInput as error:
+        raise unexpected_token_message(text, error, _parser()) from error
+    except RecursionError as error:
+        raise refused_message(text, 0, "it is nested too deeply") from error
+    except VisitError as error:
+        if isinstance(error.orig_exc, RecursionError):
+            raise refused_message(text, 0, "it is nested too deeply") from error
+        if isinstance(error.orig_exc, WidenError):
+            raise error.orig_exc from None
+        raise
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(grammar(), parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """Something that may be said once only, with the place in the text where it stands.
+
+    Args:
+        at: In characters from the start of the text.
+        what: What it speaks of.
+        meaning: What it says.
+    """
+
+    at: int
+    what: str
+    meaning: Any
+
+
+_TEXT_TYPE = re.compile(r"(var)?char(?:acter)?\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
+_REMARK = re.compile(rf"({LITERAL}|{QUOTED})|{REMARK}")
+
+
+@v_args(meta=True, inline=True)
+class _StatementBuilder(Transformer[Token, Statement]):
+    """Makes the value of a statement from its tree: a method for every rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def _refused(self, meta: Meta, reason: str) -> InvalidStatement:
+        return refused_message(self._text, meta.start_pos, reason)
+
+    def _once(self, said: Iterable[_Option]) -> list[Any]:
+        """Return the meanings of what must not be said twice, in their order."""
+        found = dict[str, Any]()
+        for each in said:
+            if each.what in found:
+                raise refused_message(self._text, each.at, f"{each.what} is there twice")
+            found[each.what] = each.meaning
+        return list(found.values())
+
+    def _merged(self, said: Iterable[_Option]) -> dict[str, Any]:
+        return {key: meaning for part in self._once(said) for key, meaning in part.items()}
+
+    # ---- statements: columns -----------------------------------------------------------------------
+
+    def start(self, _: Meta, statement: Statement) -> Statement:
+        return statement
+
+    def alter_columns(self, _: Meta, table: TableName, *changes: _Option) -> Statement:
+        return statements.AlterColumns(table, dict(self._once(changes)))
+
+    def change_column(
+        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *said: _Option
+    ) -> Statement:
+        if name.casefold() != column[-1].casefold():
+            raise self._refused(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
+        changes = cast("ColumnChanges", {"type": data_type, **self._merged(said)})
+        return statements.AlterColumns(table, {column: changes})
+
+    def sync_identity(self, _: Meta, table: TableName, column: Path) -> Statement:
+        return statements.SyncIdentity(table, column)
+
+    def rename_column(self, _: Meta, table: TableName, column: Path, name: str) -> Statement:
+        return statements.RenameColumn(table, column, name)
+
+    def add_columns(self, _: Meta, table: TableName, columns: dict[Path, NewColumn]) -> Statement:
+        return statements.AddColumns(table, columns)
+
+    def drop_columns(self, _: Meta, table: TableName, if_exists: bool | None, columns: tuple[Path, ...]) -> Statement:
+        return statements.DropColumns(table, columns, bool(if_exists))
+
+    def replace_columns(self, _: Meta, table: TableName, *columns: _Option) -> Statement:
+        return statements.ReplaceColumns(table, StructType(tuple(self._once(columns))))
+
+    # ---- statements: the rest ----------------------------------------------------------------------
+
+    def set_properties(self, _: Meta, table: TableName, properties: dict[str, str]) -> Statement:
+        return statements.SetProperties(table, properties)
+
+    def comment_on_table(self, _: Meta, table: TableName, text: str = "") -> Statement:
+        return statements.SetProperties(table, {DESCRIPTION: text})
+
+    def unset_properties(self, _: Meta, table: TableName, if_exists: bool | None, *keys: str) -> Statement:
+        return statements.UnsetProperties(table, keys, bool(if_exists))
+
+    def add_constraint(self, _: Meta, table: TableName, name: str, condition: str) -> Statement:
+        return statements.AddConstraint(table, name, condition)
+
+    def drop_constraint(self, _: Meta, table: TableName, if_exists: bool | None, name: str) -> Statement:
+        return statements.DropConstraint(table, name, bool(if_exists))
+
+    def drop_feature(self, _: Meta, table: TableName, name: str, truncate_history: bool | None) -> Statement:
+        return statements.DropFeature(table, name, bool(truncate_history))
+
+    def create_table(
+        self, _: Meta, if_not_exists: bool | None, table: TableName, schema: StructType, *clauses: _Option
+    ) -> Statement:
+        return statements.CreateTable(table, schema, **self._merged(clauses), if_not_exists=bool(if_not_exists))
+
+    def restore(self, _: Meta, table: TableName, moment: int | str) -> Statement:
+        return statements.Restore(table, moment)
+
+    def describe_detail(self, _: Meta, table: TableName) -> Statement:
+        return statements.DescribeDetail(table)
+
+    def describe_history(self, _: Meta, table: TableName, limit: int | None) -> Statement:
+        return statements.DescribeHistory(table, limit)
+
+    def describe_table(self, _: Meta, extended: bool | None, table: TableName) -> Statement:
+        return statements.DescribeTable(table, bool(extended))
+
+    def show_properties(self, _: Meta, table: TableName, key: str | None) -> Statement:
+        return statements.ShowProperties(table, key)
+
+    # ---- what is said of a column ------------------------------------------------------------------
+
+    def change(self, meta: Meta, column: Path, *actions: _Option) -> _Option:
+        return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merged(actions)))
+
+    def addition(self, meta: Meta, column: Path, data_type: DataType | str, *details: _Option) -> _Option:
+        new = {"type": data_type, **self._merged(details)}
+        return _Option(meta.start_pos, format_path(column).casefold(), (column, new))
+
+    def additions(self, _: Meta, *columns: _Option) -> dict[Path, NewColumn]:
+        return dict(self._once(columns))
+
+    def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Option) -> _Option:
+        said = self._merged(details)
+        if START in said and data_type != LONG:
+            raise self._refused(meta, "an identity column is a bigint")
+        comment, nullable = said.pop("comment", None), said.pop("nullable", True)
+        if comment is not None:
+            said[COMMENT] = comment
+        if "default" in said:
+            said[DEFAULT] = said.pop("default")
+        if isinstance(data_type, str):
+            said[TEXT_LIMIT], data_type = data_type, STRING
+        return _Option(meta.start_pos, name.casefold(), Field(name, data_type, nullable, said))
+
+    replacement = definition
+
+    def definitions(self, _: Meta, *columns: _Option) -> StructType:
+        return StructType(tuple(self._once(columns)))
+
+    def set_type(self, meta: Meta, data_type: DataType | str) -> _Option:
+        return _Option(meta.start_pos, "TYPE", {"type": data_type})
+
+    def comment(self, meta: Meta, text: str) -> _Option:
+        return _Option(meta.start_pos, "COMMENT", {"comment": text})
+
+    def set_not_null(self, meta: Meta) -> _Option:
+        return _Option(meta.start_pos, "NOT NULL", {"nullable": False})
+
+    not_null = set_not_null
+
+    def drop_not_null(self, meta: Meta) -> _Option:
+        return _Option(meta.start_pos, "NOT NULL", {"nullable": True})
+
+    def first(self, meta: Meta) -> _Option:
+        return _Option(meta.start_pos, "the place", {"first": True})
+
+    def after(self, meta: Meta, name: str) -> _Option:
+        return _Option(meta.start_pos, "the place", {"after": name})
+
+    def default(self, meta: Meta, expression: str) -> _Option:
+        return _Option(meta.start_pos, "the default", {"default": expression})
+
+    set_default = default
+
+    def drop_default(self, meta: Meta) -> _Option:
+        return _Option(meta.start_pos, "the default", {"drop_default": True})
+
+    def generated(self, meta: Meta, expression: str) -> _Option:
+        return _Option(meta.start_pos, "the default", {GENERATION: expression})
+
+    def identity(self, meta: Meta, sequence: dict[str, int] | None) -> _Option:
+        return self._identity(meta, sequence, explicit=False)
+
+    def explicit_identity(self, meta: Meta, sequence: dict[str, int] | None) -> _Option:
+        return self._identity(meta, sequence, explicit=True)
+
+    def _identity(self, meta: Meta, sequence: dict[str, int] | None, *, explicit: bool) -> _Option:
+        said = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
+        if not said[STEP]:
+            raise self._refused(meta, "an identity column has to move on")
+        return _Option(meta.start_pos, "the default", said)
+
+    def sequence(self, _: Meta, *steps: _Option) -> dict[str, int]:
+        return self._merged(steps)
+
+    def start_with(self, meta: Meta, number: int) -> _Option:
+        return _Option(meta.start_pos, "START", {START: number})
+
+    def increment_by(self, meta: Meta, number: int) -> _Option:
+        return _Option(meta.start_pos, "INCREMENT", {STEP: number})
+
+    # ---- what is said of a table -------------------------------------------------------------------
+
+    def properties(self, _: Meta, *properties: _Option) -> dict[str, str]:
+        return dict(self._once(properties))
+
+    def property(self, meta: Meta, key: str, value: str) -> _Option:
+        return _Option(meta.start_pos, repr(key), (key, value))
+
+    def partitioned_by(self, meta: Meta, *names: str) -> _Option:
+        return _Option(meta.start_pos, "PARTITIONED BY", {"partition_by": names})
+
+    def location(self, meta: Meta, text: str) -> _Option:
+        return _Option(meta.start_pos, "LOCATION", {"location": text})
+
+    def table_properties(self, meta: Meta, properties: dict[str, str]) -> _Option:
+        return _Option(meta.start_pos, "TBLPROPERTIES", {"properties": properties})
+
+    def version(self, _: Meta, number: int) -> int:
+        return number
+
+    def timestamp(self, _: Meta, text: str) -> str:
+        return text
+
+    def if_exists(self, _: Meta) -> bool:
+        return True
+
+    if_not_exists = truncate_history = extended = if_exists
+
+    # ---- words -------------------------------------------------------------------------------------
+
+    def table(self, _: Meta, *tokens: Token) -> TableName:
+        names = tuple(map(_name, tokens))
+        is_path = len(names) == 2 and names[0].lower() == TableName.DELTA
+        return TableName((TableName.DELTA, names[1]) if is_path else names)
+
+    def path(self, _: Meta, text: str) -> TableName:
+        return TableName((TableName.DELTA, text))
+
+    def column(self, _: Meta, *names: str) -> Path:
+        return names
+
+    def columns(self, _: Meta, *columns: Path) -> tuple[Path, ...]:
+        return columns
+
+    def name(self, _: Meta, token: Token) -> str:
+        return _name(token)
+
+    def text(self, _: Meta, *literals: Token) -> str:
+        return "".join(map(from_literal, literals))
+
+    def key(self, _: Meta, first: str, *rest: str) -> str:
+        return from_literal(first) if isinstance(first, Token) else ".".join((first, *rest))
+
+    def value(self, meta: Meta, word: str) -> str:
+        if not isinstance(word, Token) or word.type != "NAME":
+            return str(word)
+        if word.lower() not in ("true", "false"):
+            raise self._refused(meta, "a value is a text in quotes, a number, true or false")
+        return word.lower()
+
+    def number(self, _: Meta, digits: Token) -> int:
+        return int(digits)
+
+    def integer(self, _: Meta, minus: Token | None, digits: Token) -> int:
+        return -int(digits) if minus else int(digits)
+
+    def type(self, meta: Meta, *_: object) -> DataType | str:
+        """Return the type; one that only limits the length of a text stays a text."""
+        text = _REMARK.sub(lambda found: found[1] or " ", self._text[meta.start_pos : meta.end_pos])
+        limited = _TEXT_TYPE.fullmatch(text)
+        return f"{(limited[1] or '').lower()}char({limited[2]})" if limited else parse_type(text)
+
+    def expression(self, meta: Meta, *_: object) -> str:
+        return self._text[meta.start_pos : meta.end_pos]
+
+    enclosed = expression
+
+    def condition(self, _: Meta, *tokens: Token) -> str:
+        """Return the tokens with a space between them, which is what Delta Lake writes into the log."""
+        return " ".join(tokens)
+
+
+def _name(token: Token) -> str:
+    return token[1:-1].replace("``", "`") if token.type == "QUOTED" else str(token)

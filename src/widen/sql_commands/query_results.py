@@ -1,0 +1,214 @@
+"""Answers to questions, as the rows that Delta Lake on Spark gives.
+
+Source: Delta Lake's DESCRIBE DETAIL and DESCRIBE HISTORY; Spark's DESCRIBE TABLE and SHOW TBLPROPERTIES.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import pyarrow.compute as pc
+
+from widen.model.column_path import Path, fields, format_path
+from widen.model.sql_literal import to_literal
+from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.clustering import clustering_columns
+from widen.protocol.column_mapping import mapping_mode, to_physical_path
+from widen.protocol.column_metadata import DEFAULT
+from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
+from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.sql_commands.statements import DescribeDetail, DescribeHistory, DescribeTable, Question, ShowProperties
+from widen.table import Table
+
+_DETAIL = (
+    ("format", "string"),
+    ("id", "string"),
+    ("name", "string"),
+    ("description", "string"),
+    ("location", "string"),
+    ("createdAt", "timestamp"),
+    ("lastModified", "timestamp"),
+    ("partitionColumns", "array<string>"),
+    ("clusteringColumns", "array<string>"),
+    ("numFiles", "bigint"),
+    ("sizeInBytes", "bigint"),
+    ("properties", "map<string,string>"),
+    ("minReaderVersion", "int"),
+    ("minWriterVersion", "int"),
+    ("tableFeatures", "array<string>"),
+)
+_JOB = "struct<jobId:string,jobName:string,jobRunId:string,runId:string,jobOwnerId:string,triggerType:string>"
+_HISTORY = (
+    ("version", "bigint"),
+    ("timestamp", "timestamp"),
+    ("userId", "string"),
+    ("userName", "string"),
+    ("operation", "string"),
+    ("operationParameters", "map<string,string>"),
+    ("job", _JOB),
+    ("notebook", "struct<notebookId:string>"),
+    ("clusterId", "string"),
+    ("readVersion", "bigint"),
+    ("isolationLevel", "string"),
+    ("isBlindAppend", "boolean"),
+    ("operationMetrics", "map<string,string>"),
+    ("userMetadata", "string"),
+    ("engineInfo", "string"),
+)
+_TABLE = (("col_name", "string"), ("data_type", "string"), ("comment", "string"))
+_PROPERTIES = (("key", "string"), ("value", "string"))
+
+_Row: TypeAlias = tuple[str, str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """Rows with their columns.
+
+    Args:
+        columns: The name of each with its type in Spark SQL.
+        rows: A JSON value for every column; a time is a text in UTC.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _ in self.columns]
+
+    def to_values(self) -> list[dict[str, Any]]:
+        """Return every row as a JSON object."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """Return the rows as a DataFrame."""
+        schema = ", ".join(f"{name} {data_type}" for name, data_type in self.columns)
+        lines = [(json.dumps(value),) for value in self.to_values()]
+        read = f"from_json(line, {to_literal(schema)}) as row"
+        return spark.createDataFrame(lines, "line string").selectExpr(read).select("row.*")
+
+
+def run_query(question: Question, table: Table) -> QueryResult:
+    """Return the answer to a question about a table.
+
+    Raises:
+        CorruptLog: the log is damaged.
+        StorageError: the store refused.
+    """
+    match question:
+        case DescribeDetail():
+            return QueryResult(_DETAIL, [_detail(table)])
+        case DescribeHistory(_, limit):
+            return QueryResult(_HISTORY, [_commit(*entry) for entry in table.history(limit)])
+        case DescribeTable(_, extended):
+            return QueryResult(_TABLE, list(_describe_table(table, extended=extended)))
+        case ShowProperties(_, key):
+            return QueryResult(_PROPERTIES, _shown(table, key))
+
+
+# ---- the table as a whole --------------------------------------------------------------------------
+
+
+def _detail(table: Table) -> Sequence[Any]:
+    metadata, protocol, files = table.metadata, table.protocol, table.files()
+    return (
+        "delta",
+        metadata.id,
+        metadata.name,
+        metadata.description,
+        table.location,
+        None if metadata.created_time is None else _time(metadata.created_time),
+        _time(table.snapshot.timestamp_ms),
+        list(table.partition_by),
+        [format_path(path) for path in _clustering(table)],
+        files.num_rows,
+        pc.sum(files.column("size_bytes")).as_py() or 0,
+        table.properties,
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        sorted(supported_features(protocol)),
+    )
+
+
+def _commit(version: int, time_ms: int, info: Mapping[str, Any]) -> Sequence[Any]:
+    return (version, _time(time_ms), *(info.get(name) for name, _ in _HISTORY[2:]))
+
+
+def _time(time_ms: int) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(table: Table, key: str | None) -> list[tuple[str, str]]:
+    protocol = table.protocol
+    listed = {f"{FEATURE_PREFIX}{name}": "supported" for name in _feature_names(table)}
+    versions = {MIN_READER_VERSION: protocol.min_reader_version, MIN_WRITER_VERSION: protocol.min_writer_version}
+    shown = {**table.properties, **listed, **{name: str(version) for name, version in versions.items()}}
+    if key is None:
+        return sorted(shown.items())
+    nothing = f"Table {table.location} does not have property: {key}"
+    return [(key, shown.get(canonical_key(key), nothing))]
+
+
+def _feature_names(table: Table) -> set[str]:
+    """Return the features that the protocol names; those that old version numbers imply are not among them."""
+    return {*(table.protocol.reader_features or ()), *(table.protocol.writer_features or ())}
+
+
+def _clustering(table: Table) -> Iterator[Path]:
+    """Yield the columns by which the rows are clustered, in the names that people know."""
+    schema, mode = table.snapshot.schema, mapping_mode(table.properties, table.protocol)
+    logical = {to_physical_path(schema, path, mode): path for path, _ in fields(schema)}
+    for path in clustering_columns(table.snapshot.domains):
+        yield logical.get(path, path)
+
+
+# ---- the columns -----------------------------------------------------------------------------------
+
+
+def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
+    columns = {field.name: (field.name, _brief(field.type), field.metadata.get(COMMENT)) for field in table.schema}
+    yield from columns.values()
+    if table.partition_by:
+        yield from (_heading("# Partition Information"), ("# col_name", "data_type", "comment"))
+        yield from ((quote_name(name), *columns[name][1:]) for name in table.partition_by)
+    if not extended:
+        return
+    yield from (_heading(""), _heading("# Detailed Table Information"))
+    yield from ((key, said, "") for key, said in _facts(table) if said)
+    defaults = [field for field in table.schema if DEFAULT in field.metadata]
+    if defaults:
+        yield from (_heading(""), _heading("# Column Default Values"))
+        yield from ((field.name, _brief(field.type), field.metadata[DEFAULT]) for field in defaults)
+
+
+def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
+    """Yield what Spark tells of a table, without what only a catalog knows."""
+    yield "Comment", table.metadata.description
+    yield "Location", table.location
+    yield "Provider", "delta"
+    yield "Table Properties", f"[{','.join(f'{key}={value}' for key, value in _shown(table, None))}]"
+
+
+def _heading(text: str) -> _Row:
+    return text, "", ""
+
+
+def _brief(data_type: DataType) -> str:
+    """Return a type as Spark shows it: without spaces, quotes and nullability."""
+    match data_type:
+        case StructType(items):
+            return f"struct<{','.join(f'{item.name}:{_brief(item.type)}' for item in items)}>"
+        case ArrayType(element):
+            return f"array<{_brief(element)}>"
+        case MapType(key, value):
+            return f"map<{_brief(key)},{_brief(value)}>"
+    return data_type.sql

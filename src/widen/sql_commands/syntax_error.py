@@ -1,0 +1,108 @@
+"""What is said of a text that is not understood: where it stopped, what could stand there, which form is nearest.
+
+Source: house rule: the error type says who must act, the message shows how.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import SequenceMatcher, get_close_matches
+
+from lark import Lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from widen.errors import InvalidStatement
+from widen.sql_commands.grammar import UNDERSTOOD
+
+_LEFT, _RIGHT = 60, 40
+"""How many characters of a line are shown on both sides of the place."""
+
+_CALLED: Mapping[str, str] = {
+    "NAME": "a name",
+    "QUOTED": "a name",
+    "LITERAL": "a text in quotes",
+    "INTEGER": "a number",
+    "DECIMAL": "a number",
+    "EXPRESSION": "an expression",
+    "$END": "the end",
+}
+_EXPRESSION = frozenset(
+    {"NAME", "QUOTED", "LITERAL", "INTEGER", "DECIMAL", "OPERATOR", "MINUS", "IS_NOT", "LEFT", "COMMA"}
+)
+_OVER = {"$END", "SEMICOLON"}
+_QUOTES = ("'", '"', "`")
+
+
+def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) -> InvalidStatement:
+    """Return the complaint about a word that cannot stand where it stands."""
+    token = error.token if isinstance(error, UnexpectedToken) else None
+    is_end = token is not None and token.type == "$END"
+    at = len(text.rstrip()) if is_end else error.pos_in_stream or 0
+    found = text[at] if token is None else str(token)
+    if token is None and found in _QUOTES:
+        return refused_message(text, at, "this quote is not closed")
+    expected = _expected(error)
+    if expected <= _OVER and text[:at].rstrip().endswith(";"):
+        return refused_message(text, at, "a text holds one statement, and here another one begins")
+    wanted = _listed({_terminal_text(name, parser) for name in _joined(expected)})
+    return refused_message(text, at, f"it lacks {wanted}" if is_end else f"{wanted} was expected, not {found!r}")
+
+
+def refused_message(text: str, at: int, reason: str) -> InvalidStatement:
+    """Return the complaint about a text at a position in it, in characters from its start."""
+    start = text.rfind("\n", 0, at) + 1
+    line, column = text.count("\n", 0, at) + 1, at - start + 1
+    return InvalidStatement(
+        reason=reason, line=line, column=column, excerpt=_excerpt(text, start, at), nearest=nearest_form(text)
+    )
+
+
+def nearest_form(text: str) -> str:
+    """Return the form that has most words of a text, in the order in which they stand; all if none has any."""
+    words = [word for found in _WORD.findall(text.upper()) for word in get_close_matches(found, _WORDS, 1, 0.8)]
+    matched = {name: _matched(words, said) for name, said in _SAID.items()}
+    best = max(matched, key=lambda name: matched[name])
+    if matched[best]:
+        return f"The nearest form is:\n  {UNDERSTOOD[best]}"
+    return "\n  ".join(("These are understood:", *(form.partition("\n")[0] for form in UNDERSTOOD.values())))
+
+
+def _matched(words: list[str], said: list[str]) -> int:
+    return sum(block.size for block in SequenceMatcher(None, words, said, autojunk=False).get_matching_blocks())
+
+
+_WORD = re.compile(r"\w+")
+_SAID: Mapping[str, list[str]] = {name: re.findall(r"\b[A-Z]{2,}\b", form) for name, form in UNDERSTOOD.items()}
+_WORDS = sorted({word for said in _SAID.values() for word in said})
+
+
+def _excerpt(text: str, start: int, at: int) -> str:
+    """Return the part of a line that surrounds a position, and below it a caret."""
+    first = max(start, at - _LEFT)
+    shown = text[first : at + _RIGHT].splitlines()[:1]
+    line = "".join(char if char.isprintable() else " " for char in (shown or [""])[0])
+    return f"  {line}\n  {' ' * (at - first)}^"
+
+
+def _expected(error: UnexpectedInput) -> set[str]:
+    if isinstance(error, UnexpectedToken):
+        return set(error.accepts if error.interactive_parser is not None else error.expected)
+    return set(error.allowed) if isinstance(error, UnexpectedCharacters) else set()
+
+
+def _joined(expected: set[str]) -> set[str]:
+    """Return the terminals, with one word for all that an expression can begin with."""
+    return (expected - _EXPRESSION) | {"EXPRESSION"} if "OPERATOR" in expected else expected
+
+
+def _terminal_text(name: str, parser: Lark) -> str:
+    if name.startswith("_"):
+        return name[1:]
+    return _CALLED.get(name) or repr(parser.get_terminal(name).pattern.value)
+
+
+def _listed(words: set[str]) -> str:
+    """Return the words that could stand somewhere, those in capitals first."""
+    *some, last = sorted(words, key=lambda word: (not word.isupper(), word))
+    return f"{', '.join(some)} or {last}" if some else last

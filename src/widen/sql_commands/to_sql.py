@@ -1,0 +1,204 @@
+"""Statements as the SQL that they are read from.
+
+Names are always in back-ticks and texts always in quotes, so that no name and no text can end a statement or begin one.
+
+Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY and RESTORE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from widen.model.column_path import Path
+from widen.model.sql_literal import to_identifier, to_literal
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.column_metadata import DEFAULT, GENERATION, TEXT_LIMIT, find_identity
+from widen.sql_commands.statements import (
+    AddColumns,
+    AddConstraint,
+    Alteration,
+    AlterColumns,
+    CreateTable,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    ReplaceColumns,
+    Restore,
+    SetProperties,
+    ShowProperties,
+    Statement,
+    SyncIdentity,
+    UnsetProperties,
+)
+
+if TYPE_CHECKING:
+    from widen.planning.alter.alter_request import ColumnChanges, NewColumn
+
+
+def to_sql(statement: Statement) -> str:
+    """Return the SQL that `parse` reads as the same statement.
+
+    Raises:
+        CorruptLog: the metadata of an identity column to create are not complete.
+    """
+    name = _path(statement.table.parts)
+    match statement:
+        case DescribeDetail():
+            return f"DESCRIBE DETAIL {name}"
+        case DescribeHistory(_, limit):
+            return f"DESCRIBE HISTORY {name}" + ("" if limit is None else f" LIMIT {limit}")
+        case DescribeTable(_, extended):
+            return f"DESCRIBE TABLE {_said('EXTENDED ', extended)}{name}"
+        case ShowProperties(_, key):
+            return f"SHOW TBLPROPERTIES {name}" + ("" if key is None else f" ({to_literal(key)})")
+        case Restore(_, moment):
+            by_version = isinstance(moment, int)
+            then = f"VERSION AS OF {moment}" if by_version else f"TIMESTAMP AS OF {to_literal(str(moment))}"
+            return f"RESTORE TABLE {name} TO {then}"
+        case CreateTable():
+            return f"CREATE TABLE {_said('IF NOT EXISTS ', statement.if_not_exists)}{name} {_created(statement)}"
+    return f"ALTER TABLE {name} {_clause(statement)}"
+
+
+def _clause(statement: Alteration) -> str:
+    """Return what follows the name of the table that is altered."""
+    match statement:
+        case AlterColumns(_, changes):
+            return _alteration(changes)
+        case RenameColumn(_, column, name):
+            return f"RENAME COLUMN {_path(column)} TO {to_identifier(name)}"
+        case AddColumns(_, columns):
+            return f"ADD COLUMNS {_listed(f'{_path(path)} {_new_column(new)}' for path, new in columns.items())}"
+        case DropColumns(_, columns, if_exists):
+            return f"DROP COLUMNS {_said('IF EXISTS ', if_exists)}{_listed(map(_path, columns))}"
+        case ReplaceColumns(_, schema):
+            return f"REPLACE COLUMNS {_definitions(schema)}"
+        case SyncIdentity(_, column):
+            return f"ALTER COLUMN {_path(column)} SYNC IDENTITY"
+        case SetProperties(_, properties):
+            return f"SET TBLPROPERTIES {_properties(properties)}"
+        case UnsetProperties(_, keys, if_exists):
+            return f"UNSET TBLPROPERTIES {_said('IF EXISTS ', if_exists)}{_listed(map(to_literal, keys))}"
+        case AddConstraint(_, name, condition):
+            return f"ADD CONSTRAINT {to_identifier(name)} CHECK ({condition})"
+        case DropConstraint(_, name, if_exists):
+            return f"DROP CONSTRAINT {_said('IF EXISTS ', if_exists)}{to_identifier(name)}"
+        case DropFeature(_, name, truncate_history):
+            return f"DROP FEATURE {to_literal(name)}{_said(' TRUNCATE HISTORY', truncate_history)}"
+
+
+def _created(statement: CreateTable) -> str:
+    """Return what follows the name of the table that is created."""
+    clauses = [f"{_definitions(statement.schema)} USING delta"]
+    if statement.partition_by:
+        clauses.append(f"PARTITIONED BY {_listed(map(to_identifier, statement.partition_by))}")
+    if statement.location is not None:
+        clauses.append(f"LOCATION {to_literal(statement.location)}")
+    if statement.comment is not None:
+        clauses.append(f"COMMENT {to_literal(statement.comment)}")
+    if statement.properties:
+        clauses.append(f"TBLPROPERTIES {_properties(statement.properties)}")
+    return " ".join(clauses)
+
+
+# ---- columns ---------------------------------------------------------------------------------------
+
+
+def _alteration(changes: Mapping[Path, ColumnChanges]) -> str:
+    """Return the change of columns; one that Spark understands in the form of Hive only is written in that."""
+    if len(changes) == 1:
+        (path, wanted), *_ = changes.items()
+        if "type" in wanted and len(wanted) > 1 and wanted.keys() <= _OF_HIVE:
+            parts = [_path(path), to_identifier(path[-1]), _type(wanted["type"]), *_details(wanted)]
+            return f"CHANGE COLUMN {' '.join(parts)}"
+    return f"ALTER COLUMN {', '.join(f'{_path(path)} {_changes(wanted)}' for path, wanted in changes.items())}"
+
+
+_OF_HIVE = frozenset({"type", "comment", "first", "after"})
+
+
+def _changes(wanted: ColumnChanges) -> str:
+    parts = [f"TYPE {_type(wanted['type'])}"] if "type" in wanted else []
+    if "nullable" in wanted:
+        parts.append("DROP NOT NULL" if wanted["nullable"] else "SET NOT NULL")
+    if "default" in wanted:
+        parts.append(f"SET DEFAULT {wanted['default']}")
+    if wanted.get("drop_default"):
+        parts.append("DROP DEFAULT")
+    return " ".join([*parts, *_details(wanted)])
+
+
+def _new_column(new: NewColumn) -> str:
+    parts = [_type(new["type"])] + ([] if new.get("nullable", True) else ["NOT NULL"])
+    if "default" in new:
+        parts.append(f"DEFAULT {new['default']}")
+    return " ".join([*parts, *_details(new)])
+
+
+def _details(wanted: ColumnChanges | NewColumn) -> list[str]:
+    parts = [f"COMMENT {to_literal(wanted['comment'])}"] if "comment" in wanted else []
+    if wanted.get("first"):
+        parts.append("FIRST")
+    if "after" in wanted:
+        parts.append(f"AFTER {to_identifier(wanted['after'])}")
+    return parts
+
+
+def _definitions(schema: StructType) -> str:
+    return _listed(f"{to_identifier(field.name)} {_definition(field)}" for field in schema)
+
+
+def _definition(field: Field) -> str:
+    metadata, identity = field.metadata, find_identity(field)
+    parts = [str(metadata.get(TEXT_LIMIT) or _type(field.type))]
+    if not field.nullable:
+        parts.append("NOT NULL")
+    if GENERATION in metadata:
+        parts.append(f"GENERATED ALWAYS AS ({metadata[GENERATION]})")
+    if identity is not None:
+        kind = "BY DEFAULT" if identity.allows_explicit else "ALWAYS"
+        parts.append(f"GENERATED {kind} AS IDENTITY (START WITH {identity.start} INCREMENT BY {identity.step})")
+    if DEFAULT in metadata:
+        parts.append(f"DEFAULT {metadata[DEFAULT]}")
+    if COMMENT in metadata:
+        parts.append(f"COMMENT {to_literal(metadata[COMMENT])}")
+    return " ".join(parts)
+
+
+def _type(data_type: DataType | str) -> str:
+    """Return a type with the comments of the fields in it, which its own ``sql`` leaves out."""
+    match data_type:
+        case str():
+            return data_type
+        case StructType(fields):
+            return f"struct<{', '.join(f'{to_identifier(field.name)}: {_definition(field)}' for field in fields)}>"
+        case ArrayType(element):
+            return f"array<{_type(element)}>"
+        case MapType(key, value):
+            return f"map<{_type(key)}, {_type(value)}>"
+    return data_type.sql
+
+
+# ---- words -----------------------------------------------------------------------------------------
+
+
+def _path(path: Path) -> str:
+    return ".".join(map(to_identifier, path))
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return _listed(f"{to_literal(key)} = {to_literal(value)}" for key, value in properties.items())
+
+
+def _listed(items: Iterable[str]) -> str:
+    return f"({', '.join(items)})"
+
+
+def _said(words: str, wanted: bool) -> str:
+    return words if wanted else ""

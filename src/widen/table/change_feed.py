@@ -1,0 +1,67 @@
+"""The changes of a table: what each version did to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from widen.errors import ChangesInOtherTypes, ChangesNotRecorded, ColumnsChangedBetween, InvalidOption
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.model.schema_json import from_json
+from widen.planning.write.change_feed_schema import is_representable_in
+from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
+from widen.spark.dml.changed_rows import read_changed_rows
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.table.table_version import TableVersion
+
+
+class ChangeFeedMixin(TableVersion):
+    """A table whose changes can be followed."""
+
+    def changes(self, spark: SparkSession, first: int, last: int | None = None) -> DataFrame:
+        """Return the rows that versions inserted, updated and deleted, in the columns of the version that is shown.
+
+        Beside its columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
+        ``_commit_version`` and ``_commit_timestamp``.
+
+        Args:
+            spark: The session, classic or Connect.
+            first: The first version.
+            last: The last one; by default the version that this object shows.
+
+        Raises:
+            InvalidOption: the last version is before the first.
+            VersionNotFound: a version is not there, or no longer.
+            ChangesNotRecorded: the table did not record its changes in one of them.
+            ChangesInOtherTypes: the first of them has other columns or types than the version that is shown.
+            ColumnsChangedBetween: columns or types changed between them.
+            CorruptLog: a commit is damaged.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which bridges no change of type either
+        """
+        end = self.version if last is None else last
+        if end < first:
+            raise InvalidOption(option="last", value=last, expected=f"It is not before the first, which is {first}.")
+        start = open_snapshot(self._store, first)
+        if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
+            raise ChangesNotRecorded(first=first, last=end, version=first)
+        found = list(_ensure_representable(self._snapshot, first, end))
+        if not is_representable_in(start.schema, first, self._snapshot.schema, self.version):
+            shown, schema = self.version, self.schema.sql
+            raise ChangesInOtherTypes(first=first, last=end, version=first, shown=shown, schema=schema)
+        return read_changed_rows(spark, self._snapshot, found)
+
+
+def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:
+    """Yield what the versions changed, and stop where their rows cannot be told in the columns that are shown."""
+    for each in version_changes(shown.store, first, last):
+        if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
+            raise ChangesNotRecorded(first=first, last=last, version=each.version)
+        if each.metadata is not None and each.version > first:
+            schema = from_json(each.metadata.schema_string)
+            if not is_representable_in(schema, each.version, shown.schema, shown.version):
+                raise ColumnsChangedBetween(
+                    first=first, last=last, version=each.version, shown=shown.version, schema=shown.schema.sql
+                )
+        yield each

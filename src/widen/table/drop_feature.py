@@ -1,0 +1,193 @@
+"""DROP FEATURE, step by step: the traces go, the history is hidden or must have aged, and then the protocol changes.
+
+What is done before an error stays done: the call can be repeated.
+
+Source: Delta Spark's DROP FEATURE, fast and with the history truncated
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from widen.errors import BarrierFailed, DropConflict, DropWaits, HistoryMustAge, HistoryUsesFeature, ProtectionWaits
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_barrier import ensure_checkpoint, history_contains, write_barrier_commit
+from widen.log.write.commit import Committed, Conflicted, after_commit, commit
+from widen.log.write.log_cleanup import DAY_MS, MINUTE_MS, clean_up, is_truncated
+from widen.planning.alter import feature_removal
+from widen.planning.alter.feature_removal import RemovableFeature
+from widen.planning.table.table_state import MetadataChange, TableState
+from widen.protocol.checkpoint_protection import PROTECTION, protected_before
+from widen.protocol.duration import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
+from widen.spark.maintain.rewrite_old_files import OldFileRewrite
+from widen.table.table_version import to_table_state
+
+CLEARING = "CLEAR TYPE HISTORY"
+"""How the history of a table shows that its history of types went, without the feature."""
+
+BARRIERS = 3
+"""How many checkpoints stand before a downgrade: Delta Spark tries an earlier one if it cannot read the newest."""
+
+ATTEMPTS = 100
+"""How often a step is planned anew when somebody else has committed meanwhile."""
+
+
+@dataclass(frozen=True)
+class FeatureRemoval:
+    """The removal of one feature from one table.
+
+    Args:
+        store: Of the table.
+        name: Of the feature.
+        truncates: Whether its history is truncated.
+        is_fast: Whether the history may stay, behind protected checkpoints.
+        renewal: Brings files to the current types.
+    """
+
+    store: LogStore
+    name: str
+    truncates: bool
+    is_fast: bool
+    renewal: OldFileRewrite
+
+    def run(self) -> Committed:
+        """Drop the feature, and return the version that no longer has it.
+
+        Raises:
+            FeatureDropRefused: the table does not have the feature, or it cannot be dropped, or not so.
+            UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
+            DropWaits: its traces are gone from the newest version, and its history must age first.
+            HistoryUsesFeature: its history has not aged.
+            ProtectionWaits: versions whose checkpoints are protected have not expired.
+            BarrierFailed: a checkpoint could not be written.
+            DropConflict: somebody uses the feature again.
+            ContentionError: too many races were lost, or nobody knows how one ended.
+            CorruptFile: a file that must be looked at cannot be read.
+            JobFailed: Spark could not finish a job.
+            StorageError: the store refused.
+        """
+        row = self._row(open_snapshot(self.store))
+        if row.name == PROTECTION:
+            self._truncate_protected()
+        changed = self._remove_traces(row)
+        if not row.keeps_history:
+            return self._finish(row, protects=False)
+        if self.is_fast and not self.truncates:
+            return self._finish_fast(row)
+        write_barrier_commit(self.store)
+        if changed:
+            raise self._must_age(DropWaits, open_snapshot(self.store))
+        return self._finish(row, protects=False, ensure=lambda snapshot: self._ensure_aged(row, snapshot))
+
+    def _row(self, snapshot: Snapshot) -> RemovableFeature:
+        return feature_removal.find_removable_feature(to_table_state(snapshot), self.name, truncates=self.truncates)
+
+    def _remove_traces(self, row: RemovableFeature) -> bool:
+        """Unset the properties, renew the files and remove the history of types; tell whether files or columns had any.
+
+        Source: Delta Spark: properties alone are no trace that would have to age.
+        """
+        _commit_plan(
+            self.store,
+            lambda: open_snapshot(self.store),
+            lambda state: feature_removal.unset_feature_properties(state, row),
+        )
+        if not row.has_types:
+            return False
+        stripped = without_type_changes(self.renewal, feature_removal.OPERATION)
+        return stripped is not None or self.renewal.files > 0
+
+    def _truncate_protected(self) -> None:
+        snapshot = open_snapshot(self.store)
+        if is_truncated(snapshot):
+            return
+        write_barrier_commit(self.store)
+        clean_up(snapshot, duration_ms(snapshot.properties, TRUNCATE_HISTORY_RETENTION), MINUTE_MS)
+        if not is_truncated(snapshot):
+            version = protected_before(snapshot.protocol, snapshot.properties)
+            retention = duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION)
+            raise ProtectionWaits(feature=self.name, version=version, retention=retention)
+
+    def _finish_fast(self, row: RemovableFeature) -> Committed:
+        for _ in range(BARRIERS):
+            if not write_barrier_commit(self.store):
+                raise BarrierFailed(feature=self.name, version=open_snapshot(self.store).version)
+        done = self._finish(row, protects=True)
+        with after_commit(self.store.location, done.version):
+            ensure_checkpoint(self.store, done.version)
+        return done
+
+    def _finish(
+        self, row: RemovableFeature, *, protects: bool, ensure: Callable[[Snapshot], None] = lambda _: None
+    ) -> Committed:
+        """Change the protocol on top of a version that is clean in every respect, and of none else."""
+
+        def newest() -> Snapshot:
+            snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
+            self._row(snapshot)
+            if not row.is_clean(to_table_state(snapshot)):
+                raise DropConflict(version=snapshot.version, location=self.store.location, feature=self.name)
+            ensure(snapshot)
+            return snapshot
+
+        def plan(state: TableState) -> MetadataChange:
+            return feature_removal.downgrade_protocol(state, row, truncates=self.truncates, protects=protects)
+
+        done = _commit_plan(self.store, newest, plan)
+        assert done is not None
+        return done
+
+    def _ensure_aged(self, row: RemovableFeature, snapshot: Snapshot) -> None:
+        key, unit_ms = (TRUNCATE_HISTORY_RETENTION, MINUTE_MS) if self.truncates else (LOG_RETENTION, DAY_MS)
+        clean_up(snapshot, duration_ms(snapshot.properties, key), unit_ms)
+        if history_contains(snapshot, row.is_trace):
+            raise self._must_age(HistoryUsesFeature, snapshot)
+
+    def _must_age(self, kind: type[HistoryMustAge], snapshot: Snapshot) -> HistoryMustAge:
+        return kind(
+            feature=self.name,
+            retention_key=LOG_RETENTION,
+            retention=duration_text(snapshot.properties, LOG_RETENTION),
+            truncate_retention=duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION),
+        )
+
+
+def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
+    """Renew all files of a table and remove its history of types; return the version without, or None if it had none.
+
+    Args:
+        renewal: Of the table.
+        operation: Of the commit, as the history shows it.
+
+    Raises:
+        ContentionError: too many races were lost, or nobody knows how one ended.
+        CorruptFile: a file that must be looked at cannot be read.
+        JobFailed: Spark could not finish a job.
+        StorageError: the store refused.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening (if all data files have the types of the table)
+    """
+    return _commit_plan(
+        renewal.store, renewal.run, lambda state: feature_removal.without_type_changes(state, operation)
+    )
+
+
+def _commit_plan(
+    store: LogStore, newest: Callable[[], Snapshot], plan: Callable[[TableState], MetadataChange | None]
+) -> Committed | None:
+    """Commit what is planned for the newest version, and plan it anew if that is no longer the newest one.
+
+    Raises:
+        ContentionError: all attempts lost their race, or nobody knows how one ended.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        snapshot = newest()
+        change = plan(to_table_state(snapshot))
+        if change is None:
+            return None
+        outcome = commit(store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1)
+        if not isinstance(outcome, Conflicted) or attempt == ATTEMPTS:
+            return outcome.or_raise()
+    return None

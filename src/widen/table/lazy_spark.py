@@ -1,0 +1,53 @@
+"""What the faces that work without Spark call of it, imported when it is first used.
+
+Source: house rule: optional extras are imported at a face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from widen.errors import EngineMissing
+
+if TYPE_CHECKING:
+    from widen.spark.ddl.row_checks import check_rows_allow, column_bound, ensure_defaults
+    from widen.spark.session import find_session
+    from widen.spark.spark_types import to_schema
+
+__all__ = ["check_rows_allow", "column_bound", "ensure_defaults", "find_session", "load", "to_schema"]
+
+_HOMES: Mapping[str, str] = {
+    "ensure_defaults": "widen.spark.ddl.row_checks",
+    "check_rows_allow": "widen.spark.ddl.row_checks",
+    "column_bound": "widen.spark.ddl.row_checks",
+    "find_session": "widen.spark.session",
+    "to_schema": "widen.spark.spark_types",
+}
+_PACKAGES = ("pyspark", "py4j")
+
+
+def load(module: str, name: str = "") -> object:
+    """Return a module that may need Spark, or a name of it.
+
+    Args:
+        module: Its full name.
+        name: The name; empty for the module itself.
+
+    Raises:
+        EngineMissing: Spark is not installed.
+    """
+    try:
+        return getattr(import_module(module), name) if name else import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
+            raise
+        raise EngineMissing(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of `widen.spark`, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return load(_HOMES[name], name)

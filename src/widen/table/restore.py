@@ -1,0 +1,74 @@
+"""RESTORE: what must be committed so that an earlier version is the newest one again.
+
+Source: Delta Spark's RESTORE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from widen.errors import FileMissing
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_remove
+from widen.log.read.snapshot import Snapshot
+from widen.log.read.version_diff import files_only_in, missing_files
+from widen.planning.alter.restore_actions import ensure_removable, restore_actions
+from widen.protocol.actions import Action
+from widen.table.table_version import to_table_state
+
+_NAMED = 3
+"""How many missing files an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The way back.
+
+    Args:
+        actions: What is to be committed.
+        metrics: The numbers that the history shows.
+    """
+
+    actions: tuple[Action, ...]
+    metrics: dict[str, int]
+
+
+def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
+    """Return the way from one version back to another, or None if they are the same.
+
+    Args:
+        now: The newest version.
+        then: The version to go back to.
+
+    Raises:
+        FileMissing: files of that version are gone from the store; the error names some.
+        AppendOnlyTable: files would have to go, and the table is append-only.
+        CorruptLog: a log file is damaged.
+        StorageError: the store refused.
+
+    Source: Delta Spark's RESTORE
+    """
+    if now.version == then.version:
+        return None
+    added, removed = files_only_in(then, now), files_only_in(now, then)
+    if removed:
+        ensure_removable(to_table_state(now), now.location)
+    if gone := missing_files(now.store, added):
+        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        reason = f"version {then.version} needs {', '.join(gone[:_NAMED])}{more}, which are gone"
+        raise FileMissing(location=now.location, reason=reason, fix="Restore a later version.")
+    now_ms = current_ms()
+    files = then.files()
+    metrics = {
+        "tableSizeAfterRestore": pc.sum(files["size_bytes"]).as_py() or 0,
+        "numOfFilesAfterRestore": files.num_rows,
+        "numRemovedFiles": len(removed),
+        "numRestoredFiles": len(added),
+        "removedFilesSize": sum(add.size for add in removed),
+        "restoredFilesSize": sum(add.size for add in added),
+    }
+    head = restore_actions(to_table_state(now), to_table_state(then), now.domains, then.domains)
+    removes = [to_remove(add, now_ms, data_change=True) for add in removed]
+    return RestorePlan((*head, *removes, *added), metrics)

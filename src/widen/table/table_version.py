@@ -1,0 +1,180 @@
+"""What every table is: a version in a store, and what the log says of it.
+
+Source: house rule: a change is planned as a value, then committed; the modules of this package only join the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from widen.errors import InvalidOption
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Committed, Outcome, commit
+from widen.model.column_path import Path
+from widen.model.types import StructType
+from widen.planning.table.table_state import MetadataChange, TableState
+from widen.protocol.actions import CommitInfo, Metadata, Protocol
+from widen.protocol.clustering import clustering_columns
+from widen.protocol.column_metadata import visible_schema
+from widen.protocol.partition_values import parse_timestamp
+from widen.protocol.table_features import is_supported
+from widen.protocol.type_changes import TypeChange, all_type_changes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TableVersion:
+    """A Delta table at one version: the newest when it was opened, and after each change made through it.
+
+    Args:
+        location: A local path or a URL of an object store.
+        storage_options: Settings and credentials of the store.
+
+    Raises:
+        TableNotFound: there is no table.
+        CorruptLog: its log is damaged.
+        UnsupportedFeatureForRead: it needs a feature that this version does not know.
+        StorageError: the store refused.
+    """
+
+    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._store = LogStore(location, storage_options)
+        self._snapshot = open_snapshot(self._store)
+
+    @classmethod
+    def _of(cls, outcome: Committed) -> Self:
+        table = cls.__new__(cls)
+        table._store, table._snapshot = outcome.store, outcome.snapshot
+        return table
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.location!r}, version={self.version})"
+
+    @property
+    def location(self) -> str:
+        """Where the table lies."""
+        return self._store.location
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table."""
+        return self._store
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version of the table that this object shows."""
+        return self._snapshot
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self._snapshot.version
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as readers see them; what only the log is concerned with is in `metadata`."""
+        return visible_schema(self._snapshot.schema)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata action, with the schema as the log has it."""
+        return self._snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol action."""
+        return self._snapshot.protocol
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        return dict(self._snapshot.properties)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The columns that the files are split by."""
+        return tuple(self._snapshot.partition_columns)
+
+    @property
+    def type_changes(self) -> list[tuple[Path, TypeChange]]:
+        """Every recorded change of type, with the full path of the column."""
+        return list(all_type_changes(self._snapshot.schema))
+
+    def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
+        """Return version, time in ms and provenance of the commits, newest first.
+
+        Args:
+            limit: How many at most.
+
+        Raises:
+            CorruptLog: a commit is damaged.
+            StorageError: the store refused.
+        """
+        return self._snapshot.history(limit)
+
+    def files(self) -> pa.Table:
+        """Return the live files: a row for each, with the columns of `widen.log.read.file_list.FILES`; in no order.
+
+        Raises:
+            CorruptLog: the log is damaged.
+            StorageError: the store refused.
+        """
+        return self._snapshot.files()
+
+    def refresh(self) -> Self:
+        """Go to the newest version, and return the table.
+
+        Raises:
+            CorruptLog: the log is damaged.
+            UnsupportedFeatureForRead: the table now needs a feature that this version does not know.
+            StorageError: the store refused.
+        """
+        self._snapshot = open_snapshot(self._store)
+        return self
+
+    @property
+    def _state(self) -> TableState:
+        return to_table_state(self._snapshot)
+
+    def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
+        """Return the version that is meant: this one if neither a number nor a time is given."""
+        if version is None and timestamp is None:
+            return self._snapshot
+        return open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
+
+    def _change(self, change: MetadataChange | None) -> Self:
+        if change is None:
+            return self
+        return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))
+
+    def _at(self, outcome: Outcome) -> Self:
+        self._snapshot = outcome.or_raise().snapshot
+        return self
+
+
+def to_table_state(snapshot: Snapshot) -> TableState:
+    """Return what changes of a version are judged by.
+
+    Raises:
+        CorruptLog: its metadata cannot be read.
+    """
+    is_clustered = is_supported(snapshot.protocol, "clustering")
+    clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
+    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)
+
+
+def _to_ms(timestamp: datetime | str) -> int:
+    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
+    if moment is None:
+        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -1,0 +1,243 @@
+"""The store on a local disk and on an S3 server."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import obstore
+import pytest
+
+from support.log_server import BUCKET, s3_server
+from widen.errors import FileMissing, InvalidOption, StorageError, UnsafeStore
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store import object_store
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Committed, Conflicted, commit
+from widen.protocol.actions import Add, Metadata, Protocol
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    with s3_server() as options:
+        yield options
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
+    if request.param == "local":
+        return LogStore(str(tmp_path / "a table"))
+    return LogStore(f"s3a://{BUCKET}/{tmp_path.name}/a table", request.getfixturevalue("s3"))
+
+
+def test_a_file_is_written_once(store: LogStore) -> None:
+    assert store.put_if_absent("_delta_log/0.json", b"first")
+    assert not store.put_if_absent("_delta_log/0.json", b"second")
+    assert store.read("_delta_log/0.json") == b"first"
+
+
+def test_put_replaces(store: LogStore) -> None:
+    store.put("_delta_log/_last_checkpoint", b"1")
+    store.put("_delta_log/_last_checkpoint", b"22")
+    assert store.read("_delta_log/_last_checkpoint") == b"22"
+
+
+def test_listing_is_in_name_order_and_from_a_name_on(store: LogStore) -> None:
+    for path in ("_delta_log/03", "_delta_log/01", "_delta_log/02", "_delta_log/_sidecars/x", "data/a b=1%20/f", "z"):
+        store.put(path, path.encode())
+    every = ["_delta_log/01", "_delta_log/02", "_delta_log/03", "_delta_log/_sidecars/x", "data/a b=1%20/f", "z"]
+    assert [entry.path for entry in store.list("")] == every
+    assert [entry.path for entry in store.list_from("_delta_log/02")] == ["_delta_log/02", "_delta_log/03"]
+    assert [entry.path for entry in store.list_from("_delta_log/00")] == every[:3]
+    assert [entry.path for entry in store.list("_delta_log/_sidecars")] == ["_delta_log/_sidecars/x"]
+    sizes = {entry.path: entry.size_bytes for entry in store.list("data")}
+    assert sizes == {"data/a b=1%20/f": 15}
+    assert all(entry.modified_ms > 1_500_000_000_000 for entry in store.list(""))
+
+
+def test_a_folder_that_is_not_there_is_empty(store: LogStore) -> None:
+    assert list(store.list("nothing")) == []
+    assert list(store.list_from("_delta_log/0")) == []
+    assert not store.exists("_delta_log/0")
+
+
+def test_many_files_come_in_the_order_asked_for(store: LogStore) -> None:
+    paths = [f"f/{number:03d}" for number in range(100)]
+    for path in paths[:60]:
+        store.put(path, path.encode())
+    asked = paths[:60][::-1]
+    assert list(store.read_many(asked)) == [path.encode() for path in asked]
+
+
+def test_a_missing_file_is_named(store: LogStore) -> None:
+    with pytest.raises(FileMissing, match="nope"):
+        store.read("nope")
+    with pytest.raises(FileMissing, match="nope"):
+        list(store.read_many(["nope"]))
+
+
+def test_deleting_what_is_gone_is_no_error(store: LogStore) -> None:
+    store.put("x", b"1")
+    store.delete(["x", "y"])
+    assert not store.exists("x")
+
+
+def test_an_absolute_path_leads_outside_and_inside(store: LogStore) -> None:
+    store.put("a b", b"1")
+    assert store.read(f"{store.location}/a b") == b"1"
+
+
+def test_a_copy_by_pickle_reads_the_same_files(store: LogStore) -> None:
+    store.put("x", b"1")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.location == store.location
+    assert copy.read("x") == b"1"
+
+
+def test_one_of_many_racing_writers_wins(store: LogStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: store.put_if_absent("_delta_log/race", str(n).encode()), range(8)))
+    assert won.count(True) == 1
+    assert store.read("_delta_log/race") == str(won.index(True)).encode()
+
+
+def test_a_table_is_made_read_and_checkpointed(store: LogStore) -> None:
+    metadata = Metadata(
+        id="x",
+        schema_string='{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}',
+        partition_columns=(),
+        configuration={"delta.checkpointInterval": "2"},
+    )
+    first = [Protocol(min_reader_version=1, min_writer_version=2), metadata]
+    assert isinstance(commit(store, None, first, "CREATE TABLE", {}), Committed)
+    assert isinstance(commit(store, None, first, "CREATE TABLE", {}), Conflicted)
+    base = open_snapshot(store)
+    for number in range(3):
+        new = Add(path=f"f{number}", partition_values={}, size=1, modification_time=1, data_change=True)
+        assert commit(store, base, [new], "WRITE", {}) == Committed(number + 1, store)
+    again = open_snapshot(store)
+    assert again.segment.checkpoint is not None
+    assert sorted(again.files()["path"].to_pylist()) == ["f0", "f1", "f2"]
+
+
+@pytest.mark.parametrize(
+    ("location", "normal", "uri"),
+    [
+        ("s3a://b/p q/", "s3://b/p q", "s3a://b/p%20q/k=1/f%20g"),
+        ("S3://b/p", "s3://b/p", "s3a://b/p/k=1/f%20g"),
+        ("gs://b/p", "gs://b/p", "gs://b/p/k=1/f%20g"),
+        ("abfss://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t", None),
+        ("az://c/t", "az://c/t", "abfss://c@acc.dfs.core.windows.net/t/k=1/f%20g"),
+        ("/t/ä b", "/t/ä b", "file:///t/ä%20b/k=1/f%20g"),
+        ("file:///t/a%20b/", "/t/a b", "file:///t/a%20b/k=1/f%20g"),
+        ("file:/t/x", "/t/x", "file:///t/x/k=1/f%20g"),
+    ],
+)
+def test_locations_are_normalised_and_spelled_as_hadoop_does(location: str, normal: str, uri: str | None) -> None:
+    store = LogStore(location, {"AZURE_STORAGE_ACCOUNT_NAME": "acc"})
+    assert store.location == normal
+    assert store.uri("k=1/f%20g") == (uri or f"{normal}/k=1/f%20g")
+
+
+def test_absolute_paths_of_actions_are_spelled_as_hadoop_does() -> None:
+    store = LogStore("/t")
+    assert store.uri("s3://b/f%20g") == "s3a://b/f%20g"
+    assert store.uri("file:/x/f%20g") == "file:///x/f%20g"
+    assert store.uri("/x/f%20g") == "file:///x/f%20g"
+    assert store.plain("k=a%20b/f") == "k=a b/f"
+
+
+def test_a_relative_location_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert LogStore("t").location == str(tmp_path / "t")
+
+
+@pytest.fixture(scope="module")
+def careless() -> Iterator[dict[str, str]]:
+    with s3_server(obeys_conditions=False) as options:
+        yield options
+
+
+def test_a_store_that_overwrites_is_refused_before_the_first_commit(careless: dict[str, str]) -> None:
+    store = LogStore(f"s3://{BUCKET}/careless", careless)
+    protocol = Protocol(min_reader_version=1, min_writer_version=2)
+    metadata = Metadata(id="m", schema_string='{"type":"struct","fields":[]}', partition_columns=())
+    for _ in range(2):
+        with pytest.raises(UnsafeStore, match="If-None-Match"):
+            commit(store, None, [protocol, metadata], "CREATE TABLE", {})
+    assert list(store.list("")) == []
+
+
+def test_a_store_is_tried_once_and_nothing_is_left(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "_PROVEN", set())
+    written: list[str] = []
+    put = obstore.put
+
+    def counted(store: object, path: str, *given: object, **more: object) -> object:
+        written.append(path)
+        return put(store, path, *given, **more)
+
+    monkeypatch.setattr(obstore, "put", counted)
+    for number in range(3):
+        store = LogStore(f"s3://{BUCKET}/tried", s3)
+        assert store.put_if_absent(f"_delta_log/{number}.json", b"x")
+    assert [path.endswith(".probe") for path in written] == [True, True, False, False, False]
+    assert [entry.path for entry in store.list("")] == [f"_delta_log/{number}.json" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aws_s3_locking_provider", "dynamodb"),
+        ("AWS_S3_LOCKING_PROVIDER", "zookeeper"),
+        ("delta_dynamo_table_name", "t"),
+        ("dynamo_lock_owner_name", "me"),
+        ("aws_conditional_put", "disabled"),
+        ("conditional_put", "dynamo:t"),
+    ],
+)
+def test_locks_outside_of_the_store_are_refused(key: str, value: str) -> None:
+    with pytest.raises(InvalidOption, match=key):
+        LogStore("s3://b/t", {key: value}).read("x")
+
+
+def test_unknown_schemes_and_options_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="hdfs"):
+        LogStore("hdfs://host/t")
+    with pytest.raises(InvalidOption, match="nonsense"):
+        LogStore("s3://b/t", {"nonsense": "1"}).read("x")
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(errno.EACCES, "permission denied"), (errno.ENOSPC, "no space left"), (errno.EROFS, "read-only")],
+)
+def test_what_the_system_refuses_is_told_and_leaves_nothing(
+    number: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store = LogStore(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageError, match=reason) as caught:
+        store.put_if_absent("_delta_log/0.json", b"x" * 1000)
+    assert caught.value.advice
+    assert os.listdir(tmp_path / "_delta_log") == []
+
+
+def test_an_endpoint_that_does_not_answer_is_told() -> None:
+    options = {
+        "aws_access_key_id": "a",
+        "aws_secret_access_key": "b",
+        "aws_endpoint_url": "http://127.0.0.1:9",
+        "aws_allow_http": "true",
+        "aws_region": "us-east-1",
+    }
+    with pytest.raises(StorageError, match="network") as caught:
+        LogStore("s3://b/t", options).read("x")
+    assert not isinstance(caught.value, FileMissing)

@@ -1,0 +1,95 @@
+"""Versions that a cleanup deletes while a change is being made."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from widen.errors import BaseExpired, TableAlreadyExists
+from widen.log.read import commit_timestamps
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.write.commit import Committed, Conflicted, Unknown, commit
+from widen.protocol.actions import Action, Add, Metadata, Protocol
+
+SCHEMA = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
+FIRST: list[Action] = [
+    Protocol(min_reader_version=1, min_writer_version=2),
+    Metadata(id="m", schema_string=json.dumps(SCHEMA), partition_columns=()),
+]
+
+
+def add(path: str) -> Add:
+    return Add(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Snapshot:
+    """Version 0 of a table that has version 3 by now, and a checkpoint of it."""
+    store = LogStore(str(tmp_path))
+    first = commit(store, None, FIRST, "CREATE TABLE", {})
+    assert isinstance(first, Committed)
+    for number in range(3):
+        commit(store, open_snapshot(store), [add(f"f{number}")], "WRITE", {}).or_raise()
+    write_checkpoint(open_snapshot(store))
+    return first.snapshot
+
+
+def clean_up(base: Snapshot) -> None:
+    for version in range(3):
+        os.unlink(f"{base.location}/_delta_log/{version:020d}.json")
+
+
+def test_a_version_that_was_cleaned_up_is_not_written_again(base: Snapshot) -> None:
+    clean_up(base)
+    outcome = commit(base.store, base, [add("late")], "WRITE", {})
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, BaseExpired)
+    assert not base.store.exists(f"_delta_log/{1:020d}.json")
+    newest = open_snapshot(base.store)
+    assert isinstance(commit(base.store, newest, [add("late")], "WRITE", {}), Committed)
+    assert sorted(open_snapshot(base.store).files()["path"].to_pylist()) == ["f0", "f1", "f2", "late"]
+
+
+def test_a_version_whose_successors_are_there_loses_its_race(base: Snapshot) -> None:
+    os.unlink(f"{base.location}/_delta_log/{0:020d}.json")
+    outcome = commit(base.store, base, [add("late")], "WRITE", {})
+    assert isinstance(outcome, Committed)
+    assert outcome.version == 4
+
+
+def test_the_newest_version_may_have_a_checkpoint_alone(base: Snapshot) -> None:
+    clean_up(base)
+    os.unlink(f"{base.location}/_delta_log/{3:020d}.json")
+    outcome = commit(base.store, open_snapshot(base.store), [add("late")], "WRITE", {})
+    assert isinstance(outcome, Committed)
+    assert outcome.version == 4
+
+
+def test_a_table_whose_first_version_was_cleaned_up_is_not_made_again(base: Snapshot) -> None:
+    clean_up(base)
+    outcome = commit(base.store, None, FIRST, "CREATE TABLE", {})
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, TableAlreadyExists)
+    assert not base.store.exists(f"_delta_log/{0:020d}.json")
+
+
+def test_a_writer_that_was_paused_until_its_base_had_expired_does_not_claim_its_commit(
+    base: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = LogStore.put_if_absent
+
+    def paused(store: LogStore, path: str, data: bytes) -> bool:
+        clean_up(base)
+        now_ms = commit_timestamps.current_ms()
+        monkeypatch.setattr("widen.log.write.commit.current_ms", lambda: now_ms + 3_600_000)
+        return put(store, path, data)
+
+    monkeypatch.setattr(LogStore, "put_if_absent", paused)
+    outcome = commit(base.store, base, [add("late")], "WRITE", {})
+    assert isinstance(outcome, Unknown)
+    assert outcome.error.fields["version"] == 1

@@ -1,0 +1,64 @@
+"""Which texts are dates and instants, and what they say."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+
+import pytest
+
+from widen.observe.date_text import parse_date, parse_instant, parse_temporal, timestamp_facts
+from widen.observe.json_document import DateText, TimestampText
+
+TEXTS = [
+    ("2024-05-01", DateText),
+    ("0001-01-01", DateText),
+    ("9999-12-31", DateText),
+    ("2024-02-29", DateText),
+    ("2023-02-29", str),
+    ("0000-01-01", str),
+    ("2024-5-1", str),
+    ("20240501", str),
+    ("2024-W18", str),
+    ("2024-W18-3", str),
+    ("2024-05-01 ", str),
+    ("２024-05-01", str),
+    ("2024-05-01T10:00:00Z", TimestampText),
+    ("2024-05-01T10:00:00.1Z", TimestampText),
+    ("2024-05-01T10:00:00.123456Z", TimestampText),
+    ("2024-05-01T10:00:00+00:00", TimestampText),
+    ("2024-05-01T10:00:00.123+00:00", TimestampText),
+    ("2024-05-01T10:00:00.1234567Z", str),
+    ("2024-05-01T10:00:00.Z", str),
+    ("2024-05-01T24:00:00Z", str),
+    ("2024-05-01T23:59:60Z", str),
+    ("2024-05-01T10:00:00", str),
+    ("2024-05-01T10:00:00+02:00", str),
+    ("2024-05-01T10:00:00-00:00", str),
+    ("2024-05-01 10:00:00Z", str),
+    ("2024-05-01t10:00:00z", str),
+    ("2024-05-01T10:00Z", str),
+    ("", str),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), TEXTS)
+def test_a_text_is_taken_only_if_it_comes_back(text: str, kind: type) -> None:
+    found = parse_temporal(text)
+    assert type(found) is kind
+    assert found == text
+
+
+def test_what_they_say() -> None:
+    assert parse_date(DateText("2024-05-01")) == date(2024, 5, 1)
+    assert parse_instant(TimestampText("2024-05-01T10:00:00.5Z")) == datetime(
+        2024, 5, 1, 10, 0, 0, 500_000, timezone.utc
+    )
+    assert parse_instant(TimestampText("2024-05-01T10:00:00+00:00")) == datetime(2024, 5, 1, 10, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("text", "even"),
+    [("2024-05-01T10:00:00Z", True), ("2024-05-01T10:00:00.123000Z", True), ("2024-05-01T10:00:00.1231Z", False)],
+)
+def test_an_instant_knows_whether_it_is_whole_milliseconds(text: str, even: bool) -> None:
+    assert timestamp_facts(TimestampText(text)).epoch_ms_exact is even

@@ -1,0 +1,74 @@
+"""How values are taken: left out, masked, as text, as maps, as dates; all else stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
+from widen.observe.json_document import DateText, JsonDocument, JsonNumber, MapEntries, TimestampText, parse_document
+
+DATED, MASKED = FieldRules(is_dated=True), FieldRules(FieldRule.MASKED)
+
+
+def read(reading: FieldRules, text: str) -> JsonDocument:
+    return reading.value(parse_document(text.encode()))
+
+
+def shape(value: JsonDocument) -> Any:
+    """The value with the classes that say how it is taken."""
+    match value:
+        case MapEntries():
+            return ("map", {key: shape(item) for key, item in value.items()})
+        case dict():
+            return {key: shape(item) for key, item in value.items()}
+        case list():
+            return [shape(item) for item in value]
+        case DateText() | TimestampText():
+            return (type(value).__name__, str(value))
+    return value
+
+
+VALUES: list[tuple[FieldRules, str, Any]] = [
+    (PLAIN, '{"a":[1,"2024-05-01"]}', {"a": ["1", "2024-05-01"]}),
+    (DATED, '"2024-05-01"', ("DateText", "2024-05-01")),
+    (DATED, '["2024-05-01T10:00:00Z",1,null]', [("TimestampText", "2024-05-01T10:00:00Z"), "1", None]),
+    (DATED, '{"x":{"y":"2024-05-01"}}', {"x": {"y": ("DateText", "2024-05-01")}}),
+    (FieldRules(maps=1), '{"k":{"x":1}}', ("map", {"k": {"x": "1"}})),
+    (FieldRules(maps=2), '{"k":[{"x":1}]}', ("map", {"k": [("map", {"x": "1"})]})),
+    (FieldRules(maps=1), '[{"k":1},"x"]', [("map", {"k": "1"}), "x"]),
+    (FieldRules(maps=1, is_dated=True), '{"k":"2024-05-01"}', ("map", {"k": ("DateText", "2024-05-01")})),
+    (FieldRules(FieldRule.AS_TEXT), '{"x":[1.10,null]}', '{"x":[1.10,null]}'),
+    (FieldRules(FieldRule.AS_TEXT), "[]", "[]"),
+    (FieldRules(FieldRule.AS_TEXT), '"x"', "x"),
+    (FieldRules(FieldRule.AS_TEXT), "1.10", "1.10"),
+    (FieldRules(FieldRule.AS_JSON), '"x"', '"x"'),
+    (FieldRules(FieldRule.AS_JSON), "1.10", "1.10"),
+    (FieldRules(FieldRule.AS_JSON), "true", "true"),
+    (FieldRules(FieldRule.AS_JSON), "null", None),
+    (MASKED, '{"x":1}', "***"),
+    (MASKED, "false", "***"),
+    (MASKED, "null", None),
+    (FieldRules(below={"x": FieldRules(FieldRule.LEFT_OUT)}), '[{"x":1,"y":2}]', [{"y": "2"}]),
+    (FieldRules(FieldRule.AS_JSON, below={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"y":2}', '{"y":2}'),
+    (FieldRules(maps=1, below={"x": MASKED}), '{"x":1,"k":{"x":2}}', ("map", {"x": "***", "k": {"x": "***"}})),
+    (FieldRules(maps=1, below={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"k":2}', ("map", {"k": "2"})),
+]
+
+
+@pytest.mark.parametrize(("reading", "text", "expected"), VALUES)
+def test_a_value_is_taken_as_its_field_says(reading: FieldRules, text: str, expected: Any) -> None:
+    assert shape(read(reading, text)) == expected
+
+
+def test_numbers_stay_tokens_beside_what_is_taken_otherwise() -> None:
+    [number, _] = read(DATED, '[1.10,"2024-05-01"]')
+    assert isinstance(number, JsonNumber)
+
+
+def test_a_record_without_the_fields_that_are_left_out() -> None:
+    reading = FieldRules(below={"phone": FieldRules(FieldRule.LEFT_OUT), "name": FieldRules(FieldRule.MASKED)})
+    assert reading.record({"phone": "1", "name": "x", "a": "y"}) == {"name": "***", "a": "y"}
+    record: dict[str, JsonDocument] = {"a": "x"}
+    assert PLAIN.record(record) is record

@@ -1,0 +1,38 @@
+"""Records from pieces: whatever stands around them, and wherever the text was cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import SourceError
+from widen.observe import json_stream_split
+from widen.observe.json_stream_split import RecordSplitter
+
+TEXTS = {
+    "an array": (b'[{"a":1}, {"a":2}]', [b'{"a":1}', b'{"a":2}']),
+    "an array after a byte order mark": (b'\xef\xbb\xbf[\n{"a":1}\n]\n', [b'{"a":1}']),
+    "documents one after the other": (b'{\n "a": 1\n}\n{\n "a": 2\n}', [b'{\n "a": 1\n}', b'{\n "a": 2\n}']),
+    "records in records": (b'[{"a":{"b":{}}},{"c":[{"d":1}]}]', [b'{"a":{"b":{}}}', b'{"c":[{"d":1}]}']),
+    "braces in texts": (b'[{"a":"}{"},{"b{":"\\"}"}]', [b'{"a":"}{"}', b'{"b{":"\\"}"}']),
+    "a backslash at the end of a text": (b'{"a":"\\\\"}{"b":1}', [b'{"a":"\\\\"}', b'{"b":1}']),
+    "values between records": (b'[1, {"a":1}, "x", {"b":2}, true]', [b"1", b'{"a":1}', b'"x"', b'{"b":2}', b"true"]),
+    "a record that has no end": (b'[{"a":1},{"b":{"c":2}', [b'{"a":1}', b'{"b":{"c":2}']),
+    "a record whose last brace is missing": (b'{"a":1}\n{"b":2', [b'{"a":1}', b'{"b":2']),
+    "a brace too many": (b'{"a":1}}\n{"b":2}', [b'{"a":1}', b"}", b'{"b":2}']),
+    "nothing": (b"[ ]\n", []),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS)
+def test_the_outermost_records_come_out_whole(text: bytes, expected: list[bytes]) -> None:
+    pieces = text.removesuffix(b"}").split(b"}") if text.endswith(b"}") else text.split(b"}")
+    splitter = RecordSplitter()
+    found = [record for piece in pieces for record in splitter.records(piece)]
+    assert found + list(splitter.rest(len(text))) == expected
+
+
+def test_what_never_ends_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream_split, "MAX_RECORD_BYTES", 10)
+    splitter = RecordSplitter()
+    with pytest.raises(SourceError, match="does not end"):
+        list(splitter.records(b'{"a":{"b":1')) + list(splitter.records(b""))

@@ -1,0 +1,67 @@
+"""What the types of a source tell of its values, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.observe.kind import Kind
+from widen.observe.observation import FieldObservation, KindObservation
+from widen.observe.observe_schema import observe_schema, unknown_types
+
+
+def seen(text: str, *, is_hopeful: bool = False) -> FieldObservation:
+    schema = parse_type(f"struct<a: {text}>")
+    assert isinstance(schema, StructType)
+    return observe_schema(schema, is_hopeful=is_hopeful)["a"]
+
+
+KINDS: dict[str, tuple[str, KindObservation]] = {
+    "boolean": ("boolean", KindObservation()),
+    "tinyint": ("long", KindObservation(integer_digits=3)),
+    "smallint": ("long", KindObservation(integer_digits=5)),
+    "int": ("long", KindObservation(integer_digits=10)),
+    "bigint": ("long", KindObservation(integer_digits=19, fits_int32=False, exact_double=False)),
+    "float": ("double", KindObservation(fits_int32=False, decimal_exact=False)),
+    "double": ("double", KindObservation(fits_int32=False, decimal_exact=False)),
+    "decimal(12,2)": ("decimal", KindObservation(integer_digits=10, scale=2, fits_int32=False)),
+    "decimal(20,2)": ("decimal", KindObservation(integer_digits=18, scale=2, fits_int32=False, exact_double=False)),
+    "date": ("date", KindObservation()),
+    "timestamp": ("timestamp", KindObservation(epoch_ms_exact=False)),
+    "timestamp_ntz": ("timestamp_ntz", KindObservation()),
+    "string": ("string", KindObservation()),
+    "binary": ("binary", KindObservation()),
+}
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_every_type_is_a_kind(text: str) -> None:
+    word, values = KINDS[text]
+    values.type = text
+    assert seen(text).kinds == {Kind(word): values}
+    assert seen(f"array<array<{text}>>").kinds == {Kind(word, 2): values}
+
+
+def test_what_only_values_tell_may_be_hoped_for() -> None:
+    hoped = seen("bigint", is_hopeful=True).kinds[Kind("long")]
+    assert (hoped.exact_double, hoped.integer_digits, hoped.fits_int32) == (True, 1, False)
+    assert seen("timestamp", is_hopeful=True).kinds[Kind("timestamp")].epoch_ms_exact
+
+
+def test_records_and_maps_hold_fields() -> None:
+    found = seen("array<struct<x: int, y: map<int, array<date>>>>")
+    assert set(found.kinds) == {Kind("record", 1)}
+    assert set(found.records[1]) == {"x", "y"}
+    assert set(found.records[1]["y"].kinds) == {Kind("map")}
+    assert set(found.records[1]["y"].maps[0].kinds) == {Kind("date", 1)}
+
+
+def test_what_has_no_type_has_no_kind() -> None:
+    assert seen("array<void>") == FieldObservation(nulls={1: 1})
+
+
+@pytest.mark.parametrize("text", ["map<binary, int>", "map<struct<x: int>, int>", "variant"])
+def test_what_cannot_be_told_is_named(text: str) -> None:
+    found = list(unknown_types(parse_type(f"struct<a: array<struct<b: {text}>>>")))
+    assert found == [(("a", "b"), parse_type(text))]

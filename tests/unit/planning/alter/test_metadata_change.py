@@ -1,0 +1,199 @@
+"""Commands: creation, properties, features; spec of Delta's protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.state import WIDE, after, state
+from widen.errors import ColumnAlreadyExists, ColumnNotFound, InvalidOption, TypeChangeRefused
+from widen.model.column_path import fields
+from widen.model.schema_json import from_json
+from widen.planning.alter.alter_request import parse_column_changes
+from widen.planning.alter.alter_table import plan_alter
+from widen.planning.alter.metadata_change import add_feature, create_table_change, set_properties, unset_properties
+from widen.planning.table.table_state import MetadataChange, TableState
+from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.type_changes import all_type_changes
+
+
+def alter(before: TableState, path: str, **wanted: str) -> MetadataChange | None:
+    return plan_alter(before, parse_column_changes(before.schema, {path: wanted}))  # type: ignore[dict-item]
+
+
+# ---- creation and properties -----------------------------------------------------------------------
+
+
+def test_a_plain_table_has_the_plain_protocol() -> None:
+    made = state("a int, b string", {"delta.appendOnly": "true", "note": "x"}, ("B",))
+    assert made.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    assert made.metadata.partition_columns == ("b",)
+    assert made.properties == {"delta.appendOnly": "true", "note": "x"}
+
+
+def test_the_schema_and_the_properties_bring_their_features() -> None:
+    made = state("a timestamp_ntz", {**WIDE, "delta.feature.deletionVectors": "supported"})
+    features = ("appendOnly", "deletionVectors", "invariants", "timestampNtz", "typeWidening")
+    assert made.protocol == Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("deletionVectors", "timestampNtz", "typeWidening"),
+        writer_features=features,
+    )
+    assert made.properties == WIDE
+
+
+def test_enabling_widening_adds_the_feature_in_the_same_commit() -> None:
+    before = state("a int")
+    change = set_properties(before, WIDE)
+    assert change is not None
+    assert [type(action) for action in change.actions] == [Metadata, Protocol]
+    assert (change.operation, change.parameters) == ("SET TBLPROPERTIES", {"properties": WIDE})
+    now = after(before, change)
+    assert now.protocol == Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("typeWidening",),
+        writer_features=("appendOnly", "invariants", "typeWidening"),
+    )
+    assert set_properties(now, WIDE) is None
+    disabled = after(now, set_properties(now, {"delta.enableTypeWidening": "false"}))
+    assert disabled.protocol == now.protocol
+    assert after(now, unset_properties(now, ["delta.enableTypeWidening"])).properties == {}
+    assert unset_properties(now, ["other"]) is None
+
+
+def test_the_preview_is_kept_where_it_is() -> None:
+    before = state("a int", {"delta.feature.typeWidening-preview": "supported"})
+    now = after(before, set_properties(before, WIDE))
+    assert now.protocol.reader_features == ("typeWidening-preview",)
+    changed = after(now, alter(now, "a", type="bigint"))
+    field = from_json(changed.metadata.schema_string).fields[0]
+    assert field.metadata["delta.typeChanges"] == [{"fromType": "integer", "toType": "long", "tableVersion": 2}]
+
+
+def test_features_are_added_once() -> None:
+    before = state("a int")
+    now = after(before, add_feature(before, "TIMESTAMPNTZ"))
+    assert now.protocol.reader_features == ("timestampNtz",)
+    assert add_feature(now, "timestampNtz") is None
+    with pytest.raises(InvalidOption, match="teleport"):
+        add_feature(now, "teleport")
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition_by", "properties"),
+    [
+        ("a int", ("a",), {}),
+        ("a int, b array<int>", ("b",), {}),
+        ("a int", (), {"delta.enableTypeWidening": "bla"}),
+        ("a int", (), {"delta.columnMapping.mode": "both"}),
+        ("a int", (), {"delta.logRetentionDuration": "interval 1 month"}),
+        ("a int", (), {"x": 1}),
+    ],
+)
+def test_what_no_table_can_be(columns: str, partition_by: tuple[str, ...], properties: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption):
+        state(columns, properties, partition_by)
+
+
+def test_two_names_that_differ_in_case_only_are_one() -> None:
+    with pytest.raises(ColumnAlreadyExists, match=r"FIELD_ALREADY_EXISTS.* A "):
+        state("a int, s struct<a: int>, A int")
+
+
+def test_a_partition_column_must_be_there() -> None:
+    with pytest.raises(ColumnNotFound, match="b is not in the schema"):
+        state("a int", {}, ("b",))
+
+
+# ---- enabling type widening ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["delta.enableTypeWidening", "Delta.enableTypeWidening", "DELTA.ENABLETYPEWIDENING"])
+def test_the_key_is_stored_as_delta_spells_it(key: str) -> None:
+    made = state("a int", {key: "true"})
+    assert (made.properties, made.protocol.reader_features) == (WIDE, ("typeWidening",))
+    before = state("a int")
+    now = after(before, set_properties(before, {key: "TRUE", "My.Own": "x"}))
+    assert now.properties == {"delta.enableTypeWidening": "TRUE", "My.Own": "x"}
+    assert now.protocol.reader_features == ("typeWidening",)
+    assert after(now, unset_properties(now, [key])).properties == {"My.Own": "x"}
+
+
+def test_a_key_is_not_given_twice() -> None:
+    with pytest.raises(InvalidOption, match=r"Delta\.enabletypewidening"):
+        state("a int", {"delta.enableTypeWidening": "true", "Delta.enabletypewidening": "false"})
+
+
+@pytest.mark.parametrize("value", ["bla", "", "1", "yes", " true"])
+def test_a_value_that_is_neither_true_nor_false(value: str) -> None:
+    before = state("a int")
+    with pytest.raises(InvalidOption, match="Must be true or false"):
+        set_properties(before, {"DELTA.enableTypeWidening": value})
+
+
+def test_enabling_at_creation_then_disabling_keeps_the_support() -> None:
+    made = state("a int", WIDE)
+    now = after(made, set_properties(made, {"delta.enableTypeWidening": "false"}))
+    assert (now.protocol, now.properties) == (made.protocol, {"delta.enableTypeWidening": "false"})
+
+
+def test_false_never_adds_the_feature() -> None:
+    made = state("a int", {"delta.enableTypeWidening": "false"})
+    assert made.protocol == Protocol(min_reader_version=1, min_writer_version=2)
+    assert made.properties == {"delta.enableTypeWidening": "false"}
+
+
+def test_the_feature_without_the_property_widens_nothing() -> None:
+    with pytest.raises(TypeChangeRefused, match="not enabled"):
+        alter(state("a int", {"delta.feature.typeWidening": "supported"}), "a", type="bigint")
+    disabled = {"delta.feature.typeWidening": "supported", "delta.enableTypeWidening": "false"}
+    with pytest.raises(TypeChangeRefused, match="not enabled"):
+        alter(state("a int", disabled), "a", type="bigint")
+
+
+LEGACY = {
+    (1, 1): set(),
+    (1, 2): {"appendOnly", "invariants"},
+    (1, 3): {"appendOnly", "invariants", "checkConstraints"},
+    (1, 4): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"},
+    (2, 5): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"},
+}
+
+
+@pytest.mark.parametrize("versions", LEGACY)
+def test_enabling_on_an_old_table_lists_all_that_its_numbers_implied(versions: tuple[int, int]) -> None:
+    old = Protocol(min_reader_version=versions[0], min_writer_version=versions[1])
+    before = TableState(4, old, state("a int").metadata)
+    now = after(before, set_properties(before, WIDE))
+    assert (now.protocol.min_reader_version, now.protocol.min_writer_version) == (3, 7)
+    assert set(now.protocol.writer_features or ()) == LEGACY[versions] | {"typeWidening"}
+    assert set(now.protocol.reader_features or ()) == (LEGACY[versions] & {"columnMapping"}) | {"typeWidening"}
+
+
+def test_a_table_made_with_the_preview_stays_with_it() -> None:
+    made = state("a int", {**WIDE, "delta.feature.typeWidening-preview": "supported"})
+    assert made.protocol.reader_features == ("typeWidening-preview",)
+    both = after(made, add_feature(made, "typeWidening"))
+    assert both.protocol.reader_features == ("typeWidening", "typeWidening-preview")
+    changed = after(both, alter(both, "a", type="bigint"))
+    assert [c.table_version for _, c in all_type_changes(changed.schema)] == [2]
+
+
+def test_the_final_feature_says_no_version() -> None:
+    made = state("a int", WIDE)
+    assert [c.table_version for _, c in all_type_changes(after(made, alter(made, "a", type="bigint")).schema)] == [None]
+
+
+def test_a_table_made_from_a_schema_of_another_one_begins_anew() -> None:
+    old = state("a int, s struct<x: int>", {**WIDE, "delta.columnMapping.mode": "name"})
+    old = after(old, alter(old, "s.x", type="bigint"))
+    change = create_table_change(old.schema, (), {"delta.columnMapping.mode": "id"}, 1)
+    new = after(old, change)
+    assert [(path, dict(field.metadata).keys()) for path, field in fields(new.schema)] == [
+        (("a",), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+        (("s",), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+        (("s", "x"), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
+    ]
+    assert {f.metadata["delta.columnMapping.id"] for _, f in fields(new.schema)} == {1, 2, 3}
+    assert new.protocol.reader_features is None

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+
+from widen.model.type_parser import parse_type
+from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind
+from widen.observe.kind import Kind
+from widen.observe.observation import KindObservation
+from widen.planning.evolution.type_lattice import WIDER, ValueSpan, can_route, common_leaf, covers_kind, decimal_for
+
+
+def seen(*tokens: str, facts: ValueFacts = NO_FACTS) -> KindObservation:
+    result = KindObservation()
+    for token in tokens:
+        result.add(number_kind(token)[1], ("f", 1), token)
+    if not tokens:
+        result.add(facts, ("f", 1), "")
+    return result
+
+
+SEED_LATTICE = {
+    "boolean": {"long", "double", "string"},
+    "long": {"double", "string"},
+    "double": {"string"},
+    "date": {"long", "double", "timestamp", "string"},
+    "timestamp": {"long", "double", "string"},
+    "string": set(),
+}
+
+
+@pytest.mark.parametrize(("word", "wider"), SEED_LATTICE.items(), ids=SEED_LATTICE)
+def test_the_order_of_the_seed(word: str, wider: set[str]) -> None:
+    assert set(WIDER[word]) - {"int", "decimal", "timestamp_ntz"} == wider
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "values", "covers"),
+    [
+        ("bigint", "long", seen("7"), True),
+        ("int", "long", seen("2147483647"), True),
+        ("int", "long", seen("2147483648"), False),
+        ("smallint", "long", seen("9999"), True),
+        ("smallint", "long", seen("10000"), False),
+        ("tinyint", "long", seen("99"), True),
+        ("tinyint", "long", seen("100"), False),
+        ("float", "long", seen("7"), False),
+        ("float", "double", seen("2.5"), False),
+        ("double", "long", seen("9007199254740993"), False),
+        ("double", "decimal", seen("100000000000000000000"), True),
+        ("decimal(5,2)", "long", seen("999"), True),
+        ("decimal(5,2)", "long", seen("1000"), False),
+        ("decimal(5,2)", "double", seen("1.25"), True),
+        ("decimal(5,2)", "double", seen("1.125"), False),
+        ("decimal(5,2)", "double", seen("-0.0"), False),
+        ("bigint", "double", seen("3.0"), False),
+        ("timestamp", "long", seen("7"), False),
+        ("bigint", "timestamp", seen(), True),
+        ("bigint", "timestamp", seen(facts=ValueFacts(epoch_ms_exact=False)), False),
+        ("timestamp_ntz", "date", seen(), True),
+        ("timestamp_ntz", "timestamp", seen(), False),
+        ("date", "timestamp", seen(), False),
+        ("boolean", "long", seen("1"), False),
+        ("binary", "string", seen(), False),
+        ("string", "timestamp", seen(), True),
+    ],
+)
+def test_a_column_covers_a_kind_only_where_every_value_is_exact(
+    column: str, kind: str, values: KindObservation, covers: bool
+) -> None:
+    assert covers_kind(parse_type(column), 0, Kind(kind), values) is covers
+
+
+def test_a_smaller_dim_fits_a_larger_one_only() -> None:
+    assert covers_kind(parse_type("string"), 2, Kind("long", 1), seen("7"))
+    assert not covers_kind(parse_type("string"), 1, Kind("long", 2), seen("7"))
+
+
+@pytest.mark.parametrize(("column", "kind"), [("timestamp", "long"), ("float", "double"), ("float", "long")])
+def test_some_columns_take_what_they_do_not_cover(column: str, kind: str) -> None:
+    assert can_route(parse_type(column), kind)
+
+
+@pytest.mark.parametrize(
+    ("types", "common"),
+    [
+        (["boolean", "date"], "string"),
+        (["boolean", "bigint"], "bigint"),
+        (["date", "timestamp"], "timestamp"),
+        (["date", "bigint", "timestamp"], "bigint"),
+        (["int", "timestamp"], "bigint"),
+        (["int", "bigint", "double"], "double"),
+        (["bigint", "decimal(5,2)"], "decimal(22,2)"),
+        (["bigint", "decimal(38,2)"], "decimal(38,2)"),
+        (["bigint", "decimal(38,20)"], "string"),
+        (["double", "decimal(5,2)"], "string"),
+        (["float", "boolean"], "double"),
+        (["tinyint", "boolean"], "int"),
+        (["binary", "int"], "int"),
+        (["timestamp", "boolean"], "string"),
+    ],
+)
+def test_the_common_type_of_columns(types: list[str], common: str) -> None:
+    assert common_leaf(ValueSpan(parse_type(text)) for text in types) == parse_type(common)
+
+
+def test_doubles_and_decimals_meet_where_their_values_allow() -> None:
+    decimal = parse_type("decimal(5,2)")
+    assert common_leaf([ValueSpan(parse_type("double"), seen("2.5")), ValueSpan(decimal)]) == decimal
+    assert common_leaf([ValueSpan(parse_type("double"), seen("1e300")), ValueSpan(decimal)]) == parse_type("string")
+
+
+def test_the_narrowest_decimal() -> None:
+    assert decimal_for([ValueSpan(parse_type("int")), ValueSpan(parse_type("decimal(10,4)"))]) == parse_type(
+        "decimal(14,4)"
+    )
+    assert decimal_for([ValueSpan(parse_type("decimal(38,0)")), ValueSpan(parse_type("decimal(2,1)"))]) is None
+    assert decimal_for([ValueSpan(parse_type("double"))]) is None

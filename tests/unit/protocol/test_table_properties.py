@@ -1,0 +1,53 @@
+"""Keys and switches of table properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import InvalidOption
+from widen.protocol.table_properties import OTHERS, SWITCHES, canonical_key, canonical_properties, is_on
+
+
+@pytest.mark.parametrize(
+    ("key", "stored"),
+    [
+        ("delta.enableTypeWidening", "delta.enableTypeWidening"),
+        ("Delta.EnableTypewidening", "delta.enableTypeWidening"),
+        ("DELTA.COLUMNMAPPING.MODE", "delta.columnMapping.mode"),
+        ("delta.Feature.TypeWidening", "delta.feature.typewidening"),
+        ("delta.constraints.MyRule", "delta.constraints.MyRule"),
+        ("delta.universalformat.enabledformats", "delta.universalFormat.enabledFormats"),
+        ("delta.universalFormat.Other", "delta.universalformat.other"),
+        ("delta.notKnown", "delta.notKnown"),
+        ("Owner", "Owner"),
+        ("enableTypeWidening", "enableTypeWidening"),
+    ],
+)
+def test_a_key_that_delta_knows_is_stored_in_its_spelling(key: str, stored: str) -> None:
+    assert canonical_key(key) == stored
+
+
+def test_what_is_given_twice_must_say_the_same() -> None:
+    assert canonical_properties({"delta.appendOnly": "true", "Delta.appendonly": "true"}) == {
+        "delta.appendOnly": "true"
+    }
+    with pytest.raises(InvalidOption, match="given twice: once as 'true'"):
+        canonical_properties({"delta.appendOnly": "true", "Delta.appendonly": "false"})
+
+
+def test_a_switch_is_true_or_false_in_any_case() -> None:
+    assert canonical_properties({"delta.appendOnly": "TRUE", "mine": "maybe"}) == {
+        "delta.appendOnly": "TRUE",
+        "mine": "maybe",
+    }
+    with pytest.raises(InvalidOption, match="true or false"):
+        canonical_properties({"DELTA.appendOnly": "on"})
+    assert is_on({"delta.appendOnly": "True"}, "delta.appendOnly")
+    assert not is_on({"delta.appendOnly": "false"}, "delta.appendOnly")
+    assert not is_on({}, "delta.appendOnly")
+
+
+def test_every_key_is_there_once() -> None:
+    known = [*SWITCHES, *OTHERS]
+    assert len({key.lower() for key in known}) == len(known)
+    assert all(key.startswith("delta.") for key in known)

@@ -1,0 +1,119 @@
+"""The report of a log written by hand: every number is counted by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.drift_log import data, info, schema, write_drift
+from support.drift_log import field as column
+from support.log_table import write_commit
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.report.build_report import build_report
+from widen.report.commit_history import read_history
+from widen.report.report_model import Report, VersionTime
+
+V0, V1, V2 = (VersionTime(version, 1_700_000_000_000 + version * 86_400_000) for version in range(3))
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    return build_report(open_snapshot(LogStore(str(write_drift(tmp_path / "orders")))))
+
+
+def test_the_table_as_a_whole(report: Report) -> None:
+    assert (report.name, report.moment, report.rows, report.files, report.size_bytes) == ("orders", V2, 30, 2, 4000)
+    assert [c.path for c in report.columns] == [
+        ("total",),
+        ("tags",),
+        ("tags_array_string", "element"),
+        ("_corrupt_record",),
+    ]
+
+
+def test_a_widened_column_is_counted_over_old_and_new_files(report: Report) -> None:
+    total = report.columns[0]
+    assert (total.type, total.types_before) == ("double", ("int",))
+    assert (total.written, total.nulls, total.low, total.high) == (29, 1, 0.5, 90.0)
+    assert (total.first, total.last) == (V0, V1)
+
+
+def test_a_column_that_nothing_was_written_to_any_more_ends_early(report: Report) -> None:
+    tags = report.columns[1]
+    assert (tags.written, tags.nulls, tags.low, tags.high) == (6, 24, "a", "m")
+    assert (tags.first, tags.last, tags.comment) == (V0, V0, "labels")
+
+
+def test_what_the_log_does_not_count_is_unknown_and_keeps_its_origin(report: Report) -> None:
+    items = report.columns[2]
+    assert (items.written, items.nulls, items.share, items.first) == (None, None, None, None)
+    assert items.evolved_from == "tags"
+
+
+def test_files_older_than_a_column_hold_nothing_in_it(report: Report) -> None:
+    corrupt = report.columns[3]
+    assert (corrupt.written, corrupt.nulls, corrupt.first, corrupt.last) == (1, 29, V1, V1)
+    assert corrupt.share == pytest.approx(1 / 30)
+
+
+def test_the_intervals_and_what_they_changed(report: Report) -> None:
+    told = [(i.moment.version, i.operation, i.records, i.corrupt, i.files, i.size_bytes) for i in report.intervals]
+    assert told == [
+        (0, "WRITE", 10, 0, 1, 1000),
+        (1, "WRITE", 20, 1, 1, 3000),
+        (2, "CHANGE COLUMN", 0, 0, 0, 0),
+    ]
+    widened, added, corrupt = report.intervals[1].changes
+    assert (widened.what, widened.column, widened.old, widened.new) == ("widened", ("total",), "int", "double")
+    assert (widened.grade, added.grade, corrupt.grade) == ("widening", "structural", "additive")
+    assert [(r.rules, r.count, r.position, r.sample) for r in widened.reasons] == [(("D1",), 12, 6, "12.5")]
+    assert corrupt.reasons == ()
+
+
+def test_the_report_is_json(report: Report) -> None:
+    value = json.loads(json.dumps(report.to_value()))
+    assert value["columns"][0]["first"] == {"version": 0, "time": "2023-11-14T22:13:20.000Z"}
+    assert value["intervals"][1]["changes"][0] == {
+        "change": "widened",
+        "column": "total",
+        "grade": "widening",
+        "from": "int",
+        "to": "double",
+        "reasons": [
+            {
+                "rules": ["D1"],
+                "source": "total",
+                "kinds": ["double"],
+                "count": 12,
+                "grade": "widening",
+                "file": "file:/in/day%202/orders.json",
+                "position": 6,
+                "sample": "12.5",
+            }
+        ],
+    }
+
+
+def test_a_file_without_statistics_makes_the_numbers_unknown(tmp_path: Path) -> None:
+    table = write_drift(tmp_path / "orders")
+    bare = data("c.parquet", 5, 10)
+    del bare["add"]["stats"]
+    write_commit(table, 3, info("WRITE", 0), bare)
+    report = build_report(open_snapshot(LogStore(str(table))))
+    assert (report.rows, report.intervals[3].records) == (None, None)
+    assert (report.columns[0].written, report.columns[0].low, report.columns[0].last) == (None, None, None)
+
+
+def test_history_tells_removed_columns_and_garbled_events(tmp_path: Path) -> None:
+    table = write_drift(tmp_path / "orders")
+    write_commit(table, 3, info("WRITE", 0, events="[{"), schema(column("total", "double")))
+    newest, *rest = read_history(open_snapshot(LogStore(str(table))), 2)
+    assert [(c.what, c.column) for c in newest.changes] == [
+        ("removed", ("tags",)),
+        ("removed", ("tags_array_string",)),
+        ("removed", ("_corrupt_record",)),
+    ]
+    assert [interval.moment.version for interval in rest] == [2]

@@ -1,0 +1,57 @@
+"""What a commit did to columns, as its schemas before and after show: whoever did it, by whatever call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.state import MAPPED, WIDE, after, state
+from widen.planning.alter import alter_request
+from widen.planning.alter.alter_table import plan_alter
+from widen.planning.alter.metadata_change import set_properties
+from widen.planning.table.table_state import TableState
+from widen.report.schema_changes import schema_changes
+from widen.report.text_format import change_text
+
+COLUMNS = "a int not null, s struct<x: int, y: int, z: int>, b string"
+
+
+def told(before: TableState, now: TableState) -> list[str]:
+    return [change_text(change) for change in schema_changes(before.schema, now.schema)]
+
+
+def alter(path: str, **wanted: Any) -> Callable[[TableState], Any]:
+    return lambda before: alter_request.parse_column_changes(before.schema, {path: wanted})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (alter("a", comment="it's"), ['changed a from no comment to comment "it\'s"']),
+        (alter("a", comment=""), ["changed a from no comment to comment ''"]),
+        (alter("a", nullable=True), ["changed a from not null to nullable"]),
+        (alter("b", default="'x'"), ["changed b from no default to default 'x'"]),
+        (alter("s.z", first=True), ["moved s.z FIRST"]),
+        (alter("a", after="b"), ["moved a AFTER b"]),
+        (alter("a", type="bigint", after="b"), ["widened a from int to bigint", "moved a AFTER b"]),
+        (lambda before: alter_request.parse_rename(before.schema, "s.x", "n n"), ["renamed s.x to s.`n n`"]),
+        (lambda before: alter_request.parse_drops(before.schema, ["s"], if_exists=False), ["removed s"]),
+        (lambda before: alter_request.parse_new_columns(before.schema, {"s.n": "date"}), ["added s.n date"]),
+    ],
+)
+def test_every_kind_of_change_is_told(asked: Callable[[TableState], Any], text: list[str]) -> None:
+    before = state(COLUMNS, {**WIDE, **MAPPED, "delta.feature.allowColumnDefaults": "supported"})
+    assert told(before, after(before, plan_alter(before, asked(before)))) == text
+
+
+def test_as_few_columns_as_can_be_have_moved() -> None:
+    before = state("a int, b int, c int, d int, e int")
+    now = before.with_schema(state("e int, b int, a int, c int, d int").schema)
+    assert told(before, now) == ["moved e FIRST", "moved b AFTER e"]
+
+
+def test_columns_that_begin_to_be_mapped_are_the_same() -> None:
+    before = state(COLUMNS)
+    assert told(before, after(before, set_properties(before, MAPPED))) == []

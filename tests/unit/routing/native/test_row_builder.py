@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from support.drift import BAD, NUMBERS
+from support.settle import taken
+from widen.model.type_parser import parse_type
+from widen.model.types import Field, StructType
+from widen.observe.corrupt_text import to_kept_text
+from widen.observe.kind import Kind
+from widen.planning.evolution.policy import Policy
+from widen.routing.native.row_builder import ROUNDING_PATTERN, RowBuilder
+
+TABLE = parse_type("struct<a: int, d: double, s: string, r: struct<x: int>, _corrupt_record: string>")
+assert isinstance(TABLE, StructType)
+
+
+def test_what_fits_is_not_observed() -> None:
+    maker = RowBuilder(TABLE)
+    [row] = taken(maker, TABLE, b'{"a":1,"d":2,"s":"x","r":{"x":1}}')
+    assert row == {"a": 1, "d": 2, "s": "x", "r": {"x": 1}, "_corrupt_record": None}
+    assert (maker.observation.records, maker.observation.root) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "kind"),
+    [
+        (b'{"a":2147483648}', "a", "long"),
+        (b'{"a":1.0}', "a", "double"),
+        (b'{"d":9007199254740993}', "d", "long"),
+        (b'{"d":1e400}', "d", "string"),
+        (b'{"d":0.1000000000000000000001}', "d", "decimal"),
+        (b'{"s":["x"]}', "s", "string[]"),
+        (b'{"r":[{"x":1}]}', "r", "record[]"),
+        (b'{"new":true}', "new", "boolean"),
+        (b'{"q\\"":1}', 'q"', "long"),
+        (b'{"":1}', "", "long"),
+    ],
+)
+def test_what_does_not_fit_is_observed(text: bytes, key: str, kind: str) -> None:
+    maker = RowBuilder(TABLE)
+    taken(maker, TABLE, text)
+    assert [str(found) for found in maker.observation.root[key].kinds] == [kind]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
+    maker = RowBuilder(TABLE)
+    [row] = taken(maker, TABLE, text)
+    assert {k: v for k, v in row.items() if v is not None} == {"_corrupt_record": to_kept_text(text)}
+    assert (maker.observation.records, maker.observation.corrupt) == (0, 1)
+
+
+def test_an_array_of_records_gives_a_row_for_each() -> None:
+    maker = RowBuilder(TABLE)
+    assert [row["a"] for row in taken(maker, TABLE, b'[{"a":1},{"a":2}]')] == [1, 2]
+    assert taken(maker, TABLE, b"[]") == []
+
+
+@pytest.mark.parametrize("token", NUMBERS)
+def test_the_pattern_finds_every_number_that_decoding_changes(token: str) -> None:
+    changed = token == "-0" or (("." in token or "e" in token.lower()) and len(token) > 16)
+    for text in (f'{{"d": {token}}}', f'{{"d":[{token}]}}', f'{{"d":[1,{token} ]}}'):
+        assert not changed or re.search(ROUNDING_PATTERN, text)
+
+
+def test_a_pending_key_that_is_called_like_the_column_of_another_stays_out_of_it() -> None:
+    evolved = Field("a_array_string", parse_type("array<string>"), metadata={"widen.source": ["a"]})
+    table = StructType((Field("a", parse_type("int")), evolved))
+    maker = RowBuilder(table)
+    for _ in range(2):
+        for text in (b'{"a_array_string":[]}', b'{"a_array_string":null}'):
+            assert [row["a_array_string"] for row in taken(maker, table, text)] == [None]
+        maker.adapt()
+
+
+def test_an_array_of_whole_numbers_goes_to_every_column_that_takes_it() -> None:
+    fractions = Field("a", parse_type("array<double>"))
+    whole = Field("a_array_int", parse_type("array<int>"), metadata={"widen.source": ["a"]})
+    table = StructType((fractions, whole))
+    assert taken(RowBuilder(table), table, b'{"a":[0]}') == [{"a": [0], "a_array_int": [0]}]
+
+
+def test_after_adapting_a_drifting_field_is_routed_without_the_exact_path() -> None:
+    maker = RowBuilder(TABLE)
+    taken(maker, TABLE, b'{"s":1}')
+    maker.adapt()
+    assert [row["s"] for row in taken(maker, TABLE, b'{"a":1,"s":1.10}')] == ["1.10"]
+    assert set(maker.observation.root["s"].kinds) == {Kind("long"), Kind("double")}
+
+
+def test_in_a_column_of_texts_that_was_there_numbers_are_not_looked_at_one_by_one() -> None:
+    """Once a task has seen that they come, they bring nothing new: the column holds whatever scalars come (U7)."""
+    maker = RowBuilder(TABLE, base=TABLE)
+    taken(maker, TABLE, b'{"s":1}')
+    maker.adapt()
+    rows = [taken(maker, TABLE, text)[0]["s"] for text in (b'{"s":2}', b'{"s":1.10}', b'{"s":true}', b'{"s":"x"}')]
+    assert rows == ["2", "1.10", "true", "x"]
+    assert maker.observation.root["s"].kinds[Kind("long")].count == 1
+
+
+def test_a_field_of_several_columns_is_decoded_natively_until_it_has_another_kind() -> None:
+    """Then the columns that were there tell without a look what they hold (U7)."""
+    tag = Field("tag_string", parse_type("string"), metadata={"widen.source": ["tag"]})
+    table = StructType((Field("tag", parse_type("array<string>")), tag))
+    maker = RowBuilder(table, base=table)
+    for _ in range(2):
+        for text, held in ((b'{"tag":"x"}', (["x"], "x")), (b'{"tag":["y"]}', (["y"], None))):
+            assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+        assert maker.observation.root == {}
+        maker.adapt()
+    for text, held in ((b'{"tag":1.10}', (["1.10"], "1.10")), (b'{"tag":true}', (["true"], "true"))):
+        assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+        maker.adapt()
+    assert set(maker.observation.root["tag"].kinds) == {Kind("double")}
+
+
+def test_a_whole_number_that_goes_to_a_column_of_texts_keeps_its_digits() -> None:
+    number = Field("zip_int", parse_type("int"), metadata={"widen.source": ["zip"]})
+    table = StructType((Field("zip", parse_type("string")), number))
+    for base in (None, table):
+        maker = RowBuilder(table, base=base)
+        texts = (b'{"zip":-2147483648}', b'{"zip":0}', b'{"zip":"007"}', b'{"zip":-0}')
+        rows = [tuple(taken(maker, table, text)[0].values()) for text in texts]
+        assert rows == [("-2147483648", -2147483648), ("0", 0), ("007", None), ("-0", 0)]
+
+
+def test_in_a_decimal_column_that_was_there_only_what_does_not_fit_is_looked_at() -> None:
+    table = parse_type("struct<a: decimal(5,2)>")
+    assert isinstance(table, StructType)
+    maker = RowBuilder(table, base=table)
+    assert [taken(maker, table, text)[0]["a"] for text in (b'{"a":1.5}', b'{"a":7}')] == [Decimal("1.5"), Decimal(7)]
+    assert maker.observation.root == {}
+    assert taken(maker, table, b'{"a":0.125}')[0]["a"] is None
+    assert set(maker.observation.root["a"].kinds) == {Kind("double")}
+
+
+NATIVE = [
+    ("map<string,int>", Policy(), b'{"a":{"k":1,"l":null}}', [("k", 1), ("l", None)]),
+    ("map<string,array<double>>", Policy(), b'{"a":{"k":[1,2.5]}}', [("k", [1.0, 2.5])]),
+    ("string", Policy(masked=frozenset([("a",)])), b'{"a":1}', "***"),
+    ("date", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', date(2024, 5, 1)),
+    ("string", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', "2024-05-01"),
+]
+
+
+@pytest.mark.parametrize(("column", "policy", "text", "held"), NATIVE)
+def test_what_columns_of_the_table_take_needs_no_look(column: str, policy: Policy, text: bytes, held: object) -> None:
+    table = parse_type(f"struct<a: {column}>")
+    assert isinstance(table, StructType)
+    maker = RowBuilder(table, policy, table)
+    assert taken(maker, table, text) == [{"a": held}]
+    assert maker.observation.root == {}
+
+
+def test_a_field_that_is_left_out_needs_no_column_and_no_look() -> None:
+    maker = RowBuilder(TABLE, Policy(left_out=frozenset([("secret",), ("r", "secret")])))
+    for text in (b'{"a":1,"secret":"x","r":{"x":1,"secret":7}}', b'{"a":1,"secret":{"y":1},"r":{"x":1}}'):
+        [row] = taken(maker, TABLE, text)
+        assert (row["a"], row["r"]) == (1, {"x": 1})
+    assert "secret" not in maker.observation.root
+
+
+def test_a_text_that_is_no_record_is_told_with_its_place() -> None:
+    at = Field("_corrupt_at", parse_type("string"))
+    table = StructType((*TABLE.fields, at))
+    [row] = taken(RowBuilder(table), table, b"nothing", ("dir/f.jsonl", 17))
+    assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", "dir/f.jsonl:17")

@@ -1,0 +1,77 @@
+"""Which values keep their record out, and what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.model.type_parser import parse_type
+from widen.model.types import StructType
+from widen.observe.json_document import parse_document
+from widen.observe.kind import Kind
+from widen.observe.observation import RecordObservation
+from widen.planning.evolution.policy import FixedColumn, Policy
+from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.routing.fixed_column_check import find_violations, fixed_column_route
+from widen.routing.route import build_routes
+
+TABLE = parse_type(
+    "struct<id: int, p: string, s: struct<x: int, y: int>, l: array<struct<z: int>>, m: map<string,int>>"
+)
+assert isinstance(TABLE, StructType)
+GUARDS = {
+    ("id",): FixedColumn("id", "NOT NULL", is_required=True),
+    ("p",): FixedColumn("p", "a partition column"),
+    ("s", "x"): FixedColumn("x", "looked at by the constraint positive", can_widen=False),
+    ("l", "element", "z"): FixedColumn("z", "NOT NULL", is_required=True),
+    ("m",): FixedColumn("m", "a partition column"),
+}
+POLICY = Policy(guards=GUARDS)
+ROUTE = fixed_column_route(build_routes(TABLE, POLICY))
+
+
+def told(text: str) -> list[str]:
+    record = build_field_rules(TABLE, POLICY).record(parse_document(text.encode()))
+    return [str(misfit) for misfit in find_violations(ROUTE, record)]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ('{"id":1,"p":"x","s":{"x":1,"y":"z"},"l":[{"z":1}],"m":{"k":1}}', []),
+        ('{"id":1,"p":7,"s":null,"l":[],"other":[]}', []),
+        ('{"id":true}', ["id: true is no int, and column id is NOT NULL"]),
+        ("{}", ["id is null, and column id is NOT NULL"]),
+        ('{"id":null}', ["id is null, and column id is NOT NULL"]),
+        ('{"id":[]}', ["id: [] is no int, and column id is NOT NULL"]),
+        ('{"id":"1"}', ['id: "1" is no int, and column id is NOT NULL']),
+        ('{"id":1.5}', ["id: 1.5 is no int, and column id is NOT NULL"]),
+        ('{"id":1,"p":["x"]}', ['p: ["x"] is no string, and column p is a partition column']),
+        ('{"id":1,"p":[]}', []),
+        (
+            '{"id":1,"s":{"x":"1"}}',
+            ['s.x: "1" is no int, and column x is looked at by the constraint positive'],
+        ),
+        ('{"id":1,"s":"text"}', []),
+        ('{"id":1,"l":[{"z":1},{"z":null}]}', ["l.z is null, and column z is NOT NULL"]),
+        ('{"id":1,"l":{"z":"x"}}', ['l.z: "x" is no int, and column z is NOT NULL']),
+        ('{"id":1,"m":{"k":"x"}}', ['m: {"k":"x"} is no map<string,int>, and column m is a partition column']),
+        ('{"id":"' + "x" * 100 + '"}', ['id: "' + "x" * 79 + "… is no int, and column id is NOT NULL"]),
+    ],
+)
+def test_a_value_that_does_not_fit_keeps_its_record_out(record: str, expected: list[str]) -> None:
+    assert told(record) == expected
+
+
+def test_columns_that_can_yield_are_not_looked_at() -> None:
+    assert fixed_column_route(build_routes(TABLE)) == {}
+
+
+def test_what_keeps_records_out_is_counted_where_it_stands() -> None:
+    seen: RecordObservation = {}
+    record = parse_document(b'{"id":[],"p":["x"],"l":[{"z":"y"}]}')
+    for misfit in find_violations(ROUTE, record):
+        misfit.observe(seen, ("f", 3))
+    assert set(seen["id"].kinds) == {Kind("null")}
+    assert set(seen["p"].kinds) == {Kind("string", 1)}
+    assert set(seen["l"].records[1]["z"].kinds) == {Kind("string")}
+    assert seen["p"].kinds[Kind("string", 1)].first == ("f", 3)

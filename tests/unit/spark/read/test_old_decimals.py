@@ -1,0 +1,93 @@
+"""Which old types a scan has to know, and how it divides the files by them; without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from widen.log.read.file_list import FILES
+from widen.model.column_path import parse_path
+from widen.model.schema_json import from_json, to_json
+from widen.model.type_parser import parse_type
+from widen.model.types import INTEGER, LONG, DecimalType, StructType
+from widen.protocol.type_changes import record_type_changes
+from widen.spark.read.old_decimals import decimals_to_know, unsafe_decimals
+from widen.spark.read.scan_groups import LAYOUTS, ScanGroup, split_group
+
+SHAPES = {
+    "a": "{t}",
+    "a.x": "struct<x: {t}>",
+    "a.x.y": "struct<x: struct<y: {t}>>",
+    "a.element": "array<{t}>",
+    "a.key": "map<{t}, int>",
+    "a.value": "map<int, {t}>",
+    "a.element.x": "array<struct<x: {t}>>",
+}
+STRUCT_PATHS = ("a", "a.x", "a.x.y")
+
+
+def changed(shape: str, *types: str) -> StructType:
+    """Return the schema of one column that went through these types."""
+    schema, *later = (parse_type(f"struct<a: {shape.format(t=one)}>") for one in types)
+    for after in later:
+        assert isinstance(schema, StructType)
+        assert isinstance(after, StructType)
+        schema = record_type_changes(schema, after)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+@pytest.mark.parametrize("path", SHAPES)
+@pytest.mark.parametrize(
+    ("types", "is_unsafe", "is_slow"),
+    [
+        (("decimal(9,2)", "decimal(18,2)"), True, False),
+        (("decimal(9,2)", "decimal(18,4)"), True, False),
+        (("decimal(9,2)", "decimal(19,2)"), True, True),
+        (("decimal(5,2)", "decimal(9,2)", "decimal(38,2)"), True, True),
+        (("int", "decimal(10,0)", "decimal(18,0)"), True, False),
+        (("int", "decimal(10,0)"), False, False),
+        (("int", "decimal(20,0)"), False, True),
+        (("bigint", "decimal(38,10)"), False, True),
+        (("int", "bigint"), False, False),
+        (("float", "double"), False, False),
+        (("date", "timestamp_ntz"), False, False),
+        (("decimal(38,2)",), False, False),
+    ],
+)
+def test_what_is_unsafe_or_slow_has_to_be_known(
+    path: str, types: tuple[str, ...], is_unsafe: bool, is_slow: bool
+) -> None:
+    """Filters only get to leaves that nothing but structs leads to."""
+    schema, leaf = changed(SHAPES[path], *types), parse_path(path)
+    is_unsafe = is_unsafe and path in STRUCT_PATHS
+    assert unsafe_decimals(schema, ()) == ({leaf} if is_unsafe else set())
+    assert decimals_to_know(schema, ()) == ({leaf} if is_unsafe or is_slow else set())
+    assert decimals_to_know(schema, ("a",)) == set()
+
+
+def test_a_history_of_what_is_gone_is_no_matter() -> None:
+    text = to_json(changed("array<{t}>", "decimal(9,2)", "decimal(19,2)"))
+    assert decimals_to_know(from_json(text.replace('"element"', '"key.element"')), ()) == set()
+
+
+def listed(count: int) -> pa.Table:
+    columns = {field.name: pa.nulls(count, field.type) for field in FILES}
+    return pa.table({**columns, "path": pa.array([f"f{n}" for n in range(count)])}, FILES)
+
+
+def test_files_are_divided_by_what_they_hold() -> None:
+    old, older = ((("a",), LONG),), ((("a",), INTEGER),)
+    group = ScanGroup(listed(5), is_hive=False, has_vectors=True, values={})
+    parts = [(part.stored, part.files["path"].to_pylist()) for part in split_group(group, [old, (), old, None, older])]
+    assert parts == [(old, ["f0", "f2"]), ((), ["f1"]), (None, ["f3"]), (older, ["f4"])]
+
+
+def test_rare_ways_are_treated_like_unknown_ones() -> None:
+    ways = [((("a",), DecimalType(precision, 0)),) for precision in range(1, LAYOUTS + 3)]
+    group = ScanGroup(listed(2 * len(ways) - 1), is_hive=False, has_vectors=False, values={})
+    parts = list(split_group(group, [*ways, *reversed(ways[:-1])]))
+    assert len(parts) == LAYOUTS + 1
+    assert sum(part.files.num_rows for part in parts) == group.files.num_rows
+    (unknown,) = (part for part in parts if part.stored is None)
+    assert f"f{len(ways) - 1}" in unknown.files["path"].to_pylist()

@@ -1,0 +1,26 @@
+"""What Spark says of a job that failed becomes an error that names the file at fault."""
+
+from __future__ import annotations
+
+from widen.errors import CorruptFile
+from widen.spark.spark_errors import find_known_failure
+
+MISSING = (
+    "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/lake/orders/day=1/part-0.parquet. "
+    "File does not exist. It is possible the underlying files have been updated. SQLSTATE: KD001"
+)
+
+
+def test_a_missing_data_file() -> None:
+    error = find_known_failure(RuntimeError(MISSING))
+    assert isinstance(error, CorruptFile)
+    assert error.fields["path"] == "file:/lake/orders/day=1/part-0.parquet"
+    assert "it does not exist (vacuumed or deleted?)" in error.message
+
+
+def test_a_file_that_is_damaged() -> None:
+    error = find_known_failure(
+        RuntimeError(MISSING.replace(".FILE_NOT_EXIST", ".NO_HINT").replace("File does", "It does"))
+    )
+    assert isinstance(error, CorruptFile)
+    assert "Spark says FAILED_READ_FILE.NO_HINT" in error.message

@@ -1,0 +1,293 @@
+"""SQL: what is understood, literally; every form of the grammar is here."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import InvalidStatement, InvalidType
+from widen.model.types import (
+    ATOMIC_NAMES,
+    DATE,
+    INTEGER,
+    LONG,
+    STRING,
+    ArrayType,
+    AtomicType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+)
+from widen.sql_commands.grammar import FORMS
+from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.statements import (
+    AddColumns,
+    AddConstraint,
+    AlterColumns,
+    CreateTable,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    ReplaceColumns,
+    Restore,
+    SetProperties,
+    ShowProperties,
+    Statement,
+    SyncIdentity,
+    TableName,
+    UnsetProperties,
+)
+
+T = TableName(("delta", "t"))
+
+FORM_OF: list[tuple[str, str, Statement]] = [
+    (
+        "alter_columns",
+        "ALTER TABLE delta.`/a b/t` ALTER COLUMN a.`x.y`.element TYPE decimal(10, 2)",
+        AlterColumns(TableName(("delta", "/a b/t")), {("a", "x.y", "element"): {"type": DecimalType(10, 2)}}),
+    ),
+    ("alter_columns", "alter table Delta.`t` change c type bigint;", AlterColumns(T, {("c",): {"type": LONG}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c COMMENT ''", AlterColumns(T, {("c",): {"comment": ""}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c DROP NOT NULL", AlterColumns(T, {("c",): {"nullable": True}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c SET NOT NULL", AlterColumns(T, {("c",): {"nullable": False}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c FIRST -- first", AlterColumns(T, {("c",): {"first": True}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER s.c AFTER d", AlterColumns(T, {("s", "c"): {"after": "d"}})),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER c SET DEFAULT cast( now() AS date) -1",
+        AlterColumns(T, {("c",): {"default": "cast( now() AS date) -1"}}),
+    ),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER c SET DEFAULT 1 is  not null SET NOT NULL",
+        AlterColumns(T, {("c",): {"default": "1 is  not null", "nullable": False}}),
+    ),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER c SET DEFAULT CASE WHEN (first IS NOT NULL) THEN 1 END COMMENT 'x'",
+        AlterColumns(T, {("c",): {"default": "CASE WHEN (first IS NOT NULL) THEN 1 END", "comment": "x"}}),
+    ),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c DROP DEFAULT", AlterColumns(T, {("c",): {"drop_default": True}})),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER COLUMN a TYPE bigint COMMENT 'x', b DROP NOT NULL FIRST, c SET DEFAULT f(1, 2)",
+        AlterColumns(
+            T,
+            {
+                ("a",): {"type": LONG, "comment": "x"},
+                ("b",): {"nullable": True, "first": True},
+                ("c",): {"default": "f(1, 2)"},
+            },
+        ),
+    ),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER c TYPE VARCHAR ( 20 )",
+        AlterColumns(T, {("c",): {"type": "varchar(20)"}}),
+    ),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c TYPE character(3)", AlterColumns(T, {("c",): {"type": "char(3)"}})),
+    (
+        "change_column",
+        "ALTER TABLE delta.t CHANGE COLUMN s.c C bigint COMMENT 'x' AFTER d",
+        AlterColumns(T, {("s", "c"): {"type": LONG, "comment": "x", "after": "d"}}),
+    ),
+    ("sync_identity", "ALTER TABLE delta.t ALTER COLUMN id SYNC IDENTITY", SyncIdentity(T, ("id",))),
+    ("rename_column", "ALTER TABLE delta.t RENAME COLUMN a.b TO `c.d`", RenameColumn(T, ("a", "b"), "c.d")),
+    ("add_columns", "ALTER TABLE delta.t ADD COLUMN a int", AddColumns(T, {("a",): {"type": INTEGER}})),
+    (
+        "add_columns",
+        "ALTER TABLE delta.t ADD COLUMNS a int DEFAULT 5, b string NOT NULL",
+        AddColumns(T, {("a",): {"type": INTEGER, "default": "5"}, ("b",): {"type": STRING, "nullable": False}}),
+    ),
+    (
+        "add_columns",
+        "ALTER TABLE delta.t ADD COLUMNS (a int COMMENT 'x' FIRST, s.b map<string,array<int>> AFTER c)",
+        AddColumns(
+            T,
+            {
+                ("a",): {"type": INTEGER, "comment": "x", "first": True},
+                ("s", "b"): {"type": MapType(STRING, ArrayType(INTEGER)), "after": "c"},
+            },
+        ),
+    ),
+    (
+        "add_columns",
+        "ALTER TABLE delta.t ADD COLUMN s struct<`a b`: int NOT NULL COMMENT 'it''s', c string /* > */>",
+        AddColumns(
+            T,
+            {("s",): {"type": StructType((Field("a b", INTEGER, False, {"comment": "it's"}), Field("c", STRING)))}},
+        ),
+    ),
+    ("drop_columns", "ALTER TABLE delta.t DROP COLUMN a.b", DropColumns(T, (("a", "b"),))),
+    ("drop_columns", "ALTER TABLE delta.t DROP COLUMNS IF EXISTS (a, b)", DropColumns(T, (("a",), ("b",)), True)),
+    (
+        "replace_columns",
+        "ALTER TABLE delta.t REPLACE COLUMNS (a int COMMENT 'x', b string NOT NULL)",
+        ReplaceColumns(T, StructType((Field("a", INTEGER, True, {"comment": "x"}), Field("b", STRING, False)))),
+    ),
+    (
+        "set_properties",
+        "ALTER TABLE delta.t SET TBLPROPERTIES ('a.b' = 'x', c.d=TRUE, 'n' 5, e = 1.5)",
+        SetProperties(T, {"a.b": "x", "c.d": "true", "n": "5", "e": "1.5"}),
+    ),
+    ("unset_properties", "ALTER TABLE delta.t UNSET TBLPROPERTIES ('a', b.c)", UnsetProperties(T, ("a", "b.c"))),
+    ("unset_properties", "ALTER TABLE delta.t UNSET TBLPROPERTIES IF EXISTS (a)", UnsetProperties(T, ("a",), True)),
+    (
+        "add_constraint",
+        "ALTER TABLE delta.t ADD CONSTRAINT c CHECK (hash(a)>0 AND b.`x y` <=> 'it''s' -- so\n)",
+        AddConstraint(T, "c", "hash ( a ) > 0 AND b . `x y` <=> 'it''s'"),
+    ),
+    (
+        "add_constraint",
+        "ALTER TABLE delta.t ADD CONSTRAINT c CHECK (comment IS NOT NULL AND (first, after) NOT IN ((1, 2)))",
+        AddConstraint(T, "c", "comment IS NOT NULL AND ( first , after ) NOT IN ( ( 1 , 2 ) )"),
+    ),
+    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT c", DropConstraint(T, "c")),
+    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT IF EXISTS `c d`", DropConstraint(T, "c d", True)),
+    ("drop_feature", "ALTER TABLE delta.t DROP FEATURE typeWidening", DropFeature(T, "typeWidening")),
+    ("drop_feature", "ALTER TABLE delta.t DROP FEATURE 'x' TRUNCATE HISTORY", DropFeature(T, "x", True)),
+    ("comment_on_table", "COMMENT ON TABLE delta.t IS 'x'", SetProperties(T, {"comment": "x"})),
+    ("comment_on_table", "COMMENT ON TABLE delta.t IS NULL", SetProperties(T, {"comment": ""})),
+    (
+        "create_table",
+        "CREATE TABLE delta.t (a int) USING delta",
+        CreateTable(T, StructType((Field("a", INTEGER),))),
+    ),
+    (
+        "create_table",
+        """CREATE TABLE IF NOT EXISTS shop.orders (
+             id BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY -2 START WITH 10),
+             other bigint GENERATED BY DEFAULT AS IDENTITY,
+             day date NOT NULL COMMENT 'when',
+             year int GENERATED ALWAYS AS (if(day IS NOT NULL, year(day), -1)),
+             state varchar(2) DEFAULT 'CA'
+           ) USING DELTA COMMENT 'all' PARTITIONED BY (day) LOCATION '/o' TBLPROPERTIES (x = '1')""",
+        CreateTable(
+            TableName(("shop", "orders")),
+            StructType(
+                (
+                    Field(
+                        "id",
+                        LONG,
+                        True,
+                        {
+                            "delta.identity.start": 10,
+                            "delta.identity.step": -2,
+                            "delta.identity.allowExplicitInsert": False,
+                        },
+                    ),
+                    Field(
+                        "other",
+                        LONG,
+                        True,
+                        {
+                            "delta.identity.start": 1,
+                            "delta.identity.step": 1,
+                            "delta.identity.allowExplicitInsert": True,
+                        },
+                    ),
+                    Field("day", DATE, False, {"comment": "when"}),
+                    Field("year", INTEGER, True, {"delta.generationExpression": "if(day IS NOT NULL, year(day), -1)"}),
+                    Field(
+                        "state", STRING, True, {"__CHAR_VARCHAR_TYPE_STRING": "varchar(2)", "CURRENT_DEFAULT": "'CA'"}
+                    ),
+                )
+            ),
+            ("day",),
+            "/o",
+            "all",
+            {"x": "1"},
+            True,
+        ),
+    ),
+    ("restore", "RESTORE TABLE delta.t TO VERSION AS OF 3", Restore(T, 3)),
+    ("restore", "RESTORE a.b.c FOR TIMESTAMP AS OF '2024-01-31'", Restore(TableName(("a", "b", "c")), "2024-01-31")),
+    ("describe_detail", "DESCRIBE DETAIL '/data/t'", DescribeDetail(TableName(("delta", "/data/t")))),
+    ("describe_detail", "DESC DETAIL orders", DescribeDetail(TableName(("orders",)))),
+    ("describe_history", "DESCRIBE HISTORY delta.t", DescribeHistory(T)),
+    ("describe_history", "desc history delta.t limit 3", DescribeHistory(T, 3)),
+    ("describe_table", "DESCRIBE delta.t", DescribeTable(T)),
+    ("describe_table", "DESC TABLE FORMATTED delta.t", DescribeTable(T, True)),
+    ("show_properties", "SHOW TBLPROPERTIES delta.t", ShowProperties(T)),
+    ("show_properties", "SHOW TBLPROPERTIES delta.t (delta.appendOnly)", ShowProperties(T, "delta.appendOnly")),
+]
+
+WORDS = [
+    "alter",
+    "column",
+    "type",
+    "comment",
+    "first",
+    "after",
+    "set",
+    "drop",
+    "default",
+    "key",
+    "element",
+    "to",
+    "table",
+]
+
+REFUSED = [
+    ("ALTER TABLE t CHANGE a b int", 1, "RENAME COLUMN does"),
+    ("ALTER TABLE t ADD COLUMNS (a int, A int)", 35, "a is there twice"),
+    ("ALTER TABLE t ALTER a TYPE int, A COMMENT 'x'", 33, "a is there twice"),
+    ("ALTER TABLE t ALTER a COMMENT 'x' COMMENT 'y'", 35, "COMMENT is there twice"),
+    ("ALTER TABLE t ALTER a SET NOT NULL DROP NOT NULL", 36, "NOT NULL is there twice"),
+    ("ALTER TABLE t ALTER a FIRST AFTER b", 29, "the place is there twice"),
+    ("ALTER TABLE t SET TBLPROPERTIES ('a' = '1', 'a' = '2')", 45, "'a' is there twice"),
+    ("ALTER TABLE t SET TBLPROPERTIES (a = b)", 38, "a text in quotes, a number, true or false"),
+    ("CREATE TABLE t (a int, A int)", 24, "a is there twice"),
+    ("CREATE TABLE t (a int GENERATED ALWAYS AS IDENTITY)", 17, "an identity column is a bigint"),
+    ("CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY (INCREMENT BY 0))", 26, "has to move on"),
+    ("CREATE TABLE t (a int DEFAULT 1 GENERATED ALWAYS AS (2))", 33, "the default is there twice"),
+    ("CREATE TABLE t (a int) LOCATION '/a' LOCATION '/b'", 38, "LOCATION is there twice"),
+    (f"ALTER TABLE t ALTER c TYPE {'array<' * 3000}int{'>' * 3000}", 1, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "expected"), FORM_OF, ids=[text for _, text, _ in FORM_OF])
+def test_understood(form: str, text: str, expected: Statement) -> None:
+    assert form in FORMS
+    assert parse_statement(text) == expected
+
+
+def test_every_form_has_an_example() -> None:
+    assert {form for form, _, _ in FORM_OF} == FORMS.keys()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_names_may_be_words_of_the_grammar(word: str) -> None:
+    assert parse_statement(f"ALTER TABLE t ALTER COLUMN {word} TYPE int") == AlterColumns(
+        TableName(("t",)), {(word,): {"type": INTEGER}}
+    )
+    assert parse_statement(f"ALTER TABLE t RENAME COLUMN a.{word} TO {word}") == RenameColumn(
+        TableName(("t",)), ("a", word), word
+    )
+    assert parse_statement(f"ALTER TABLE t ADD COLUMNS ({word} int, s.{word} int AFTER {word})") == AddColumns(
+        TableName(("t",)), {(word,): {"type": INTEGER}, ("s", word): {"type": INTEGER, "after": word}}
+    )
+
+
+@pytest.mark.parametrize(("text", "column", "reason"), REFUSED, ids=[text[:60] for text, _, _ in REFUSED])
+def test_refused(text: str, column: int, reason: str) -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_statement(text)
+    assert caught.value.fields["column"] == column
+    assert reason in str(caught.value.fields["reason"])
+
+
+@pytest.mark.parametrize("name", sorted(ATOMIC_NAMES))
+def test_types_may_be_words_of_the_grammar(name: str) -> None:
+    found = parse_statement(f"ALTER TABLE t ADD COLUMNS (a {name} FIRST, b array<{name}>)")
+    assert isinstance(found, AddColumns)
+    assert found.columns["a",] == {"type": AtomicType(name), "first": True}
+
+
+def test_a_type_that_is_none() -> None:
+    with pytest.raises(InvalidType, match="decimal"):
+        parse_statement("ALTER TABLE delta.`t` ALTER COLUMN c TYPE decimal(99,1)")

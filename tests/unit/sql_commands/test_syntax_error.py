@@ -1,0 +1,84 @@
+"""What is said of a text that is not understood: the place, what could stand there, and the nearest form."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import InvalidStatement
+from widen.sql_commands.grammar import UNDERSTOOD
+from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.syntax_error import nearest_form
+
+PLACES = [
+    ("", 1, 1, "it lacks ALTER, COMMENT, CREATE, DESC, DESCRIBE, RESTORE or SHOW"),
+    ("SELECT 1", 1, 1, "ALTER, COMMENT, CREATE, DESC, DESCRIBE, RESTORE or SHOW was expected, not 'SELECT'"),
+    ("ALTER TABLE t DROP COLUM a", 1, 20, "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'"),
+    ("ALTER TABLE t ALTER COLUMN c TYPE  ", 1, 34, "it lacks a name"),
+    ("ALTER TABLE t\n  ALTER COLUMN\n  c", 3, 4, "it lacks AFTER, COMMENT, DROP, FIRST, SET, SYNC or TYPE"),
+    ("ALTER TABLE t RENAME COLUMN a TO b.c", 1, 35, "';' or the end was expected, not '.'"),
+    (
+        "ALTER TABLE t RENAME COLUMN a TO b; DROP TABLE t",
+        1,
+        37,
+        "a text holds one statement, and here another one begins",
+    ),
+    ("ALTER TABLE t ALTER a COMMENT 'x", 1, 31, "this quote is not closed"),
+    ("ALTER TABLE delta.`t ALTER a FIRST", 1, 19, "this quote is not closed"),
+    (
+        "ALTER TABLE t ALTER a COMMENT \"x\" 'y' z",
+        1,
+        39,
+        "AFTER, COMMENT, DROP, FIRST, SET, TYPE, ',', ';', a text in quotes or the end was expected, not 'z'",
+    ),
+    ("ALTER TABLE t ALTER a SET DEFAULT", 1, 34, "it lacks an expression"),
+    ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1", 1, 44, "it lacks ')' or an expression"),
+    ("DESCRIBE HISTORY t LIMIT 'x'", 1, 26, "a number was expected, not \"'x'\""),
+    ("CREATE TABLE t (a int) USING parquet", 1, 30, "DELTA was expected, not 'parquet'"),
+    ("ALTER TABLE t ALTER é FIRST ?", 1, 29, "was expected, not '?'"),
+]
+
+NEAREST = [
+    ("ALTER TABLE t DROP COLUM a", "drop_columns"),
+    ("ALTER TABLE t RENAME COLUM a b", "rename_column"),
+    ("ALTER TABLE t MODIFY COLUMN a TYPE int", "alter_columns"),
+    ("CREATE TABLE t AS SELECT 1", "create_table"),
+    ("SHOW PROPERTIES t", "show_properties"),
+    ("DESCRIBE HISTRY t", "describe_history"),
+    ("RESTORE t TO 5", "restore"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "reason"), PLACES)
+def test_the_place_and_what_could_stand_there(text: str, line: int, column: int, reason: str) -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_statement(text)
+    fields = caught.value.fields
+    assert (fields["line"], fields["column"]) == (line, column)
+    assert reason in str(fields["reason"])
+
+
+def test_a_caret_points_at_the_place() -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_statement("ALTER TABLE t\n\tALTER COLUMN c TIPE int")
+    assert caught.value.message.splitlines()[:3] == [
+        "The statement cannot be understood in line 2, column 17:",
+        "   ALTER COLUMN c TIPE int",
+        "                  ^",
+    ]
+
+
+def test_a_long_line_is_cut() -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_statement(f"ALTER TABLE t ADD COLUMNS ({', '.join(f'column{n} int' for n in range(500))} oops)")
+    excerpt, caret = str(caught.value.fields["excerpt"]).splitlines()
+    assert excerpt[len(caret) - 1 :].startswith("oops")
+    assert len(excerpt) < 110
+
+
+@pytest.mark.parametrize(("text", "form"), NEAREST)
+def test_the_nearest_form(text: str, form: str) -> None:
+    assert nearest_form(text) == f"The nearest form is:\n{'  '}{UNDERSTOOD[form]}"
+
+
+def test_what_is_like_nothing_gets_all_forms() -> None:
+    assert len(nearest_form("INSERT INTO x VALUES (1)").splitlines()) == 1 + len(UNDERSTOOD)

@@ -12,18 +12,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import widen
+from engine.test_rewrite import tracking_columns
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live
 from support.state import schema
 
-IDS, VERSIONS = "_row-id-1", "_row-version-1"
 PROPERTIES = {
     **ENABLED,
     "delta.enableDeletionVectors": "true",
     "delta.columnMapping.mode": "id",
     "delta.enableRowTracking": "true",
-    "delta.rowTracking.materializedRowIdColumnName": IDS,
-    "delta.rowTracking.materializedRowCommitVersionColumnName": VERSIONS,
 }
 OLD = "id int, p int, d date, s struct<x: smallint, l: array<map<tinyint, float>>>, m map<int, struct<y: decimal(5,2)>>"
 WIDER = {
@@ -64,7 +62,8 @@ def ids(place: Path) -> dict[Any, Any]:
         table = pq.read_table(place / unquote(path), partitioning=None)
         own = next(name for name in table.column_names if table.schema.field(name).type == pa.int32())
         empty = [None] * len(table)
-        columns = [table[name].to_pylist() if name in table.column_names else empty for name in (IDS, VERSIONS)]
+        names = tracking_columns(place)
+        columns = [table[name].to_pylist() if name in table.column_names else empty for name in names]
         for at, (value, row_id, version) in enumerate(zip(table[own].to_pylist(), *columns, strict=True)):
             default = add["baseRowId"] + at if row_id is None else row_id
             found[value] = default, version or add["defaultRowCommitVersion"]

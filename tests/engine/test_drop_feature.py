@@ -34,11 +34,7 @@ from widen.table import Table, drop_feature
 
 FEATURE, PREVIEW = "typeWidening", "typeWidening-preview"
 SUCCESS, CURRENT, HISTORICAL = None, DropWaits, HistoryUsesFeature
-TRACKED = {
-    "delta.enableRowTracking": "true",
-    "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
-    "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
-}
+TRACKED = {"delta.enableRowTracking": "true"}
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "row tracking"])

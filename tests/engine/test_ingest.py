@@ -421,10 +421,10 @@ def test_a_store_that_refuses_the_commit_leaves_nothing_visible(
 ) -> None:
     source = write_lines(tmp_path / "s.jsonl", [{"n": 2, "new": "x"}])
 
-    def refuse(*_: object) -> object:
+    def refuse(*_: object, **__: object) -> object:
         raise StorageError(location=str(existing), reason="no space left on the device", fix="Make room.")
 
-    monkeypatch.setattr("widen.formats.delta_target.Target.commit", refuse)
+    monkeypatch.setattr("widen.formats.delta_target.DeltaTarget.commit", refuse)
     with pytest.raises(StorageError, match="no space left"):
         ingest(source, str(existing), spark=spark)
 

@@ -25,12 +25,7 @@ from widen.spark.parquet.old_file_search import find_old_files
 from widen.spark.parquet.old_type_files import OldType
 from widen.table import Table
 
-IDS, VERSIONS = "_row-id-col-1", "_row-commit-version-col-1"
-TRACKED = {
-    "delta.enableRowTracking": "true",
-    "delta.rowTracking.materializedRowIdColumnName": IDS,
-    "delta.rowTracking.materializedRowCommitVersionColumnName": VERSIONS,
-}
+TRACKED = {"delta.enableRowTracking": "true"}
 
 
 def file(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "a tinyint") -> DataFrame:
@@ -146,12 +141,20 @@ def test_rows_keep_their_ids_and_versions_however_often_they_are_written(
     assert sorted(rows_with_ids(tmp_path)) == sorted(before)
     assert_same(values(table, spark), [1, 2, 3, 1000])
     stats = [msgspec.json.decode(add["stats"]) for add in live(tmp_path).values()]
-    assert not any(IDS in each["minValues"] or VERSIONS in each["minValues"] for each in stats)
+    assert not any({*tracking_columns(tmp_path)} & each["minValues"].keys() for each in stats)
 
 
-def rows_with_ids(place: Path, ids: str = IDS, versions: str = VERSIONS) -> list[tuple[int, int, int]]:
+def tracking_columns(place: Path) -> tuple[str, str]:
+    """The columns in which files keep the ids and the versions of rows."""
+    properties = Table(str(place)).properties
+    ids, versions = (f"delta.rowTracking.materializedRow{what}ColumnName" for what in ("Id", "CommitVersion"))
+    return properties[ids], properties[versions]
+
+
+def rows_with_ids(place: Path) -> list[tuple[int, int, int]]:
     """The value of each row with its id and its version, as readers of row tracking find them."""
     found = []
+    ids, versions = tracking_columns(place)
     for path, add in live(place).items():
         columns = pq.read_table(place / path).to_pydict()
         data = next(values for name, values in columns.items() if not name.startswith("_row-"))

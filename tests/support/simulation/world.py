@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
-from widen.log.store.file_entry import FileEntry
+from widen.log.store.local_files import FileEntry
 from widen.log.store.log_store import LogStore
 
 LOCATION = "/simulated/table"
@@ -275,7 +275,7 @@ class SimulatedFiles:
         try:
             return self.world.stored[path][0]
         except KeyError:
-            raise FileMissing(location=path, reason="there is no such file", fix="Check the path.") from None
+            raise FileMissing(location=path, reason="the file does not exist", fix="Check the path.") from None
 
     def read(self, path: str) -> bytes:
         return self._call("read", path, lambda: self._data(path))  # type: ignore[no-any-return]

@@ -1,1 +1,1 @@
-"""Store access: the files of a table on a local disk or in an object store."""
+"""Access to the files of a table, on a local disk or in an object store."""

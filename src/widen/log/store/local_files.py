@@ -1,9 +1,9 @@
-"""Files on a local disk: whole or not there, never half.
+"""Files on a local disk, written atomically: a reader sees a whole file or none.
 
-A file is written under a hidden name beside its place, flushed to the disk, and then linked or renamed to its name;
-both steps are atomic on POSIX file systems and on NTFS.
+A file is first written under a hidden name in the same folder and flushed to the disk. Then it is linked or renamed to
+its final name; both steps are atomic on POSIX file systems and on NTFS.
 
-Source: PROTOCOL.md#delta-log-entries (a version must be written by one writer only); house rule for crash safety.
+Source: PROTOCOL.md#delta-log-entries (a version must be written by one writer only)
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import os
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
-from widen.log.store.file_entry import FileEntry
 
 _REASONS: dict[int, tuple[str, str]] = {
     errno.EACCES: ("permission denied", "Run as a user who may read and write there, or change the permissions."),
@@ -25,128 +25,148 @@ _REASONS: dict[int, tuple[str, str]] = {
     errno.EROFS: ("the file system is read-only", "Choose a location that can be written."),
     errno.ENOSPC: ("no space left on the disk", "Free some space and repeat the call."),
     errno.EDQUOT: ("the disk quota is used up", "Free some space and repeat the call."),
-    errno.ENOTDIR: ("a part of the path is a file", "Choose another location."),
-    errno.EISDIR: ("it is a folder", "Choose another location."),
-    errno.ENODEV: ("it is not a regular file", "Check the path; a table has files only, no pipes and devices."),
+    errno.ENOTDIR: ("a part of the path is a file, not a directory", "Choose another location."),
+    errno.EISDIR: ("it is a directory", "Choose another location."),
+    errno.ENODEV: ("it is not a regular file", "Check the path; a table contains only files, not pipes or devices."),
     errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
 }
-
-
 _FIX = "Check the disk and repeat the call."
+_STAGED = ".widen-staged"
+"""The suffix of files that are still being written; listings skip them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file in a listing.
+
+    Args:
+        path: Relative to the table, as the store spells it (not percent-encoded).
+        size_bytes: The length of the file.
+        modified_ms: When the file was last written, in ms since the epoch.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
 
 
 class LocalFiles:
     """The files below one folder.
 
     Args:
-        root: The absolute path of the folder; it need not exist yet.
+        root: The absolute path of the folder, which may not exist yet.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def _at(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
 
     def read(self, path: str) -> bytes:
         """Return the content of a file.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the system refused.
+            FileMissing: the file does not exist.
+            StorageError: the operating system reported an error.
         """
-        at = self._at(path)
+        target = self._absolute(path)
         try:
-            with open(at, "rb", buffering=0, opener=_open_regular) as file:
+            with open(target, "rb", buffering=0, opener=_open_regular) as file:
                 return file.read()
         except OSError as error:
-            raise _translate(at, error) from error
+            raise _translate(target, error) from error
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents in order; a local disk is quickest one by one.
+        """Yield the contents in order. A local disk is read one file at a time, since threads do not make it faster.
 
         Raises:
-            FileMissing: there is no such file.
-            StorageError: the system refused.
+            FileMissing: a file does not exist.
+            StorageError: the operating system reported an error.
         """
         return map(self.read, paths)
 
     def open(self, path: str) -> BinaryIO:
-        """Return the file, opened for reading at any position.
+        """Open a file for reading at any position.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the system refused.
+            FileMissing: the file does not exist.
+            StorageError: the operating system reported an error.
         """
-        at = self._at(path)
+        target = self._absolute(path)
         try:
-            return open(at, "rb", buffering=0, opener=_open_regular)
+            return open(target, "rb", buffering=0, opener=_open_regular)
         except OSError as error:
-            raise _translate(at, error) from error
+            raise _translate(target, error) from error
 
     def create(self, path: str) -> BinaryIO:
-        """Return a new file, opened for writing.
+        """Create a file and open it for writing.
 
         Raises:
-            StorageError: the system refused.
+            StorageError: the operating system reported an error.
         """
-        at = self._at(path)
+        target = self._absolute(path)
         try:
-            os.makedirs(os.path.dirname(at), exist_ok=True)
-            return open(at, "xb")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            return open(target, "xb")
         except OSError as error:
-            raise _translate(at, error) from error
+            raise _translate(target, error) from error
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, over what may be there.
+        """Write a file, replacing an existing one.
 
         Raises:
-            StorageError: the system refused; what was there is untouched.
+            StorageError: the operating system reported an error; the previous content is unchanged.
         """
-        at = self._at(path)
-        with _staged_file(at, data) as staged:
+        target = self._absolute(path)
+        with _staged_file(target, data) as staged:
             try:
-                os.replace(staged, at)
+                os.replace(staged, target)
             except OSError as error:
-                raise _translate(at, error) from error
+                raise _translate(target, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless there is one; return whether it was written.
+        """Write a file unless it exists; return whether it was written.
 
         Raises:
-            StorageRefused: the system refused; the file was not written.
-            StorageError: the system said nothing clear; a file system in a network may have the file now or later.
+            StorageRefused: the operating system refused; the file was not written.
+            StorageError: the outcome is unclear; on a network file system, the file may exist now or appear later.
         """
-        at = self._at(path)
-        if os.path.lexists(at):
+        target = self._absolute(path)
+        if os.path.lexists(target):  # saves staging a file that would lose anyway; the link below decides
             return False
-        with _staged_file(at, data) as staged:
+        with _staged_file(target, data) as staged:
             try:
-                os.link(staged, at)
+                os.link(staged, target)
             except FileExistsError:
                 return False
             except OSError as error:
-                raise _translate(at, error) from error
+                raise _translate(target, error) from error
         return True
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file of that path."""
-        return os.path.isfile(self._at(path))
+        """Tell whether a file exists at that path."""
+        return os.path.isfile(self._absolute(path))
 
     def list(self, folder: str, *, deep: bool) -> list[FileEntry]:
-        """Return the files in a folder in name order; none if there is no such folder.
+        """Return the files in a folder in name order; a missing folder is empty.
 
         Raises:
-            StorageError: the system refused.
+            StorageError: the operating system reported an error.
         """
         try:
             return sorted(self._entries(folder.rstrip("/"), deep=deep), key=lambda entry: entry.path)
         except OSError as error:
-            raise _translate(self._at(folder), error) from error
+            raise _translate(self._absolute(folder), error) from error
 
     def _entries(self, folder: str, *, deep: bool) -> Iterator[FileEntry]:
         try:
-            scan = os.scandir(self._at(folder))
+            scan = os.scandir(self._absolute(folder))
         except FileNotFoundError:
             return
         with scan:
@@ -156,25 +176,25 @@ class LocalFiles:
                     if deep:
                         yield from self._entries(path, deep=True)
                 elif not item.name.endswith(_STAGED):
-                    with contextlib.suppress(FileNotFoundError):  # deleted since the scan
+                    with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
                         status = item.stat()
                         yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, and the directories below the root that are empty then; what is gone already is no error.
+        """Delete files, and then the directories below the root that became empty; missing files are not an error.
 
         Raises:
-            StorageError: the system refused.
+            StorageError: the operating system reported an error.
         """
         for path in paths:
-            at = self._at(path)
+            target = self._absolute(path)
             try:
-                os.unlink(at)
+                os.unlink(target)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise _translate(at, error) from error
-            self._prune(os.path.dirname(at))
+                raise _translate(target, error) from error
+            self._prune(os.path.dirname(target))
 
     def _prune(self, folder: str) -> None:
         with contextlib.suppress(OSError):
@@ -184,43 +204,41 @@ class LocalFiles:
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file: a damaged log must not make us wait for a pipe or read a device without end."""
+    """Open a regular file only: a damaged log must not make us block on a pipe or read a device forever."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         reason, fix = _REASONS[errno.EISDIR if os.path.isdir(path) else errno.ENODEV]
         raise StorageError(location=path, reason=reason, fix=fix)
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-_STAGED = ".widen-staged"
-
-
 @contextlib.contextmanager
-def _staged_file(at: str, data: bytes) -> Iterator[str]:
-    """Write beside the place, let the caller move it there, and leave nothing behind."""
-    folder, name = os.path.split(at)
+def _staged_file(target: str, data: bytes) -> Iterator[str]:
+    """Write a hidden file next to the target and let the caller move it there; the hidden file is always deleted."""
+    folder, name = os.path.split(target)
     staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_STAGED}")
     try:
         try:
-            _stage(at, staged, data)
+            _stage(target, staged, data)
             yield staged
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staged)
+        # The new name is durable only after the folder is flushed; before that, a crash can lose a committed version.
         _flush_folder(folder)
-    except OSError as error:  # the file may be at its place already
-        raise StorageError(location=at, reason=_reason(error), fix=_FIX) from error
+    except OSError as error:  # the target may exist already, so this must not read as "not written"
+        raise StorageError(location=target, reason=_reason(error), fix=_FIX) from error
 
 
-def _stage(at: str, staged: str, data: bytes) -> None:
+def _stage(target: str, staged: str, data: bytes) -> None:
     try:
         os.makedirs(os.path.dirname(staged), exist_ok=True)
         with open(staged, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:  # whatever the reason, nobody has moved the file to its place
+    except OSError as error:  # nothing was moved yet, so the target is certainly not written
         reason, fix = _REASONS.get(error.errno or 0, (_reason(error), _FIX))
-        raise StorageRefused(location=at, reason=reason, fix=fix) from error
+        raise StorageRefused(location=target, reason=reason, fix=fix) from error
 
 
 def _flush_folder(folder: str) -> None:
@@ -233,13 +251,13 @@ def _flush_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _translate(at: str, error: OSError) -> StorageError:
+def _translate(target: str, error: OSError) -> StorageError:
     if isinstance(error, FileNotFoundError):
-        return FileMissing(location=at, reason="there is no such file", fix="Check the path.")
+        return FileMissing(location=target, reason="the file does not exist", fix="Check the path.")
     if error.errno in _REASONS:
         reason, fix = _REASONS[error.errno]
-        return StorageRefused(location=at, reason=reason, fix=fix)
-    return StorageError(location=at, reason=_reason(error), fix=_FIX)
+        return StorageRefused(location=target, reason=reason, fix=fix)
+    return StorageError(location=target, reason=_reason(error), fix=_FIX)
 
 
 def _reason(error: OSError) -> str:

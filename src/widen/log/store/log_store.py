@@ -1,6 +1,6 @@
-"""The store of a table: its files by their paths, wherever the table lies.
+"""The store of a table: one interface to its files, on a local disk or in an object store.
 
-Source: PROTOCOL.md#delta-log-entries (a version is written once); house rule: storage errors are translated here.
+Source: PROTOCOL.md#delta-log-entries (a version is written once)
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 from widen.errors import InvalidOption
-from widen.log.store.file_entry import FileEntry
-from widen.log.store.local_files import LocalFiles
+from widen.log.store.local_files import FileEntry, LocalFiles
 from widen.log.store.object_store import ObjectStoreFiles
 
 __all__ = ["FileEntry", "LogStore"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_SPELLED = {"s3": "s3a", "gcs": "gs", "azure": "abfss", "az": "abfss", "adl": "abfss", "abfs": "abfss"}
+_HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "azure": "abfss", "az": "abfss", "adl": "abfss", "abfs": "abfss"}
 _REMOTE = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss"})
-_KEPT = "/!$&'()*+,;=:@-._~"
+_UNQUOTED = "/!$&'()*+,;=:@-._~"
 _ACCOUNT_KEYS = ("azure_storage_account_name", "account_name")
 
 
 class LogStore:
-    """The files of one table. Picklable; a connection is made when it is first used.
+    """The files of one table. Picklable; connects on first use.
 
-    Every path is relative to the table and plain (not percent-encoded), or else absolute: a URI or a local path.
+    Paths are not percent-encoded. They are relative to the table, or absolute: a URI or a local path.
 
     Args:
         location: A local path, a ``file:`` URL, or a URL of S3 (s3, s3a), Google (gs) or Azure (az, abfs, abfss).
         storage_options: Settings and credentials, keys as in object_store and deltalake, in any case.
 
     Raises:
-        InvalidOption: the scheme of the location is not known.
+        InvalidOption: the scheme of the location is unknown.
     """
 
     def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
@@ -57,10 +56,10 @@ class LogStore:
 
     @property
     def is_local(self) -> bool:
-        """Tell whether the table lies on a local disk."""
+        """Tell whether the table is on a local disk."""
         return not _SCHEME.match(self.location)
 
-    def _resolved(self, path: str) -> tuple[LocalFiles | ObjectStoreFiles, str]:
+    def _resolve(self, path: str) -> tuple[LocalFiles | ObjectStoreFiles, str]:
         if not path.startswith("/") and not _SCHEME.match(path):
             return self._files, path
         absolute = _normalize_location(path)
@@ -73,99 +72,99 @@ class LogStore:
         """Return the content of a file.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the store refused.
+            FileMissing: the file does not exist.
+            StorageError: the store reported an error.
         """
-        files, at = self._resolved(path)
-        return files.read(at)
+        files, inner_path = self._resolve(path)
+        return files.read(inner_path)
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents of files of the table, in the order asked for, some of them read ahead.
+        """Yield the contents of files of the table in the given order; an object store is read ahead.
 
         Raises:
-            FileMissing: there is no such file.
-            StorageError: the store refused.
+            FileMissing: a file does not exist.
+            StorageError: the store reported an error.
         """
         return self._files.read_many(paths)
 
     def open(self, path: str) -> BinaryIO:
-        """Return a file opened for reading at any position; the caller closes it.
+        """Open a file for reading at any position; the caller closes it.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the store refused.
+            FileMissing: the file does not exist.
+            StorageError: the store reported an error.
         """
-        files, at = self._resolved(path)
-        return files.open(at)
+        files, inner_path = self._resolve(path)
+        return files.open(inner_path)
 
     def create(self, path: str) -> BinaryIO:
-        """Return a new file of the table opened for writing; it is complete when the caller has closed it.
+        """Create a file of the table and open it for writing; it is complete once the caller closes it.
 
         Raises:
-            StorageError: the store refused; writing and closing may raise it, too.
+            StorageError: the store reported an error; writing and closing may raise it, too.
         """
         return self._files.create(path)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, over what may be there; readers see the old one or the new one.
+        """Write a file, replacing an existing one; readers see the old content or the new one.
 
         Raises:
-            StorageError: the store refused: permission, space, network.
+            StorageError: the store reported an error.
         """
         self._files.put(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless somebody has; no reader ever sees half of it.
+        """Write a file unless it exists; readers never see a part of it.
 
         Returns:
-            True if it was written, False if there is such a file.
+            True if the file was written, False if it exists already.
 
         Raises:
             StorageRefused: the store refused; the file was not written.
-            StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
+            StorageError: the outcome is unclear; the file may exist now or appear later.
 
         Source: PROTOCOL.md#delta-log-entries
         """
         return self._files.put_if_absent(path, data)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file of that path.
+        """Tell whether a file exists at that path.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
-        files, at = self._resolved(path)
-        return files.exists(at)
+        files, inner_path = self._resolve(path)
+        return files.exists(inner_path)
 
     def list(self, folder: str) -> Iterator[FileEntry]:
         """Yield every file in a folder of the table and below it, in name order.
 
         Args:
-            folder: Its path; empty for the whole table. A folder that is not there is empty.
+            folder: The path of the folder; an empty string for the whole table. A missing folder is empty.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         return iter(self._files.list(folder, deep=True))
 
     def list_from(self, path: str) -> Iterator[FileEntry]:
-        """Yield the files beside that path whose names are the same or later, in name order; nothing below.
+        """Yield the files in the folder of a path with that name or a later one, in name order; subfolders are skipped.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         folder = path.rpartition("/")[0]
         if isinstance(self._files, ObjectStoreFiles):
-            found = self._files.list(folder, deep=False, start=_path_before(path))
+            entries = self._files.list(folder, deep=False, start=_path_before(path))
         else:
-            found = self._files.list(folder, deep=False)
-        return (entry for entry in found if entry.path >= path)
+            entries = self._files.list(folder, deep=False)
+        return (entry for entry in entries if entry.path >= path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files of the table; one that is gone already is no error.
+        """Delete files of the table; missing files are not an error.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         self._files.delete(paths)
 
@@ -179,65 +178,66 @@ class LogStore:
         """
         if path.startswith("/"):
             return f"file://{path}"
-        found = _SCHEME.match(path)
-        if not found:
+        match = _SCHEME.match(path)
+        if not match:
             return f"{self._root_uri}/{path}"
-        scheme = found[1].lower()
+        scheme = match[1].lower()
         if scheme == "file":
             return "file:///" + path[len("file:") :].lstrip("/")
-        return f"{_SPELLED.get(scheme, scheme)}:{path.partition(':')[2]}" if scheme in ("s3", "gcs") else path
+        return f"{_HADOOP_SCHEMES.get(scheme, scheme)}:{path.partition(':')[2]}" if scheme in ("s3", "gcs") else path
 
     @cached_property
     def _root_uri(self) -> str:
         if self.is_local:
             return f"file://{_quote_path(self.location)}".rstrip("/")
         parts = urlsplit(self.location)
-        scheme, host = _SPELLED.get(parts.scheme, parts.scheme), parts.netloc
+        scheme, host = _HADOOP_SCHEMES.get(parts.scheme, parts.scheme), parts.netloc
         if scheme == "abfss" and "@" not in host:
             lower = {key.lower(): value for key, value in self.storage_options.items()}
             account = next((lower[key] for key in _ACCOUNT_KEYS if key in lower), None)
+            # Hadoop needs the account in the host; obstore and deltalake get it from the options.
             host = f"{host}@{account}.dfs.core.windows.net" if account else host
         return f"{scheme}://{host}{_quote_path(parts.path)}"
 
     def plain(self, path: str) -> str:
-        """Return the path by which this store knows the file of an add action.
+        """Return the path under which this store finds the file of an add action.
 
         Args:
             path: The percent-encoded path of the action, relative or absolute.
 
         Source: PROTOCOL.md#add-file-and-remove-file (the path is a URI, to be decoded)
         """
-        found = _SCHEME.match(path)
-        return path if found and found[1].lower() == "file" else unquote(path)
+        match = _SCHEME.match(path)
+        return path if match and match[1].lower() == "file" else unquote(path)  # a file: URL is decoded on resolution
 
 
 def percent_encode(path: str) -> str:
-    """Return a plain path as an add action has it: percent-encoded.
+    """Return a plain path in the form that add actions use: percent-encoded.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
-    return quote(path, safe=_KEPT)
+    return quote(path, safe=_UNQUOTED)
 
 
 def _normalize_location(location: str) -> str:
-    found = _SCHEME.match(location)
-    if not found:
+    match = _SCHEME.match(location)
+    if not match:
         return os.path.abspath(location)
-    scheme = found[1].lower()
+    scheme = match[1].lower()
     if scheme == "file":
         return os.path.abspath("/" + unquote(location[len("file:") :]).lstrip("/"))
     if scheme not in _REMOTE:
         expected = "Give a local path or a URL of s3, s3a, gs, az, abfs or abfss."
         raise InvalidOption(option="location", value=location, expected=expected)
     scheme = {"s3a": "s3", "gcs": "gs"}.get(scheme, scheme)
-    return f"{scheme}:{location[len(found[1]) + 1 :]}".rstrip("/")
+    return f"{scheme}:{location[len(match[1]) + 1 :]}".rstrip("/")
 
 
 def _quote_path(path: str) -> str:
-    """Quote what Java's URIs quote: what is not allowed in ASCII; other letters stay."""
-    return "".join(c if ord(c) > 127 else quote(c, safe=_KEPT) for c in path)
+    """Quote a path as Java's URI class does: reserved ASCII characters only."""
+    return "".join(c if ord(c) > 127 else quote(c, safe=_UNQUOTED) for c in path)
 
 
 def _path_before(path: str) -> str:
-    """Return a path that is not after that one and close to it: object stores list what comes after an offset."""
+    """Return a path at or just before that one: an object store lists only what comes after its offset."""
     return path[:-1].rstrip("/")

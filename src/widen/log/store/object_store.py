@@ -1,6 +1,6 @@
-"""Files in an object store: S3 and its likes, Google Cloud Storage, Azure.
+"""Files in an object store: S3 and compatible stores, Google Cloud Storage, Azure.
 
-Source: house rule: all outside stores go through one library, whose errors end here.
+Every object store goes through obstore, and its errors are translated here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from obstore import store as stores
 
 from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
 from widen.errors.foreign import first_line
-from widen.log.store.file_entry import FileEntry
+from widen.log.store.local_files import FileEntry
 
-_AT_ONCE = 32
+_READ_AHEAD = 32
+"""How many files are read at a time. A request takes tens of milliseconds, whatever the size of a small log file, so
+replaying a long log one file at a time would only wait for the network."""
+
 _CLIENT_KEYS = frozenset(
     {
         "allow_http",
@@ -41,15 +44,15 @@ _CLIENT_KEYS = frozenset(
 )
 _PUT = "conditional_put"
 _UNSAFE_RENAME = "s3_allow_unsafe_rename"
-"""A setting of deltalake that has no meaning here: nothing is renamed."""
+"""A setting of deltalake that is ignored: nothing is renamed here."""
 
 _LOCKS = ("lock", "dynamo")
-"""What the names of settings have that ask for locks outside of the store."""
+"""Parts of the names of settings that ask for an external lock provider."""
 
 _WITHOUT_LOCKS = "Remove it: commits rely on conditional writes of the store, and other writers must do so, too."
 
 _PROVEN: set[tuple[str, ...]] = set()
-"""The stores that this process has seen refuse to write a file that is there."""
+"""The stores that this process has seen refuse to overwrite an existing file."""
 
 _FAMILIES = ("aws_", "google_", "azure_")
 _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
@@ -65,14 +68,14 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], 
     ),
 )
 OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
-"""What obstore raises: its own tree, and some built-in errors."""
+"""What obstore raises: its own errors and some built-in ones."""
 
 
 class ObjectStoreFiles:
     """The files below one URL.
 
     Args:
-        url: ``s3://bucket/prefix`` or the like of another store.
+        url: ``s3://bucket/prefix``, or the URL of another store.
         options: Settings and credentials, keys as in object_store, in any case, e.g. ``AWS_ENDPOINT_URL``.
 
     Raises:
@@ -84,106 +87,109 @@ class ObjectStoreFiles:
         self._key = (*urlsplit(url)[:2], *sorted(f"{k}={v}" for k, v in options.items() if "endpoint" in k.lower()))
         config, client = _split_options(options)
         try:
-            made = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
+            self._store = stores.from_url(url, config=cast(Any, config), client_options=cast(Any, client) or None)
         except OBSTORE_ERRORS as error:
             expected = f"Check the location and the storage options: {first_line(error)}"
             raise InvalidOption(option="location", value=url, expected=expected) from error
-        self._store = made
 
     def read(self, path: str) -> bytes:
         """Return the content of a file.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the store refused.
+            FileMissing: the file does not exist.
+            StorageError: the store reported an error.
         """
         try:
             return obstore.get(self._store, path).bytes().to_bytes()
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents in order, some files ahead.
+        """Yield the contents in order; up to `_READ_AHEAD` files are requested ahead of the caller.
 
         Raises:
-            FileMissing: there is no such file.
-            StorageError: the store refused.
+            FileMissing: a file does not exist.
+            StorageError: the store reported an error.
         """
-        waiting: deque[Future[bytes]] = deque()
-        with ThreadPoolExecutor(_AT_ONCE, "widen-read") as pool:
+        pending: deque[Future[bytes]] = deque()
+        with ThreadPoolExecutor(_READ_AHEAD, "widen-read") as pool:
             try:
                 for path in paths:
-                    waiting.append(pool.submit(self.read, path))
-                    if len(waiting) >= _AT_ONCE:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
+                    pending.append(pool.submit(self.read, path))
+                    if len(pending) >= _READ_AHEAD:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
             finally:
-                for future in waiting:
+                for future in pending:
                     future.cancel()
 
     def open(self, path: str) -> BinaryIO:
-        """Return the file, opened for reading at any position.
+        """Open a file for reading at any position.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the store refused.
+            FileMissing: the file does not exist.
+            StorageError: the store reported an error.
         """
         try:
             size_bytes = obstore.head(self._store, path)["size"]
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
         return cast(BinaryIO, _RemoteFile(self, path, size_bytes))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from ``start`` to before ``end``.
+        """Return the bytes of a file from ``start`` up to, but not including, ``end``.
 
         Raises:
-            FileMissing: there is none.
-            StorageError: the store refused.
+            FileMissing: the file does not exist.
+            StorageError: the store reported an error.
         """
         try:
             return obstore.get_range(self._store, path, start=start, end=end).to_bytes()
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
 
     def create(self, path: str) -> BinaryIO:
-        """Return a new file, opened for writing; nobody sees it before it is closed.
+        """Create a file and open it for writing; it becomes visible when it is closed.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         writer = obstore.open_writer(self._store, path)
-        return cast(BinaryIO, _NewFile(writer, partial(self._translated, path)))
+        return cast(BinaryIO, _NewFile(writer, partial(self._translate, path)))
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, over what may be there.
+        """Write a file, replacing an existing one.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         try:
             obstore.put(self._store, path, data)
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless there is one; return whether it was written.
+        """Write a file unless it exists; return whether it was written.
 
         Raises:
-            UnsafeStore: the store would overwrite a file that is there; nothing was written.
+            UnsafeStore: the store would overwrite an existing file; nothing was written.
             StorageRefused: the store refused; the file was not written.
-            StorageError: the store did not answer, or said nothing clear: the file may be there now or later.
+            StorageError: the outcome is unclear; the file may exist now or appear later.
         """
         self._ensure_safe()
-        return self._create(path, data)
+        return self._put_new(path, data)
 
     def _ensure_safe(self) -> None:
-        """Check once for each store that it does not overwrite what is only to be created.
+        """Check, once per store and process, that the store honours create-only writes.
+
+        Some S3-compatible stores ignore ``If-None-Match`` and overwrite silently. Two writers could then both commit the
+        same version, and one commit would be lost. So a probe file is created twice before the first commit: a safe
+        store rejects the second write.
 
         Raises:
-            UnsafeStore: it does.
-            StorageRefused: the store did not say; the file itself was not written.
+            UnsafeStore: the store overwrote the probe.
+            StorageRefused: the probe failed; the file itself was not written.
 
         Source: PROTOCOL.md#delta-log-entries (a version is written by one writer only)
         """
@@ -191,68 +197,68 @@ class ObjectStoreFiles:
             return
         probe = f"_delta_log/.widen-{uuid.uuid4().hex}.probe"
         try:
-            is_safe = self._create(probe, b"1") and not self._create(probe, b"2")
+            is_safe = self._put_new(probe, b"1") and not self._put_new(probe, b"2")
         except StorageError as error:
             fix = "Check the store and the storage options, and repeat the call."
             raise StorageRefused(location=self._url, reason=error.message, fix=fix) from error
         finally:
-            with contextlib.suppress(StorageError):
+            with contextlib.suppress(StorageError):  # readers ignore a probe that stays behind
                 self.delete([probe])
         if not is_safe:
             raise UnsafeStore(location=self._url)
         _PROVEN.add(self._key)
 
-    def _create(self, path: str, data: bytes) -> bool:
+    def _put_new(self, path: str, data: bytes) -> bool:
         try:
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
             return False
         except FileNotFoundError as error:
-            fix = "Make the bucket or container, or check the location."
-            reason = "there is no such bucket or container"
+            fix = "Create the bucket or container, or check the location."
+            reason = "the bucket or container does not exist"
             raise StorageRefused(location=self._url, reason=reason, fix=fix) from error
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
         return True
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file of that path.
+        """Tell whether a file exists at that path.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         try:
             obstore.head(self._store, path)
         except FileNotFoundError:
             return False
         except OBSTORE_ERRORS as error:
-            raise self._translated(path, error) from error
+            raise self._translate(path, error) from error
         return True
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
-        """Return the files in a folder in name order, from a path on; none if there is no such folder.
+        """Return the files in a folder in name order, those after a path if one is given; a missing folder is empty.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         folder = folder.rstrip("/")
         try:
             pages = obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000)
-            found = [
+            entries = [
                 FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
                 for page in pages
                 for item in page
             ]
         except OBSTORE_ERRORS as error:
-            raise self._translated(folder, error) from error
+            raise self._translate(folder, error) from error
         depth = folder.count("/") + 1 if folder else 0
-        return sorted((e for e in found if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
+        return sorted((e for e in entries if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; one that is gone already is no error.
+        """Delete files; missing files are not an error.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store reported an error.
         """
         for path in paths:
             try:
@@ -260,12 +266,12 @@ class ObjectStoreFiles:
             except FileNotFoundError:
                 continue
             except OBSTORE_ERRORS as error:
-                raise self._translated(path, error) from error
+                raise self._translate(path, error) from error
 
-    def _translated(self, path: str, error: Exception) -> StorageError:
+    def _translate(self, path: str, error: Exception) -> StorageError:
         location = f"{self._url}/{path}" if path else self._url
         if isinstance(error, FileNotFoundError):
-            return FileMissing(location=location, reason="there is no such file", fix="Check the path.")
+            return FileMissing(location=location, reason="the file does not exist", fix="Check the path.")
         for kinds, reason, fix in _REASONS:
             if isinstance(error, kinds):
                 return StorageRefused(location=location, reason=reason, fix=fix)
@@ -274,12 +280,12 @@ class ObjectStoreFiles:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file of a store that can be read at any position; every read is one request."""
+    """A file of a store, readable at any position; each read is one request."""
 
     def __init__(self, files: ObjectStoreFiles, path: str, size_bytes: int) -> None:
         super().__init__()
         self._files, self._path, self._size_bytes = files, path, size_bytes
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -288,29 +294,29 @@ class _RemoteFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
-        self._at = origin + offset
-        return self._at
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        self._position = origin + offset
+        return self._position
 
     def readinto(self, target: Any) -> int:
-        end = min(self._at + len(target), self._size_bytes)
-        if end <= self._at:
+        end = min(self._position + len(target), self._size_bytes)
+        if end <= self._position:
             return 0
-        data = self._files.read_range(self._path, self._at, end)
+        data = self._files.read_range(self._path, self._position, end)
         target[: len(data)] = data
-        self._at += len(data)
+        self._position += len(data)
         return len(data)
 
 
 class _NewFile(io.RawIOBase):
-    """A file of a store that is written from its beginning to its end."""
+    """A file of a store, written sequentially."""
 
-    def __init__(self, writer: Any, translated: Callable[[Exception], StorageError]) -> None:
+    def __init__(self, writer: Any, translate: Callable[[Exception], StorageError]) -> None:
         super().__init__()
-        self._writer, self._translated = writer, translated
+        self._writer, self._translate = writer, translate
         self._size_bytes = 0
 
     def writable(self) -> bool:
@@ -323,7 +329,7 @@ class _NewFile(io.RawIOBase):
         try:
             self._writer.write(data)
         except OBSTORE_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         self._size_bytes += len(data)
         return len(data)
 
@@ -334,14 +340,14 @@ class _NewFile(io.RawIOBase):
         try:
             self._writer.close()
         except OBSTORE_ERRORS as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
 
 
 def _split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
-    """Return the settings of the store and those of its HTTP client: object_store takes both in one list.
+    """Split options into those of the store and those of its HTTP client: callers give both in one mapping.
 
     Raises:
-        InvalidOption: a setting asks for locks, or switches conditional writes off.
+        InvalidOption: a setting asks for an external lock, or switches conditional writes off.
     """
     config: dict[str, str] = {}
     client: dict[str, str | bool] = {}

@@ -46,26 +46,26 @@ def test_put_replaces(store: LogStore) -> None:
     assert store.read("_delta_log/_last_checkpoint") == b"22"
 
 
-def test_listing_is_in_name_order_and_from_a_name_on(store: LogStore) -> None:
+def test_a_listing_is_in_name_order_and_can_start_at_a_name(store: LogStore) -> None:
     for path in ("_delta_log/03", "_delta_log/01", "_delta_log/02", "_delta_log/_sidecars/x", "data/a b=1%20/f", "z"):
         store.put(path, path.encode())
-    every = ["_delta_log/01", "_delta_log/02", "_delta_log/03", "_delta_log/_sidecars/x", "data/a b=1%20/f", "z"]
-    assert [entry.path for entry in store.list("")] == every
+    expected = ["_delta_log/01", "_delta_log/02", "_delta_log/03", "_delta_log/_sidecars/x", "data/a b=1%20/f", "z"]
+    assert [entry.path for entry in store.list("")] == expected
     assert [entry.path for entry in store.list_from("_delta_log/02")] == ["_delta_log/02", "_delta_log/03"]
-    assert [entry.path for entry in store.list_from("_delta_log/00")] == every[:3]
+    assert [entry.path for entry in store.list_from("_delta_log/00")] == expected[:3]
     assert [entry.path for entry in store.list("_delta_log/_sidecars")] == ["_delta_log/_sidecars/x"]
     sizes = {entry.path: entry.size_bytes for entry in store.list("data")}
     assert sizes == {"data/a b=1%20/f": 15}
     assert all(entry.modified_ms > 1_500_000_000_000 for entry in store.list(""))
 
 
-def test_a_folder_that_is_not_there_is_empty(store: LogStore) -> None:
+def test_a_missing_folder_is_empty(store: LogStore) -> None:
     assert list(store.list("nothing")) == []
     assert list(store.list_from("_delta_log/0")) == []
     assert not store.exists("_delta_log/0")
 
 
-def test_many_files_come_in_the_order_asked_for(store: LogStore) -> None:
+def test_read_many_returns_files_in_the_given_order(store: LogStore) -> None:
     paths = [f"f/{number:03d}" for number in range(100)]
     for path in paths[:60]:
         store.put(path, path.encode())
@@ -73,25 +73,25 @@ def test_many_files_come_in_the_order_asked_for(store: LogStore) -> None:
     assert list(store.read_many(asked)) == [path.encode() for path in asked]
 
 
-def test_a_missing_file_is_named(store: LogStore) -> None:
+def test_an_error_names_the_missing_file(store: LogStore) -> None:
     with pytest.raises(FileMissing, match="nope"):
         store.read("nope")
     with pytest.raises(FileMissing, match="nope"):
         list(store.read_many(["nope"]))
 
 
-def test_deleting_what_is_gone_is_no_error(store: LogStore) -> None:
+def test_deleting_a_missing_file_is_not_an_error(store: LogStore) -> None:
     store.put("x", b"1")
     store.delete(["x", "y"])
     assert not store.exists("x")
 
 
-def test_an_absolute_path_leads_outside_and_inside(store: LogStore) -> None:
+def test_an_absolute_path_below_the_table_finds_its_file(store: LogStore) -> None:
     store.put("a b", b"1")
     assert store.read(f"{store.location}/a b") == b"1"
 
 
-def test_a_copy_by_pickle_reads_the_same_files(store: LogStore) -> None:
+def test_a_pickled_copy_reads_the_same_files(store: LogStore) -> None:
     store.put("x", b"1")
     copy = pickle.loads(pickle.dumps(store))
     assert copy.location == store.location
@@ -105,7 +105,7 @@ def test_one_of_many_racing_writers_wins(store: LogStore) -> None:
     assert store.read("_delta_log/race") == str(won.index(True)).encode()
 
 
-def test_a_table_is_made_read_and_checkpointed(store: LogStore) -> None:
+def test_a_table_is_created_read_and_checkpointed(store: LogStore) -> None:
     metadata = Metadata(
         id="x",
         schema_string='{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}',
@@ -119,9 +119,9 @@ def test_a_table_is_made_read_and_checkpointed(store: LogStore) -> None:
     for number in range(3):
         new = Add(path=f"f{number}", partition_values={}, size=1, modification_time=1, data_change=True)
         assert commit(store, base, [new], "WRITE", {}) == Committed(number + 1, store)
-    again = open_snapshot(store)
-    assert again.segment.checkpoint is not None
-    assert sorted(again.files()["path"].to_pylist()) == ["f0", "f1", "f2"]
+    reopened = open_snapshot(store)
+    assert reopened.segment.checkpoint is not None
+    assert sorted(reopened.files()["path"].to_pylist()) == ["f0", "f1", "f2"]
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_a_table_is_made_read_and_checkpointed(store: LogStore) -> None:
         ("file:/t/x", "/t/x", "file:///t/x/k=1/f%20g"),
     ],
 )
-def test_locations_are_normalised_and_spelled_as_hadoop_does(location: str, normal: str, uri: str | None) -> None:
+def test_locations_are_normalised_and_written_as_hadoop_does(location: str, normal: str, uri: str | None) -> None:
     store = LogStore(location, {"AZURE_STORAGE_ACCOUNT_NAME": "acc"})
     assert store.location == normal
     assert store.uri("k=1/f%20g") == (uri or f"{normal}/k=1/f%20g")
 
 
-def test_absolute_paths_of_actions_are_spelled_as_hadoop_does() -> None:
+def test_absolute_paths_of_actions_are_written_as_hadoop_does() -> None:
     store = LogStore("/t")
     assert store.uri("s3://b/f%20g") == "s3a://b/f%20g"
     assert store.uri("file:/x/f%20g") == "file:///x/f%20g"
@@ -157,13 +157,13 @@ def test_a_relative_location_becomes_absolute(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.fixture(scope="module")
-def careless() -> Iterator[dict[str, str]]:
+def unsafe_server() -> Iterator[dict[str, str]]:
     with s3_server(obeys_conditions=False) as options:
         yield options
 
 
-def test_a_store_that_overwrites_is_refused_before_the_first_commit(careless: dict[str, str]) -> None:
-    store = LogStore(f"s3://{BUCKET}/careless", careless)
+def test_a_store_that_overwrites_is_refused_before_the_first_commit(unsafe_server: dict[str, str]) -> None:
+    store = LogStore(f"s3://{BUCKET}/unsafe", unsafe_server)
     protocol = Protocol(min_reader_version=1, min_writer_version=2)
     metadata = Metadata(id="m", schema_string='{"type":"struct","fields":[]}', partition_columns=())
     for _ in range(2):
@@ -172,18 +172,18 @@ def test_a_store_that_overwrites_is_refused_before_the_first_commit(careless: di
     assert list(store.list("")) == []
 
 
-def test_a_store_is_tried_once_and_nothing_is_left(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_probed_once_and_the_probe_is_deleted(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_store, "_PROVEN", set())
     written: list[str] = []
     put = obstore.put
 
-    def counted(store: object, path: str, *given: object, **more: object) -> object:
+    def counting_put(store: object, path: str, *args: object, **options: object) -> object:
         written.append(path)
-        return put(store, path, *given, **more)
+        return put(store, path, *args, **options)
 
-    monkeypatch.setattr(obstore, "put", counted)
+    monkeypatch.setattr(obstore, "put", counting_put)
     for number in range(3):
-        store = LogStore(f"s3://{BUCKET}/tried", s3)
+        store = LogStore(f"s3://{BUCKET}/probed", s3)
         assert store.put_if_absent(f"_delta_log/{number}.json", b"x")
     assert [path.endswith(".probe") for path in written] == [True, True, False, False, False]
     assert [entry.path for entry in store.list("")] == [f"_delta_log/{number}.json" for number in range(3)]
@@ -200,7 +200,7 @@ def test_a_store_is_tried_once_and_nothing_is_left(s3: dict[str, str], monkeypat
         ("conditional_put", "dynamo:t"),
     ],
 )
-def test_locks_outside_of_the_store_are_refused(key: str, value: str) -> None:
+def test_external_locks_are_refused(key: str, value: str) -> None:
     with pytest.raises(InvalidOption, match=key):
         LogStore("s3://b/t", {key: value}).read("x")
 
@@ -216,7 +216,7 @@ def test_unknown_schemes_and_options_are_refused() -> None:
     ("number", "reason"),
     [(errno.EACCES, "permission denied"), (errno.ENOSPC, "no space left"), (errno.EROFS, "read-only")],
 )
-def test_what_the_system_refuses_is_told_and_leaves_nothing(
+def test_a_system_error_is_reported_and_leaves_no_file(
     number: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -230,7 +230,7 @@ def test_what_the_system_refuses_is_told_and_leaves_nothing(
     assert os.listdir(tmp_path / "_delta_log") == []
 
 
-def test_an_endpoint_that_does_not_answer_is_told() -> None:
+def test_an_unreachable_endpoint_is_reported() -> None:
     options = {
         "aws_access_key_id": "a",
         "aws_secret_access_key": "b",

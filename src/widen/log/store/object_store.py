@@ -183,8 +183,8 @@ class ObjectStoreFiles:
     def _ensure_safe(self) -> None:
         """Check, once per store and process, that the store honours create-only writes.
 
-        Some S3-compatible stores ignore ``If-None-Match`` and overwrite silently. Two writers could then both commit the
-        same version, and one commit would be lost. So a probe file is created twice before the first commit: a safe
+        Some S3-compatible stores ignore ``If-None-Match`` and overwrite silently. Two writers could then both commit
+        the same version, and one commit would be lost. So a probe file is created twice before the first commit: a safe
         store rejects the second write.
 
         Raises:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
-from widen.planning.alter.metadata_change import create_table_change
+from widen.planning.alter.create_table import plan_create_table
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata, Protocol
 
@@ -26,7 +26,7 @@ def state(
     nothing = Metadata(id="x", schema_string='{"type":"struct","fields":[]}', partition_columns=())
     empty = TableState(-1, Protocol(min_reader_version=1, min_writer_version=2), nothing)
     parsed = schema(columns) if isinstance(columns, str) else columns
-    return after(empty, create_table_change(parsed, partition_by, properties or {}, 1))
+    return after(empty, plan_create_table(parsed, partition_by, properties or {}, 1))
 
 
 def after(before: TableState, change: MetadataChange | None) -> TableState:

@@ -17,7 +17,8 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Outcome, StagedFiles, commit
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
-from widen.planning.alter import metadata_change
+from widen.planning.alter.create_table import plan_create_table
+from widen.planning.alter.metadata_change import with_operations
 from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.fixed_columns import find_fixed_columns
@@ -84,9 +85,7 @@ class DeltaTarget:
         """
         if self.snapshot is None:
             now_ms = current_ms()
-            actions = metadata_change.create_table_change(
-                plan.schema, (), NEW_PROPERTIES[self.policy.mode], now_ms
-            ).actions
+            actions = plan_create_table(plan.schema, (), NEW_PROPERTIES[self.policy.mode], now_ms).actions
             metadata, protocol = actions
             assert isinstance(metadata, Metadata)
             assert isinstance(protocol, Protocol)
@@ -95,7 +94,7 @@ class DeltaTarget:
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
-            metadata = metadata_change.with_operations(state, plan.operations)
+            metadata = with_operations(state, plan.operations)
         metadata = _with_sources(metadata, plan.schema)
         return TableDraft(state.protocol, metadata, () if metadata == state.metadata else (metadata,))
 

@@ -19,7 +19,7 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Conflicted, StagedFiles, commit
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
-from widen.planning.alter import metadata_change
+from widen.planning.alter.create_table import plan_create_table
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.spark.read.scan import read_snapshot
@@ -160,7 +160,7 @@ def find_quarantine(store: LogStore) -> Snapshot | None:
 def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
     if snapshot is not None:
         return (), snapshot.protocol, snapshot.metadata
-    metadata, protocol = metadata_change.create_table_change(COLUMNS, (), {}, current_ms()).actions
+    metadata, protocol = plan_create_table(COLUMNS, (), {}, current_ms()).actions
     assert isinstance(metadata, Metadata)
     assert isinstance(protocol, Protocol)
     return (metadata, protocol), protocol, metadata

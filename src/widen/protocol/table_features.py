@@ -27,6 +27,7 @@ from widen.protocol.table_properties import (
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
+TYPE_WIDENING, TYPE_WIDENING_PREVIEW = "typeWidening", "typeWidening-preview"
 _CONSUMED = frozenset(key.lower() for key in (MIN_READER_VERSION, MIN_WRITER_VERSION, IGNORE_DEFAULTS))
 
 
@@ -97,8 +98,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="materializePartitionColumns", stops_writers=True, writes=False),
     Feature(name="rowTracking", switch=_on("delta.enableRowTracking"), requires=("domainMetadata",)),
     Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),
-    Feature(name="typeWidening", is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
-    Feature(name="typeWidening-preview", is_reader=True),
+    Feature(name=TYPE_WIDENING, is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
+    Feature(name=TYPE_WIDENING_PREVIEW, is_reader=True),
     Feature(name="v2Checkpoint", is_reader=True, switch=("delta.checkpointPolicy", ("v2",))),
     Feature(name="vacuumProtocolCheck", is_reader=True),
     Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
@@ -108,7 +109,7 @@ FEATURES: tuple[Feature, ...] = (
 
 _BY_NAME: Mapping[str, Feature] = {feature.name: feature for feature in FEATURES}
 _BY_FOLDED_NAME: Mapping[str, Feature] = {feature.name.lower(): feature for feature in FEATURES}
-_REPLACED_BY: Mapping[str, str] = {"typeWidening": "typeWidening-preview", "variantType": "variantType-preview"}
+_REPLACED_BY: Mapping[str, str] = {TYPE_WIDENING: TYPE_WIDENING_PREVIEW, "variantType": "variantType-preview"}
 """Where the preview of a feature is supported, its property does not add the final one."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from widen.errors import InvalidOption, TableAlreadyExists
-from widen.planning.alter.metadata_change import DESCRIPTION
+from widen.planning.alter.set_properties import DESCRIPTION
 from widen.protocol.table_properties import canonical_keys
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
 from widen.spark.session import find_session

@@ -20,7 +20,7 @@ from widen.model.column_path import Path, format_path
 from widen.model.sql_literal import LITERAL, from_literal
 from widen.model.type_parser import parse_type
 from widen.model.types import LONG, STRING, DataType, Field, StructType
-from widen.planning.alter.metadata_change import DESCRIPTION
+from widen.planning.alter.set_properties import DESCRIPTION
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, TEXT_LIMIT
 from widen.sql_commands import statements as statements

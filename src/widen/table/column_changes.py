@@ -15,10 +15,10 @@ from widen.model.types import DataType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, NewColumn
 from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.column_checks import identity_at
-from widen.planning.alter.constraint_checks import find_constraint
+from widen.planning.alter.attribute_checks import identity_at
 from widen.planning.alter.identity_columns import synchronize_high_water_mark
 from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.dependent_expressions import find_constraint
 from widen.planning.table.operation import (
     AddConstraint,
     DropConstraint,

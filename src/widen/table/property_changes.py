@@ -9,8 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from widen.log.write.row_id_backfill import backfill_row_ids
-from widen.planning.alter import metadata_change
-from widen.planning.alter.row_tracking_setup import needs_backfill
+from widen.planning.alter.set_properties import (
+    needs_backfill,
+    plan_add_feature,
+    plan_set_properties,
+    plan_unset_properties,
+)
 from widen.protocol import tracking_columns
 from widen.table.table_version import TableVersion
 
@@ -42,7 +46,7 @@ class PropertyChangesMixin(TableVersion):
         if needs_backfill(self.refresh()._state, properties):
             self.add_feature(tracking_columns.FEATURE)
             self._snapshot = backfill_row_ids(self._store)
-        return self._change(metadata_change.set_properties(self._state, dict(properties)))
+        return self._change(plan_set_properties(self._state, dict(properties)))
 
     def unset_properties(self, keys: Iterable[str]) -> Self:
         """Remove properties in one commit; the features that they asked for stay.
@@ -55,7 +59,7 @@ class PropertyChangesMixin(TableVersion):
             ContentionError: somebody changed the schema or the properties meanwhile.
             StorageError: the store refused.
         """
-        return self._change(metadata_change.unset_properties(self.refresh()._state, keys))
+        return self._change(plan_unset_properties(self.refresh()._state, keys))
 
     def add_feature(self, name: str) -> Self:
         """Let the table support a feature, with what it requires, in one commit.
@@ -73,4 +77,4 @@ class PropertyChangesMixin(TableVersion):
 
         Source: PROTOCOL.md#table-features
         """
-        return self._change(metadata_change.add_feature(self.refresh()._state, name))
+        return self._change(plan_add_feature(self.refresh()._state, name))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import commit
-from widen.planning.alter import metadata_change
+from widen.planning.alter.create_table import plan_create_table
 from widen.protocol.table_properties import canonical_properties
 from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
 from widen.spark.delta_settings import default_properties
@@ -59,7 +59,7 @@ def create_table(
         ensure_expressions_valid(find_session(spark), wanted)
     given = canonical_properties(properties or {})
     wished = {**default_properties(spark or SparkSession.getActiveSession()), **given}
-    change = metadata_change.create_table_change(wanted, tuple(partition_by), wished, now_ms, description)
+    change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 

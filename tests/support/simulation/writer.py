@@ -28,8 +28,9 @@ from widen.log.write.checkpoint_writer import write_checkpoint
 from widen.log.write.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
 from widen.log.write.log_cleanup import clean_up
 from widen.model.types import LONG, Field, StructType
-from widen.planning.alter import metadata_change
 from widen.planning.alter.alter_table import plan_alter
+from widen.planning.alter.create_table import plan_create_table
+from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.operation import AddColumn
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn
 from widen.protocol.skipping.file_selection import FileSelection
@@ -80,7 +81,7 @@ class Writer:
         """Make the table, without any fault."""
         drawn = {key: self.rng.choice(values) for key, values in _SETTINGS}
         properties = {key: value for key, value in drawn.items() if value is not None}
-        change = metadata_change.create_table_change(SCHEMA, ("part",), properties, current_ms())
+        change = plan_create_table(SCHEMA, ("part",), properties, current_ms())
         names = tuple(column.name for column in SCHEMA)
         self._commit("create", lambda _, __: Content({}, names), None, change.actions, ReadSet.NOTHING, ())
 
@@ -199,7 +200,7 @@ class Writer:
 
     def _set_property(self) -> None:
         base, name = self._opened(), self._new_name()
-        change = metadata_change.set_properties(to_table_state(base), {"simulation.note": name})
+        change = plan_set_properties(to_table_state(base), {"simulation.note": name})
         assert change is not None
         wish = lambda now, _: replace(now, note=name)  # noqa: E731
         self._commit("set property", wish, base, change.actions, ReadSet.NOTHING, (), name=name)

@@ -12,7 +12,8 @@ from widen.errors import IcebergIncompatible, InvalidOption
 from widen.model.column_path import fields
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.alter.metadata_change import add_feature, set_properties, unset_properties, with_schema
+from widen.planning.alter.metadata_change import with_schema
+from widen.planning.alter.set_properties import plan_add_feature, plan_set_properties, plan_unset_properties
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.iceberg_compat import ensure_same_partitions, type_change_compat
 from widen.protocol.type_changes import TypeChange, record_type_change
@@ -20,11 +21,11 @@ from widen.protocol.type_changes import TypeChange, record_type_change
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
 UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}
 ASKED: dict[str, Callable[[TableState], MetadataChange | None]] = {
-    "V1": lambda table: set_properties(table, V1),
-    "V2": lambda table: set_properties(table, V2),
-    "UniForm": lambda table: set_properties(table, UNIFORM),
-    "V1 by name": lambda table: set_properties(table, {"delta.feature.icebergCompatV1": "supported"}),
-    "V2 by name": lambda table: add_feature(table, "icebergCompatV2"),
+    "V1": lambda table: plan_set_properties(table, V1),
+    "V2": lambda table: plan_set_properties(table, V2),
+    "UniForm": lambda table: plan_set_properties(table, UNIFORM),
+    "V1 by name": lambda table: plan_set_properties(table, {"delta.feature.icebergCompatV1": "supported"}),
+    "V2 by name": lambda table: plan_add_feature(table, "icebergCompatV2"),
 }
 """All ways in which a table comes to be guarded."""
 
@@ -71,7 +72,7 @@ def test_what_iceberg_cannot_read_is_refused(columns: str, properties: dict[str,
     switch = {key: value for key, value in properties.items() if "enableIcebergCompat" in key}
     others = {key: value for key, value in properties.items() if key not in switch}
     with pytest.raises(IcebergIncompatible, match=told):
-        set_properties(state(columns, {**MAPPED, **others}), switch)
+        plan_set_properties(state(columns, {**MAPPED, **others}), switch)
 
 
 def test_everything_that_v2_allows_is_allowed() -> None:
@@ -87,15 +88,15 @@ def test_everything_that_v2_allows_is_allowed() -> None:
 def test_enabling_later_needs_mapped_columns_in_the_same_call_or_before() -> None:
     plain = state("a int, l array<int>", {})
     with pytest.raises(IcebergIncompatible, match=r"set_properties\(\{'delta\.columnMapping\.mode': 'name', …\}\)"):
-        set_properties(plain, V2)
-    together = after(plain, set_properties(plain, {**V2, **MAPPED}))
+        plan_set_properties(plain, V2)
+    together = after(plain, plan_set_properties(plain, {**V2, **MAPPED}))
     assert ids(together) == {"a": (1, None), "l": (2, {"l.element": 3})}
     assert together.properties["delta.columnMapping.maxColumnId"] == "3"
-    off = after(together, set_properties(together, {"delta.enableIcebergCompatV2": "false"}))
+    off = after(together, plan_set_properties(together, {"delta.enableIcebergCompatV2": "false"}))
     assert "icebergCompatV2" in (off.protocol.writer_features or ())
-    assert unset_properties(off, ["delta.enableicebergcompatV2"]) is not None
+    assert plan_unset_properties(off, ["delta.enableicebergcompatV2"]) is not None
     with pytest.raises(InvalidOption, match="true or false"):
-        set_properties(plain, {"delta.enableIcebergCompatV2": "yes"})
+        plan_set_properties(plain, {"delta.enableIcebergCompatV2": "yes"})
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
@@ -162,13 +163,13 @@ def test_ids_are_given_once() -> None:
 
 def test_the_strictest_reading_guards_changes_of_type() -> None:
     plain = state("a int", MAPPED)
-    supported = after(plain, add_feature(plain, "icebergCompatV2"))
+    supported = after(plain, plan_add_feature(plain, "icebergCompatV2"))
     for table, expected in [
         (plain, None),
         (supported, 2),
         (state("a int", V1), 1),
-        (after(plain, set_properties(plain, UNIFORM)), 2),
-        (after(plain, set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
+        (after(plain, plan_set_properties(plain, UNIFORM)), 2),
+        (after(plain, plan_set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
     ]:
         found = type_change_compat(table.protocol, table.properties)
         assert (found.version if found else None) == expected

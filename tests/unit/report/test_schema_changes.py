@@ -10,7 +10,7 @@ import pytest
 from support.state import MAPPED, WIDE, after, state
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.metadata_change import set_properties
+from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.table_state import TableState
 from widen.report.schema_changes import schema_changes
 from widen.report.text_format import change_text
@@ -54,4 +54,4 @@ def test_as_few_columns_as_can_be_have_moved() -> None:
 
 def test_columns_that_begin_to_be_mapped_are_the_same() -> None:
     before = state(COLUMNS)
-    assert told(before, after(before, set_properties(before, MAPPED))) == []
+    assert told(before, after(before, plan_set_properties(before, MAPPED))) == []

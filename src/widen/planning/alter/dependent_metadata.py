@@ -9,7 +9,7 @@ import msgspec
 
 from widen.model.column_path import Path, format_path
 from widen.model.types import StructType
-from widen.planning.alter.constraint_checks import constraint_key
+from widen.planning.table.dependent_expressions import constraint_key
 from widen.planning.table.expression_columns import is_referenced
 from widen.planning.table.operation import (
     AddConstraint,

@@ -23,12 +23,19 @@ from widen.errors import (
 from widen.model.column_path import fields, format_path
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
-from widen.planning.alter.metadata_change import PREVIEW, TYPE_WIDENING, unset_properties
+from widen.planning.alter.set_properties import plan_unset_properties
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata
 from widen.protocol.checkpoint_protection import PROTECTED_BEFORE, PROTECTION
-from widen.protocol.table_features import dependent_features, find_feature, supported_features, without_feature
+from widen.protocol.table_features import (
+    TYPE_WIDENING,
+    TYPE_WIDENING_PREVIEW,
+    dependent_features,
+    find_feature,
+    supported_features,
+    without_feature,
+)
 from widen.protocol.table_properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_TYPE_WIDENING,
@@ -88,7 +95,7 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
             properties=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
         ),
         _widening(TYPE_WIDENING),
-        _widening(PREVIEW),
+        _widening(TYPE_WIDENING_PREVIEW),
         RemovableFeature(name="vacuumProtocolCheck", keeps_history=True),
     )
 }
@@ -142,7 +149,7 @@ def unset_feature_properties(state: TableState, row: RemovableFeature) -> Metada
     Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
     explicit ``false`` behind.
     """
-    return unset_properties(state, [key for key in row.properties if key in state.properties])
+    return plan_unset_properties(state, [key for key in row.properties if key in state.properties])
 
 
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:

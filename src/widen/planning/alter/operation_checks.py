@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from widen.planning.alter.column_checks import (
-    ensure_column_addable,
+from widen.errors import ConstraintAlreadyExists, ConstraintNotFound, InvalidConstraintName
+from widen.planning.alter.attribute_checks import (
     ensure_comment_allowed,
     ensure_default,
     ensure_identity_column,
@@ -17,11 +17,14 @@ from widen.planning.alter.column_checks import (
     ensure_not_identity_column,
     ensure_nullability,
 )
-from widen.planning.alter.column_names import ensure_renamable
-from widen.planning.alter.constraint_checks import ensure_constraint_exists, ensure_new_constraint
-from widen.planning.alter.drop_checks import ensure_droppable
-from widen.planning.alter.replace_checks import ensure_replaceable
+from widen.planning.alter.column_checks import (
+    ensure_column_addable,
+    ensure_droppable,
+    ensure_renamable,
+    ensure_replaceable,
+)
 from widen.planning.alter.type_checks import ensure_looser_text, ensure_type_change
+from widen.planning.table.dependent_expressions import check_constraints, find_constraint
 from widen.planning.table.operation import (
     AddColumn,
     AddConstraint,
@@ -41,6 +44,9 @@ from widen.planning.table.operation import (
     WidenType,
 )
 from widen.planning.table.table_state import TableState
+from widen.protocol.table_properties import CONSTRAINT_PREFIX
+
+RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 
 
 def ensure_operation_allowed(state: TableState, operation: Operation) -> None:
@@ -61,6 +67,31 @@ def ensure_operation_allowed(state: TableState, operation: Operation) -> None:
 def _ensure_type(state: TableState, operation: WidenType) -> None:
     ensure_not_identity_column(state, operation.path)
     ensure_type_change(state, operation.path, operation.old, operation.new)
+
+
+def ensure_new_constraint(state: TableState, operation: AddConstraint) -> None:
+    """Check that a constraint may be added, as far as its name says.
+
+    Raises:
+        InvalidConstraintName: the name is empty or kept for something else.
+        ConstraintAlreadyExists: there is one of that name.
+    """
+    if not operation.name.strip() or operation.name == RESERVED:
+        raise InvalidConstraintName(name=operation.name)
+    key = find_constraint(state, operation.name)
+    if key is not None:
+        raise ConstraintAlreadyExists(name=operation.name, expression=state.properties[key])
+
+
+def ensure_constraint_exists(state: TableState, operation: DropConstraint) -> None:
+    """Check that there is the constraint that is to go.
+
+    Raises:
+        ConstraintNotFound: there is none of that name.
+    """
+    if find_constraint(state, operation.name) is None:
+        names = sorted(key[len(CONSTRAINT_PREFIX) :] for key in check_constraints(state.properties))
+        raise ConstraintNotFound(name=operation.name, available=", ".join(names) or "none")
 
 
 CHECKS: Mapping[type[Operation], Callable[[TableState, Any], None]] = {

@@ -14,8 +14,8 @@ from typing import Any
 from widen.errors import InternalError
 from widen.model.column_path import KEY, Path, find_field, resolve
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, quote_name
-from widen.planning.alter.constraint_checks import find_constraint
 from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.dependent_expressions import find_constraint
 from widen.planning.table.field_position import FieldPosition, StructEnd
 from widen.planning.table.operation import (
     AddColumn,

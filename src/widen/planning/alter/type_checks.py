@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from widen.errors import EnabledWithoutFeature, GeneratedColumnTypeFixed, NestedTypeChangeRefused, TypeChangeRefused
 from widen.model.column_path import Path, find_field, format_path, nearest_field, resolve
 from widen.model.types import STRING, VOID, ArrayType, DataType, MapType, StructType, is_atomic
-from widen.planning.alter.metadata_change import PREVIEW, TYPE_WIDENING
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.table.dependent_expressions import ensure_independent
 from widen.planning.table.operation import LoosenText
@@ -19,7 +18,7 @@ from widen.planning.table.table_state import TableState
 from widen.protocol import iceberg_compat
 from widen.protocol.column_metadata import TEXT_LIMIT, find_generation
 from widen.protocol.iceberg_compat import type_change_compat
-from widen.protocol.table_features import is_supported
+from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, is_supported
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING, is_on
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 
@@ -47,7 +46,7 @@ def ensure_type_widening_supported(state: TableState) -> None:
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
-    is_there = any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, PREVIEW))
+    is_there = any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, TYPE_WIDENING_PREVIEW))
     if is_on(state.properties, ENABLE_TYPE_WIDENING) and not is_there:
         raise EnabledWithoutFeature(property=ENABLE_TYPE_WIDENING, feature=TYPE_WIDENING)
 

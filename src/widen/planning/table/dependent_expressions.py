@@ -51,6 +51,17 @@ def check_constraints(properties: Mapping[str, str]) -> Mapping[str, str]:
     return {key: text for key, text in properties.items() if key.lower().startswith(CONSTRAINT_PREFIX)}
 
 
+def constraint_key(name: str) -> str:
+    """Return the property that holds a constraint; case does not count in its name."""
+    return CONSTRAINT_PREFIX + name.lower()
+
+
+def find_constraint(state: TableState, name: str) -> str | None:
+    """Return the property that holds a constraint, or None; case does not count."""
+    wanted = constraint_key(name)
+    return next((key for key in state.properties if key.lower() == wanted), None)
+
+
 def generated_columns(state: TableState) -> Mapping[str, str]:
     """Return the expressions of the generated columns, by their names.
 

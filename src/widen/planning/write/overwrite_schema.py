@@ -18,7 +18,7 @@ from widen.errors import (
 )
 from widen.model.column_path import as_nullable, map_fields
 from widen.model.types import Field, StructType
-from widen.planning.alter.column_names import ensure_names_allowed
+from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import ensure_types, with_schema
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.dependent_expressions import check_constraints, dependent_expressions, format_expressions

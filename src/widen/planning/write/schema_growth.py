@@ -17,7 +17,7 @@ from widen.errors import (
 )
 from widen.model.column_path import Path, format_path, nearest_field
 from widen.model.types import VOID, StructType
-from widen.planning.alter.column_names import ensure_names_allowed
+from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import with_operations
 from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.format_capability import AutomaticWidening, can_widen_automatically

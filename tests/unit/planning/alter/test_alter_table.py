@@ -18,7 +18,7 @@ from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.metadata_change import set_properties
+from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.operation import AddConstraint, DropConstraint, SyncIdentity
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata
@@ -194,7 +194,7 @@ def test_a_property_without_its_feature_is_an_error_of_every_change() -> None:
         with pytest.raises(EnabledWithoutFeature) as caught:
             change()
         assert caught.value.fields == {"property": "delta.enableTypeWidening", "feature": "typeWidening"}
-    repaired = after(broken, set_properties(broken, WIDE))
+    repaired = after(broken, plan_set_properties(broken, WIDE))
     assert "typeWidening" in (repaired.protocol.reader_features or ())
     assert alter(repaired, "a", type="bigint") is not None
 
@@ -815,7 +815,7 @@ def test_a_constraint_is_a_property_and_brings_its_feature() -> None:
 
 def test_a_table_that_begins_to_map_keeps_its_names_in_the_files() -> None:
     plain = state("a int, s struct<x: int>")
-    now = after(plain, set_properties(plain, MAPPED))
+    now = after(plain, plan_set_properties(plain, MAPPED))
     now = after(now, rename(now, "a", "b"))
     now = after(now, rename(now, "s.x", "y"))
     assert ids(now) == {("b",): (1, "a"), ("s",): (2, "s"), ("s", "y"): (3, "x")}

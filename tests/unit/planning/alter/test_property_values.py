@@ -7,41 +7,42 @@ import pytest
 from support.table_property import REFUSED, TAKEN
 from widen.errors import InvalidOption
 from widen.model.types import INTEGER, Field, StructType
-from widen.planning.alter.metadata_change import create_table_change, set_properties
+from widen.planning.alter.create_table import plan_create_table
+from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.table_state import TableState
 
 SCHEMA = StructType((Field("id", INTEGER),))
 
 
 def state(**properties: str) -> TableState:
-    metadata, protocol = create_table_change(SCHEMA, (), properties, 0).actions
+    metadata, protocol = plan_create_table(SCHEMA, (), properties, 0).actions
     return TableState(0, protocol, metadata)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("key", "value"), TAKEN)
 def test_taken(key: str, value: str) -> None:
-    create_table_change(SCHEMA, (), {f"delta.{key}": value}, 0)
-    set_properties(state(), {f"delta.{key}": value})
+    plan_create_table(SCHEMA, (), {f"delta.{key}": value}, 0)
+    plan_set_properties(state(), {f"delta.{key}": value})
 
 
 @pytest.mark.parametrize(("key", "value"), REFUSED)
 def test_refused(key: str, value: str) -> None:
     with pytest.raises(InvalidOption):
-        create_table_change(SCHEMA, (), {f"delta.{key}": value}, 0)
+        plan_create_table(SCHEMA, (), {f"delta.{key}": value}, 0)
     with pytest.raises(InvalidOption):
-        set_properties(state(), {f"delta.{key}": value})
+        plan_set_properties(state(), {f"delta.{key}": value})
 
 
 def test_the_nearest_property_is_named() -> None:
     with pytest.raises(InvalidOption) as caught:
-        create_table_change(SCHEMA, (), {"delta.enableTypeWidning": "true"}, 0)
+        plan_create_table(SCHEMA, (), {"delta.enableTypeWidning": "true"}, 0)
     assert "Did you mean delta.enableTypeWidening?" in str(caught.value.advice)
 
 
 def test_deleted_files_are_not_kept_longer_than_the_log_that_is_set_already() -> None:
     both = {"delta.logRetentionDuration": "90 days", "delta.deletedFileRetentionDuration": "60 days"}
     long = state(**both)
-    set_properties(long, {"delta.deletedFileRetentionDuration": "80 days"})
+    plan_set_properties(long, {"delta.deletedFileRetentionDuration": "80 days"})
     with pytest.raises(InvalidOption) as caught:
-        set_properties(long, {"delta.logRetentionDuration": "50 days"})
+        plan_set_properties(long, {"delta.logRetentionDuration": "50 days"})
     assert caught.value.advice == "Must not be longer than delta.logRetentionDuration, which is 50 days."

@@ -1,6 +1,8 @@
-"""Commands: creation, properties, features; spec of Delta's protocol."""
+"""The first commit of a table, its properties and its features."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -10,7 +12,14 @@ from widen.model.column_path import fields
 from widen.model.schema_json import from_json
 from widen.planning.alter.alter_request import parse_column_changes
 from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.metadata_change import add_feature, create_table_change, set_properties, unset_properties
+from widen.planning.alter.create_table import plan_create_table
+from widen.planning.alter.set_properties import (
+    needs_backfill,
+    plan_add_feature,
+    plan_set_properties,
+    plan_unset_properties,
+    with_tracking_columns,
+)
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.type_changes import all_type_changes
@@ -44,7 +53,7 @@ def test_the_schema_and_the_properties_bring_their_features() -> None:
 
 def test_enabling_widening_adds_the_feature_in_the_same_commit() -> None:
     before = state("a int")
-    change = set_properties(before, WIDE)
+    change = plan_set_properties(before, WIDE)
     assert change is not None
     assert [type(action) for action in change.actions] == [Metadata, Protocol]
     assert (change.operation, change.parameters) == ("SET TBLPROPERTIES", {"properties": WIDE})
@@ -55,16 +64,16 @@ def test_enabling_widening_adds_the_feature_in_the_same_commit() -> None:
         reader_features=("typeWidening",),
         writer_features=("appendOnly", "invariants", "typeWidening"),
     )
-    assert set_properties(now, WIDE) is None
-    disabled = after(now, set_properties(now, {"delta.enableTypeWidening": "false"}))
+    assert plan_set_properties(now, WIDE) is None
+    disabled = after(now, plan_set_properties(now, {"delta.enableTypeWidening": "false"}))
     assert disabled.protocol == now.protocol
-    assert after(now, unset_properties(now, ["delta.enableTypeWidening"])).properties == {}
-    assert unset_properties(now, ["other"]) is None
+    assert after(now, plan_unset_properties(now, ["delta.enableTypeWidening"])).properties == {}
+    assert plan_unset_properties(now, ["other"]) is None
 
 
 def test_the_preview_is_kept_where_it_is() -> None:
     before = state("a int", {"delta.feature.typeWidening-preview": "supported"})
-    now = after(before, set_properties(before, WIDE))
+    now = after(before, plan_set_properties(before, WIDE))
     assert now.protocol.reader_features == ("typeWidening-preview",)
     changed = after(now, alter(now, "a", type="bigint"))
     field = from_json(changed.metadata.schema_string).fields[0]
@@ -73,11 +82,11 @@ def test_the_preview_is_kept_where_it_is() -> None:
 
 def test_features_are_added_once() -> None:
     before = state("a int")
-    now = after(before, add_feature(before, "TIMESTAMPNTZ"))
+    now = after(before, plan_add_feature(before, "TIMESTAMPNTZ"))
     assert now.protocol.reader_features == ("timestampNtz",)
-    assert add_feature(now, "timestampNtz") is None
+    assert plan_add_feature(now, "timestampNtz") is None
     with pytest.raises(InvalidOption, match="teleport"):
-        add_feature(now, "teleport")
+        plan_add_feature(now, "teleport")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +123,10 @@ def test_the_key_is_stored_as_delta_spells_it(key: str) -> None:
     made = state("a int", {key: "true"})
     assert (made.properties, made.protocol.reader_features) == (WIDE, ("typeWidening",))
     before = state("a int")
-    now = after(before, set_properties(before, {key: "TRUE", "My.Own": "x"}))
+    now = after(before, plan_set_properties(before, {key: "TRUE", "My.Own": "x"}))
     assert now.properties == {"delta.enableTypeWidening": "TRUE", "My.Own": "x"}
     assert now.protocol.reader_features == ("typeWidening",)
-    assert after(now, unset_properties(now, [key])).properties == {"My.Own": "x"}
+    assert after(now, plan_unset_properties(now, [key])).properties == {"My.Own": "x"}
 
 
 def test_a_key_is_not_given_twice() -> None:
@@ -129,12 +138,12 @@ def test_a_key_is_not_given_twice() -> None:
 def test_a_value_that_is_neither_true_nor_false(value: str) -> None:
     before = state("a int")
     with pytest.raises(InvalidOption, match="Must be true or false"):
-        set_properties(before, {"DELTA.enableTypeWidening": value})
+        plan_set_properties(before, {"DELTA.enableTypeWidening": value})
 
 
 def test_enabling_at_creation_then_disabling_keeps_the_support() -> None:
     made = state("a int", WIDE)
-    now = after(made, set_properties(made, {"delta.enableTypeWidening": "false"}))
+    now = after(made, plan_set_properties(made, {"delta.enableTypeWidening": "false"}))
     assert (now.protocol, now.properties) == (made.protocol, {"delta.enableTypeWidening": "false"})
 
 
@@ -165,7 +174,7 @@ LEGACY = {
 def test_enabling_on_an_old_table_lists_all_that_its_numbers_implied(versions: tuple[int, int]) -> None:
     old = Protocol(min_reader_version=versions[0], min_writer_version=versions[1])
     before = TableState(4, old, state("a int").metadata)
-    now = after(before, set_properties(before, WIDE))
+    now = after(before, plan_set_properties(before, WIDE))
     assert (now.protocol.min_reader_version, now.protocol.min_writer_version) == (3, 7)
     assert set(now.protocol.writer_features or ()) == LEGACY[versions] | {"typeWidening"}
     assert set(now.protocol.reader_features or ()) == (LEGACY[versions] & {"columnMapping"}) | {"typeWidening"}
@@ -174,7 +183,7 @@ def test_enabling_on_an_old_table_lists_all_that_its_numbers_implied(versions: t
 def test_a_table_made_with_the_preview_stays_with_it() -> None:
     made = state("a int", {**WIDE, "delta.feature.typeWidening-preview": "supported"})
     assert made.protocol.reader_features == ("typeWidening-preview",)
-    both = after(made, add_feature(made, "typeWidening"))
+    both = after(made, plan_add_feature(made, "typeWidening"))
     assert both.protocol.reader_features == ("typeWidening", "typeWidening-preview")
     changed = after(both, alter(both, "a", type="bigint"))
     assert [c.table_version for _, c in all_type_changes(changed.schema)] == [2]
@@ -188,7 +197,7 @@ def test_the_final_feature_says_no_version() -> None:
 def test_a_table_made_from_a_schema_of_another_one_begins_anew() -> None:
     old = state("a int, s struct<x: int>", {**WIDE, "delta.columnMapping.mode": "name"})
     old = after(old, alter(old, "s.x", type="bigint"))
-    change = create_table_change(old.schema, (), {"delta.columnMapping.mode": "id"}, 1)
+    change = plan_create_table(old.schema, (), {"delta.columnMapping.mode": "id"}, 1)
     new = after(old, change)
     assert [(path, dict(field.metadata).keys()) for path, field in fields(new.schema)] == [
         (("a",), {"delta.columnMapping.id", "delta.columnMapping.physicalName"}),
@@ -197,3 +206,45 @@ def test_a_table_made_from_a_schema_of_another_one_begins_anew() -> None:
     ]
     assert {f.metadata["delta.columnMapping.id"] for _, f in fields(new.schema)} == {1, 2, 3}
     assert new.protocol.reader_features is None
+
+
+# ---- row tracking ----------------------------------------------------------------------------------
+
+ON, SUSPENDED = "delta.enableRowTracking", "delta.rowTrackingSuspended"
+ID = "delta.rowTracking.materializedRowIdColumnName"
+VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+def test_the_columns_get_names_that_no_other_column_has() -> None:
+    first, second = (with_tracking_columns({ON: "true"}) for _ in range(2))
+    assert re.fullmatch(r"_row-id-col-[0-9a-f-]{36}", first[ID])
+    assert re.fullmatch(r"_row-commit-version-col-[0-9a-f-]{36}", first[VERSION])
+    assert not {first[ID], first[VERSION]} & {second[ID], second[VERSION]}
+
+
+@pytest.mark.parametrize("properties", [{}, {ON: "false"}, {ON: "true", ID: "i", VERSION: "v"}])
+def test_names_that_are_there_or_are_not_needed_stay(properties: dict[str, str]) -> None:
+    assert with_tracking_columns(properties) == properties
+
+
+def test_it_is_not_switched_on_while_it_is_suspended() -> None:
+    with pytest.raises(InvalidOption, match="rowTrackingSuspended"):
+        with_tracking_columns({ON: "true", SUSPENDED: "true"})
+
+
+@pytest.mark.parametrize(
+    ("features", "before", "asked", "expected"),
+    [
+        ((), {}, {ON: "true"}, True),
+        (("rowTracking",), {ON: "false"}, {"delta.ENABLErowtracking": "true"}, True),
+        (("rowTracking",), {ON: "true"}, {ON: "true"}, False),
+        (("rowTracking",), {}, {"delta.appendOnly": "true"}, False),
+        ((), {}, {ON: "false"}, False),
+    ],
+)
+def test_a_table_needs_a_backfill_when_it_gets_row_tracking(
+    features: tuple[str, ...], before: dict[str, str], asked: dict[str, str], expected: bool
+) -> None:
+    protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
+    metadata = Metadata(id="i", schema_string="{}", partition_columns=(), configuration=before)
+    assert needs_backfill(TableState(1, protocol, metadata), asked) is expected

@@ -88,7 +88,9 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
         text = data.removeprefix(BOM).decode()
         document = _decoder.decode(text)
         if data.count(b"{") + data.count(b"[") + above > MAX_LEVELS:
-            document = _flattened(document, MAX_LEVELS - above)
+            # An array of records is no level of the table: each record has all levels, as in a line of its own.
+            is_batch = not above and isinstance(document, list) and all(isinstance(item, dict) for item in document)
+            document = [_flattened(item) for item in document] if is_batch else _flattened(document, above)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeDecodeError:
@@ -143,26 +145,31 @@ _REFUSED_DEPTH = 200
 _TOO_DEEP = f"more than {_REFUSED_DEPTH} records and arrays stand in each other"
 
 
-def _flattened(document: JsonDocument, levels: int) -> JsonDocument:
+def _flattened(document: JsonDocument, above: int = 0) -> JsonDocument:
     """Return a document with the JSON text of every record and array that stands in too many others.
 
     Args:
         document: The document; what is in it is changed in place.
-        levels: How many may stand in each other.
+        above: How many records and arrays it stands in.
 
     Source: spec of evolution, D23.
     """
+    levels = MAX_LEVELS - above
     if levels <= 0:
-        return JsonText(document_to_json(document)) if isinstance(document, (dict, list)) else document
+        return _to_json_text(document, above) if isinstance(document, (dict, list)) else document
     groups = [document] if isinstance(document, (dict, list)) else []
     for _ in range(levels - 1):
         groups = [item for group in groups for _, item in _items(group) if isinstance(item, (dict, list))]
     for group in groups:
         for place, item in _items(group):
             if isinstance(item, (dict, list)):
-                _ensure_depth(item, _REFUSED_DEPTH - levels)
-                group[place] = JsonText(document_to_json(item))
+                group[place] = _to_json_text(item, MAX_LEVELS)
     return document
+
+
+def _to_json_text(document: JsonDocument, above: int) -> JsonText:
+    _ensure_depth(document, _REFUSED_DEPTH - above)
+    return JsonText(document_to_json(document))
 
 
 def _items(group: Any) -> list[tuple[Any, JsonDocument]]:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from widen.model.types import DecimalType, StructType
 from widen.planning.evolution.policy import Policy
 from widen.proof.canonical_number import canonical_double, canonical_number, is_shortest, spelled, to_decimal
-from widen.proof.json_reader import Json, Token
+from widen.proof.json_reader import DeepJson, Json, Token, read_json
 from widen.proof.proof_rules import Day, Instant, Keyed, ProofRule, Respelled, rules_of
 from widen.proof.record_digest import Form, count_values
 from widen.proof.source_columns import MAP, RECORD, Cells, Fields, SourceColumn, fields_of, widest_record
@@ -176,6 +176,9 @@ def plain(value: Json) -> Form:
         return [plain(item) for item in value]
     if isinstance(value, Token):
         return spelled(value)
+    if isinstance(value, DeepJson):
+        # JSON in JSON is not a text: the rescue column holds it with all its levels.
+        return plain(read_json(value))
     return str(value) if isinstance(value, str) else value
 
 
@@ -196,7 +199,7 @@ def scalar(cells: Sequence[SourceColumn], value: Json, counts: Counts) -> Any:
 
 def _is_exact(cells: Sequence[SourceColumn], cell: SourceColumn, form: Form, value: Json) -> bool:
     """Tell whether a value comes back as it was; an instant that is a number, too, comes back from its own column."""
-    if isinstance(value, Respelled):
+    if isinstance(value, (Respelled, DeepJson)):
         return False
     if isinstance(value, Instant):
         own = (said(cell, value) for cell in cells if cell.kind in ("string", "timestamp"))

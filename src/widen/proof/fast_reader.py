@@ -17,7 +17,7 @@ from widen.model.types import DecimalType
 from widen.proof.canonical_number import EXACT_WHOLE
 from widen.proof.expected_values import BITS, NOT_HELD, Counts, ExpectedRecord, scalar
 from widen.proof.file_values import Told, with_told
-from widen.proof.json_reader import MAX_DEPTH, read_records, refuse, unique
+from widen.proof.json_reader import MAX_DEPTH, MAX_LEVELS, read_whole_records, refuse, unique
 from widen.proof.proof_rules import MASK, ProofRule, dated
 from widen.proof.record_digest import Form
 from widen.proof.source_columns import RECORD, Cells, Fields, SourceColumn, widest_record
@@ -59,15 +59,17 @@ class FastReader:
         self._hides = expectation.rules.hides
         self._scan = json.JSONDecoder(object_pairs_hook=unique, parse_float=self._float, parse_constant=refuse).decode
         self._ways = self._record_ways(expectation.fields, expectation.rules)
+        # Columns of at most MAX_LEVELS take no object below them, so that only the exact path sees one.
+        self._max_nested = MAX_DEPTH if _levels(expectation.fields) <= MAX_LEVELS else MAX_LEVELS
 
     def read(self, text: bytes, of_file: Told = ()) -> tuple[Form, Counts] | None:
         """Return the form of the one record in a text, with its counts; None if the text needs the exact way."""
-        if text.count(b"{") + text.count(b"[") > MAX_DEPTH or (b"-0" in text and _MINUS_ZERO.search(text)):
+        if text.count(b"{") + text.count(b"[") > self._max_nested or (b"-0" in text and _MINUS_ZERO.search(text)):
             return None
         counts = self._counts = Counts()
         self._respelled = 0
         try:
-            records = read_records(text, self._scan)
+            records = read_whole_records(text, self._scan)
             if records is None or len(records) != 1 or text.lstrip()[:1] == b"[":
                 return None
             record = with_told(records[0], of_file) if of_file else records[0]
@@ -178,6 +180,11 @@ class FastReader:
     def _mask(self, value: Any) -> Form:
         self._counts.converted += 1
         return MASK
+
+
+def _levels(fields: Fields) -> int:
+    below = (cell.dim + (_levels(cell.fields) if cell.fields else 0) for cells in fields.values() for cell in cells)
+    return 1 + max(below, default=0)
 
 
 def _double(value: float) -> Any:

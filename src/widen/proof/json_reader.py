@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-MAX_DEPTH = 50
-"""How many objects and arrays may stand in each other in a record that a table holds."""
+MAX_LEVELS = 41
+"""Number of nested objects and arrays that a record may have as columns, the record included. Deeper ones are text."""
+
+MAX_DEPTH = 200
+"""Number of nested objects and arrays from which on a table keeps the text of a record as corrupt, not the record."""
 
 _BOM, _SPACE = "\ufeff", " \t\r\n"
 
@@ -22,8 +25,14 @@ class Token(str):
     __slots__ = ()
 
 
+class DeepJson(str):
+    """The JSON text of an object or an array below `MAX_LEVELS` others."""
+
+    __slots__ = ()
+
+
 Json: TypeAlias = Any
-"""Dicts, lists, texts, booleans, None and Tokens."""
+"""Dicts, lists, strings, booleans, None, Tokens and DeepJson."""
 
 Pairs: TypeAlias = list[tuple[str, Any]]
 
@@ -55,30 +64,50 @@ def refuse(token: str) -> Any:
 
 Scan: TypeAlias = Callable[[str], Json]
 
-_exact: Scan = json.JSONDecoder(
+read_json: Scan = json.JSONDecoder(
     object_pairs_hook=unique, parse_int=Token, parse_float=Token, parse_constant=refuse
 ).decode
+"""Reads one JSON value exactly."""
 
 
-def read_records(text: bytes, scan: Scan = _exact) -> list[dict[str, Json]] | None:
+def read_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
     """Return the records in a text: one, or those of an array; None if the text must be kept as a whole.
 
     Args:
-        text: UTF-8; a byte order mark in front is passed over.
+        text: UTF-8; a byte order mark in front is ignored.
         scan: Reads JSON.
+
+    Source: RFC 8259; spec of evolution, D11, D23.
     """
+    records = read_whole_records(text, scan)
+    if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
+        return records
+    return [_with_deep_json(record, MAX_LEVELS) if _depth(record) > MAX_LEVELS else record for record in records]
+
+
+def read_whole_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
+    """Return the records in a text like `read_records`, but with all their levels as dicts and lists."""
     try:
         found = scan(text.decode().removeprefix(_BOM))
-        if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(found) > MAX_DEPTH:
-            return None
         if b"\\u" in text:
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
-    if isinstance(found, dict):
-        return [found]
-    is_array = isinstance(found, list) and all(isinstance(item, dict) for item in found)
-    return found if is_array else None
+    records = [found] if isinstance(found, dict) else found
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        return None
+    is_deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and any(_depth(each) > MAX_DEPTH for each in records)
+    return None if is_deep else records
+
+
+def _with_deep_json(value: Json, levels: int) -> Json:
+    if not isinstance(value, (dict, list)):
+        return value
+    if not levels:
+        return DeepJson(to_text(value))
+    if isinstance(value, dict):
+        return {key: _with_deep_json(item, levels - 1) for key, item in value.items()}
+    return [_with_deep_json(item, levels - 1) for item in value]
 
 
 def split_file(data: bytes) -> Iterator[bytes]:
@@ -202,4 +231,4 @@ def to_text(value: Json) -> str:
         return "{" + ",".join(f"{to_text(key)}:{to_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_text, value)) + "]"
-    return str(value) if isinstance(value, Token) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, (Token, DeepJson)) else json.dumps(value, ensure_ascii=False)

@@ -22,7 +22,7 @@ from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_of
 from widen.proof.canonical_number import EXACT_WHOLE, canonical_double, canonical_number, canonical_token
 from widen.proof.expected_values import plain, said, utc
-from widen.proof.json_reader import Token, read_records
+from widen.proof.json_reader import Token, read_whole_records
 from widen.proof.record_digest import CONTRADICTION, Form, corrupt_form
 from widen.proof.source_columns import MAP, RECORD, Cells, Fields, SourceColumn, fields_of
 
@@ -62,7 +62,7 @@ def _there(columns: Sequence[pa.Array], at: int | None) -> list[tuple[int, str]]
 
 
 def _rescued(text: str) -> Form:
-    found = read_records(text.encode())
+    found = read_whole_records(text.encode())
     return CONTRADICTION if found is None or len(found) != 1 else plain(found[0])
 
 

@@ -95,6 +95,18 @@ def test_a_part_of_a_text_counts_what_it_stands_in() -> None:
     assert parse_document(b"[[]]", MAX_LEVELS) == "[[]]"
 
 
+@pytest.mark.parametrize("above", [1, MAX_LEVELS - 1, MAX_LEVELS, 60])
+def test_the_bound_counts_what_a_part_of_a_text_stands_in(above: int) -> None:
+    depth = 200 - above
+    assert not isinstance(parse_document(b"[" * depth + b"]" * depth, above), InvalidJson)
+    assert isinstance(parse_document(b"[" * (depth + 1) + b"]" * (depth + 1), above), InvalidJson)
+
+
+def test_a_record_has_as_many_levels_in_an_array_as_in_a_line_of_its_own() -> None:
+    record = b'{"a":' * 50 + b"1" + b"}" * 50
+    assert parse_document(b"[" + record + b"]") == [parse_document(record)]
+
+
 @pytest.mark.parametrize(
     ("document", "expected"),
     [(None, False), ([], False), ({}, False), ({"a": [None, {"b": []}]}, False), ([[False]], True), ("", True)],

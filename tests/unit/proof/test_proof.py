@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from support.proof import forms_of
+from support.proof import forms_of, said
+from support.settle import settle
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
@@ -198,3 +199,64 @@ def test_what_is_kept_out_is_told_from_its_text() -> None:
 def test_differences_are_named_by_their_paths() -> None:
     one, other = {"a": 1, "r": {"x": [1, 2]}, "s": [1, 2]}, {"a": 1, "r": {"x": [1, 3]}, "s": [1]}
     assert list(differences(one, other)) == [("r.x[1]", 1), ("s", 2)]
+
+
+INNER = '{"c":1.10,"d":[[],null],"e":{"f":null}}'
+
+
+def nested(opening: str, depth: int, inner: str = "1") -> str:
+    closing = {"{": "}", "[": "]"}[opening[0]]
+    return opening * depth + inner + closing * depth
+
+
+DEEP = {
+    "41 records are columns": '{"a":' + nested('{"a":', 40) + "}",
+    "42 records": '{"a":' + nested('{"a":', 41) + "}",
+    "a record below 41 records": '{"a":' + nested('{"a":', 40, INNER) + "}",
+    "an array below 41 records": '{"a":' + nested('{"a":', 40, '["x",{"y":1e400}]') + "}",
+    "arrays": '{"a":' + nested("[", 60) + "}",
+    "200 records": nested('{"a":', 200),
+    "200 arrays": '{"a":' + nested("[", 199) + "}",
+    "records of an array": "[" + nested('{"a":', 41, INNER) + ',{"a":1}]',
+    "beside what is not deep": '{"b":[1,2],"a":' + nested('{"a":', 44, INNER) + ',"c":"x"}',
+    "an empty array below 41 records": '{"a":' + nested('{"a":', 40, "[]") + "}",
+    "201 records are corrupt": nested('{"a":', 201),
+    "201 arrays are corrupt": '{"a":' + nested("[", 200) + "}",
+    "201 records of an array are corrupt": "[" + nested('{"a":', 201) + "]",
+    "half a surrogate pair is corrupt": '{"a":' + nested('{"a":', 45, '"\\ud800"') + "}",
+}
+DEEP_POLICIES = {
+    "split": Policy(Mode.SPLIT),
+    "widen": Policy(Mode.WIDEN),
+    "freeze": Policy(Mode.FREEZE),
+    "JSON": Policy(pins={("a",): TextForm.JSON}),
+    "text": Policy(pins={("a",): TextForm.TEXT}),
+    "mask": Policy(masked=frozenset([("a",)])),
+    "left out": Policy(left_out=frozenset([("a",)])),
+}
+
+
+@pytest.mark.parametrize("policy", DEEP_POLICIES)
+@pytest.mark.parametrize("name", DEEP)
+def test_what_lies_deeper_than_41_levels_is_proven_as_its_json_text(name: str, policy: str) -> None:
+    """Source: docs/evolution-rules.md#d23."""
+    texts, given = [b'{"a":1,"b":[1],"c":"y"}', DEEP[name].encode()], DEEP_POLICIES[policy]
+    base = settle(None, texts[:1], given).plan.schema
+    done = settle(base, texts, given)
+    reader = SourceReader(done.plan.schema, given)
+    for text, rows in zip(texts, done.rows, strict=True):
+        told, exactly = list(reader.read(text)), list(reader.read_exactly(text))
+        assert said(told) == said(exactly)
+        assert [digest(each.form) for each in told] == [
+            digest(form) for form in forms_of(done.plan.schema, given, rows)
+        ]
+
+
+def test_another_text_below_41_levels_is_a_difference() -> None:
+    text = DEEP["a record below 41 records"]
+    done = settle(None, [text.encode()], Policy(Mode.SPLIT))
+    [found] = SourceReader(done.plan.schema, Policy(Mode.SPLIT)).read(text.encode())
+    other = text.replace("1.10", "1.1")
+    [wrong] = settle(done.plan.schema, [other.encode()], Policy(Mode.SPLIT)).rows[0]
+    assert digest(found.form) != form(wrong, Policy(Mode.SPLIT), done.plan.schema)
+    assert (found.values, found.converted) == (1, 1)

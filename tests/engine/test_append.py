@@ -274,7 +274,7 @@ def test_a_null_against_the_schema_fails_the_whole_append(
     table = widen.create_table(str(tmp_path), STRICT)
     good = [(1, (1,), [(1,), None], {"k": None}), (2, None, None, None)]
     table.append(spark.createDataFrame(good, STRICT.replace(" not null", "")))
-    with pytest.raises(NotNullViolated, match=f"Column {column} must not be null"):
+    with pytest.raises(NotNullViolated, match=f"Column {column} is NOT NULL, but a row has null in it"):
         table.append(spark.createDataFrame([*good, row], STRICT.replace(" not null", "")))
     assert (Table(str(tmp_path)).version, table.read(spark).count()) == (1, 2)
     assert len(parquet_files(tmp_path)) == table.files().num_rows

@@ -51,7 +51,7 @@ def test_what_would_be_lost_is_told_and_refused_and_kept_or_lost(spark: SparkSes
     found = drifted.plan_fold(spark, "a_string")
     assert (found.values, found.fits, found.held, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
     assert not found.is_dropped
-    with pytest.raises(FoldLoses, match="1 of 3 values of a_string do not convert exactly to int"):
+    with pytest.raises(FoldLoses, match="1 of 3 values of a_string cannot be converted exactly to int"):
         drifted.fold(spark, "a_string")
     with pytest.raises(InvalidOption):
         drifted.fold(spark, "a_string", rest="some")

@@ -1,18 +1,18 @@
 """Every error that Widen raises, in one tree.
 
 WidenError
-├── RequestError            the caller asked for what the protocol or the policy forbids
+├── RequestError            the call asks for something that is not allowed: change the call
 │   ├── InvalidOption
-│   ├── InvalidConfig       a file of settings cannot be read, or says what nobody asks for
-│   ├── FieldsUnmatched     options name fields that are not there
+│   ├── InvalidConfig       a configuration file cannot be read, or has an invalid setting
+│   ├── FieldsUnmatched     options name fields that do not exist
 │   ├── InvalidType
 │   ├── InvalidPath
-│   ├── InvalidStatement    a text of SQL is none that we understand
-│   ├── NameNotFound        the catalog knows no such table
-│   ├── ColumnRefused       a change of columns that cannot be
+│   ├── InvalidStatement    a SQL statement cannot be parsed, or is not supported
+│   ├── NameNotFound        the catalog does not have the table
+│   ├── ColumnRefused       a change of columns that is not allowed
 │   │   ├── ColumnNotFound
-│   │   │   ├── ArrayStepNotFound     the path lacks the step element
-│   │   │   ├── MapStepNotFound       the path lacks the step key or value
+│   │   │   ├── ArrayStepNotFound     the path needs the step element
+│   │   │   ├── MapStepNotFound       the path needs the step key or value
 │   │   │   └── PathNotNested
 │   │   ├── ColumnAlreadyExists
 │   │   ├── InvalidColumnName
@@ -34,19 +34,19 @@ WidenError
 │   │   ├── InvalidConstraint
 │   │   │   └── ConstraintNotBoolean
 │   │   └── InvalidConstraintName · ConstraintAlreadyExists · ConstraintNotFound · ConstraintViolated
-│   ├── SchemaMismatch      the data do not fit the table, and the call allows no change that would help
-│   │   ├── IncompatibleTypes     not even a cast would help
+│   ├── SchemaMismatch      the data do not fit the table
+│   │   ├── IncompatibleTypes     the data cannot be cast either
 │   │   ├── ConstraintTypeMismatch
 │   │   ├── GeneratedColumnTypeMismatch
 │   │   └── ColumnMissingInSource
-│   ├── RowRefused          a row that the table may not hold
+│   ├── RowRefused          a row violates a rule of the table
 │   │   ├── NotNullViolated
 │   │   ├── CheckViolated
 │   │   ├── TextTooLong
 │   │   ├── CastOverflow
 │   │   │   └── AssignedOverflow
 │   │   └── OutsideReplaceWhere
-│   ├── ChangeRefused       what is asked of the rows is not clear, or cannot be done
+│   ├── ChangeRefused       a change of rows is ambiguous or not supported
 │   │   ├── AssignmentConflict
 │   │   ├── ItemAssignmentRefused
 │   │   ├── OverwriteRefused
@@ -57,26 +57,26 @@ WidenError
 │   │   ├── MergeWithoutClause
 │   │   ├── UnreachableClause
 │   │   ├── AmbiguousMerge
-│   │   ├── FoldRefused         a column that evolved cannot go back into another one
-│   │   └── FoldLoses           likewise not without loss
+│   │   ├── FoldRefused         a sibling column cannot be folded into the given column
+│   │   └── FoldLoses           folding would lose values
 │   ├── IdentityColumnGiven
 │   ├── IdentityExhausted
 │   ├── IcebergIncompatible
-│   ├── ChangesRefused      changes between versions that cannot be told
+│   ├── ChangesRefused      the changes between two versions cannot be read
 │   │   ├── ChangesNotRecorded
 │   │   ├── ChangesInOtherTypes
 │   │   └── ColumnsChangedBetween
 │   ├── FeatureDropRefused
 │   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · FeatureNotKnown · TruncationNotAllowed
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsLeft
-│   ├── FeatureRequired     a change needs a table feature that must be enabled by hand
-│   ├── AppendOnlyTable     the table promises never to lose a row
-│   ├── EngineMissing       what was asked for runs on Spark, and Spark cannot be started
+│   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
+│   ├── AppendOnlyTable     the change would remove rows from an append-only table
+│   ├── EngineMissing       the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
-│   ├── SourceError         the input of an ingestion cannot be used
-│   ├── EvolutionRefused    the policy forbids the changes that a batch needs
-│   └── PlanChanged         a batch leads to another plan than the one that was agreed to
-├── TableError              what is on disk breaks the protocol, or needs a feature we lack
+│   ├── SourceError         the source of an ingestion cannot be used
+│   ├── EvolutionRefused    the policy does not allow the schema changes that a batch needs
+│   └── PlanChanged         the plan of a batch is not the plan that was approved
+├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
 │   ├── TableAlreadyExists
 │   ├── VersionNotFound
@@ -86,32 +86,32 @@ WidenError
 │   │   ├── UnsupportedFeatureForRead
 │   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
-│   ├── NothingToStore      no row can be written, for nothing of it would be in a file
-│   ├── VoidInItems         likewise, inside arrays and maps
-│   ├── EnabledWithoutFeature   a property without the feature that it switches on
-│   ├── HistoryMustAge      a feature stays in the protocol while older versions use it
+│   ├── NothingToStore      the table has no column that is stored in files
+│   ├── VoidInItems         a void column inside an array or a map
+│   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
+│   ├── HistoryMustAge      a feature must stay in the protocol while older versions use it
 │   │   ├── DropWaits
 │   │   └── HistoryUsesFeature
 │   ├── ProtectionWaits
-│   ├── BarrierFailed       a checkpoint that must be there could not be written
-│   ├── JobFailed           Spark could not finish a job
-│   ├── AfterCommitFailed   the change is committed, and what follows the commit failed
-│   └── StorageError        the store refused: permission, space, network
-│       ├── StorageRefused  the store refused for certain: nothing was written
-│       │   └── UnsafeStore   the store overwrites what is only to be created
-│       └── FileMissing     a file that should be there is not
-├── ContentionError         nobody is wrong: somebody else committed first
+│   ├── BarrierFailed       a checkpoint that a downgrade needs could not be written
+│   ├── JobFailed           a Spark job failed
+│   ├── AfterCommitFailed   the change is committed, but a step after the commit failed
+│   └── StorageError        the store reported an error: permission, space, network
+│       ├── StorageRefused  the store rejected the write: nothing was written
+│       │   └── UnsafeStore   the store overwrites existing files although asked not to
+│       └── FileMissing     a file does not exist
+├── ContentionError         another writer committed first: try again
 │   ├── MetadataChanged · ProtocolChanged · ConcurrentAppend · ConcurrentTransaction
 │   ├── ConcurrentDelete
 │   │   └── ConcurrentDeleteDelete
-│   ├── DropConflict        somebody uses a feature again that is being dropped
-│   ├── AttemptsExhausted   every attempt lost the race
-│   ├── BaseExpired         the version that a change was made for was cleaned up
-│   └── CommitUnknown       the store did not say whether the commit was written
-└── InternalError           Widen is wrong
+│   ├── DropConflict        another writer uses the feature again that is being dropped
+│   ├── AttemptsExhausted   another writer won the version in every attempt
+│   ├── BaseExpired         the version that the change is based on was cleaned up
+│   └── CommitUnknown       the store did not report whether the commit was written
+└── InternalError           a defect of Widen: report it
 
 The family says who must act. Every class has a stable ``code`` (Delta's error class where Delta has one),
-typed fields that name what was wrong, one message built from them, and a hint that shows the way out.
+typed fields, a message built from them (what is wrong, where) and a hint (what to do).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Why the changes between versions cannot be told.
+"""Reading the changes between two versions failed.
 
-Source: Delta Spark's change data feed, whose classes of errors these are.
+Source: the error classes of Delta Spark's change data feed.
 """
 
 from __future__ import annotations
@@ -9,37 +9,40 @@ from widen.errors.family import RequestError
 
 
 class ChangesRefused(RequestError):
-    """The changes between these versions cannot be told, or not in these types."""
+    """The changes between two versions cannot be read, or not with the requested columns."""
 
-    template = "The changes from version {first} to {last} cannot be told: {reason}."
+    template = "Cannot read the changes from version {first} to {last}: {reason}."
     hint = "{fix}"
 
 
 class ChangesNotRecorded(ChangesRefused):
-    """The table did not record its changes in one of the versions."""
+    """The change data feed was disabled in one of the versions."""
 
     code = "DELTA_MISSING_CHANGE_DATA"
-    template = "The changes from version {first} to {last} cannot be told: version {version} did not record any."
-    hint = "Ask for later ones; set_properties({{'delta.enableChangeDataFeed': 'true'}}) lets the table record them."
+    template = "Cannot read the changes from version {first} to {last}: version {version} did not record its changes."
+    hint = (
+        "Start after version {version}. To record changes from now on, call "
+        "set_properties({{'delta.enableChangeDataFeed': 'true'}})."
+    )
 
 
 class ChangesInOtherTypes(ChangesRefused):
-    """The first of the versions has other columns or types than the table as it is shown."""
+    """The first version of the range has other columns or types than the opened version of the table."""
 
     code = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
     template = (
-        "The changes from version {first} to {last} cannot be told in the columns of version {shown}, {schema}: "
-        "version {version} has others."
+        "Cannot read the changes from version {first} to {last} with the columns of version {shown}, {schema}: "
+        "version {version} has other columns or types."
     )
-    hint = "Open the table at one of these versions, and ask again."
+    hint = "Open the table at one of these versions and read the changes there."
 
 
 class ColumnsChangedBetween(ChangesRefused):
-    """The columns or their types changed between the versions."""
+    """The columns or their types changed within the range of versions."""
 
     code = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"
     template = (
-        "The changes from version {first} to {last} cannot be told in the columns of version {shown}, {schema}: "
-        "version {version} changed them."
+        "Cannot read the changes from version {first} to {last} with the columns of version {shown}, {schema}: "
+        "version {version} changed the columns."
     )
-    hint = "Ask for those before version {version} and for those from it on, each in their own columns."
+    hint = "Read the changes before version {version} and those from version {version} on separately."

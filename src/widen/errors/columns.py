@@ -1,63 +1,63 @@
-"""The caller asked for a change of columns that the protocol or the table forbids.
+"""A change of columns is not allowed by the protocol or by the table.
 
-Source: Delta Lake's ALTER TABLE: its error classes.
+Source: the error classes of Delta Lake's ALTER TABLE.
 """
 
 from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-_MAPPING = "Let the table map its columns first: set_properties({{'delta.columnMapping.mode': 'name'}})."
+_MAPPING = "Enable column mapping first: set_properties({{'delta.columnMapping.mode': 'name'}})."
 
 
 class ColumnRefused(RequestError):
-    """A column cannot be added, changed, renamed or dropped as was asked."""
+    """A column cannot be added, changed, renamed or dropped as requested."""
 
 
 class ColumnNotFound(ColumnRefused):
-    """No column of that name is in the schema."""
+    """The schema does not have a column of that name."""
 
     code = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
     template = "Column {column} is not in the schema."
-    hint = "At that level there are: {available}."
+    hint = "Available at that level: {available}."
 
 
 class ArrayStepNotFound(ColumnNotFound):
-    """A path names what is in an array without saying element."""
+    """A path goes into an array without the step ``element``."""
 
     code = "DELTA_INCORRECT_ARRAY_ACCESS_BY_NAME"
 
 
 class MapStepNotFound(ColumnNotFound):
-    """A path names what is in a map without saying key or value."""
+    """A path goes into a map without the step ``key`` or ``value``."""
 
     code = "DELTA_FOUND_MAP_TYPE_COLUMN"
 
 
 class PathNotNested(ColumnNotFound):
-    """A path goes on where a column has no parts."""
+    """A path goes on below a column that has no nested fields."""
 
     code = "DELTA_COLUMN_PATH_NOT_NESTED"
 
 
 class ColumnAlreadyExists(ColumnRefused):
-    """There is a column of that name; two names that differ in case only are one."""
+    """The table already has a column of that name; names are compared without case."""
 
     code = "FIELD_ALREADY_EXISTS"
-    template = "There is a column {column} already."
+    template = "Column {column} already exists."
     hint = "Choose another name."
 
 
 class InvalidColumnName(ColumnRefused):
-    """A name cannot stand in files."""
+    """The name cannot be used for a column of the table."""
 
     code = "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES"
-    template = "No column can be called {name!r}: {reason}."
+    template = "Invalid column name {name!r}: {reason}."
     hint = "{fix}"
 
 
 class TypeChangeRefused(ColumnRefused):
-    """The protocol knows no such widening, it is not enabled, or old rows may have null."""
+    """The change is not a type widening of the protocol, or type widening is not enabled."""
 
     code = "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"
     template = "Column {column} cannot be changed from {old} to {new}: {reason}."
@@ -72,174 +72,174 @@ class NestedTypeChangeRefused(TypeChangeRefused):
 
 
 class GeneratedColumnTypeFixed(TypeChangeRefused):
-    """A generated column has the type of its expression."""
+    """A generated column must have the type of its expression."""
 
     code = "DELTA_GENERATED_COLUMNS_EXPR_TYPE_MISMATCH"
 
 
 class ConstraintDependsOnColumn(ColumnRefused):
-    """A CHECK constraint refers to the column, to something in it or to what it is in."""
+    """A CHECK constraint uses the column, one of its fields or the struct that contains it."""
 
     code = "DELTA_CONSTRAINT_DEPENDENT_COLUMN_CHANGE"
-    template = "Column {column} cannot be changed, for constraints refer to it: {constraints}."
-    hint = "Drop them first, and add them again afterwards."
+    template = "Column {column} cannot be changed, because CHECK constraints use it: {constraints}."
+    hint = "Drop the constraints first, and add them again afterwards."
 
 
 class GeneratedColumnDependsOnColumn(ColumnRefused):
-    """A generated column is made of the column, of something in it or of what it is in."""
+    """A generated column is computed from the column, one of its fields or the struct that contains it."""
 
     code = "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE"
-    template = "Column {column} cannot be changed, for generated columns are made of it: {columns}."
+    template = "Column {column} cannot be changed, because generated columns are computed from it: {columns}."
     hint = "Write the values to a new column instead."
 
 
 class IdentityColumnFixed(ColumnRefused):
-    """Of an identity column only the name, the comment, the place and the high-water mark can change."""
+    """An identity column allows changes of its name, comment, position and high-water mark only."""
 
     code = "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
-    template = "Column {column} is an identity column; it cannot be changed so."
-    hint = "It can be renamed, moved, commented on and synchronised: sync_identity({column!r})."
+    template = "Column {column} is an identity column, which does not support this change."
+    hint = "You can rename, move or comment it, and update its high-water mark: sync_identity({column!r})."
 
 
 class NoIdentityColumn(ColumnRefused):
     """Only an identity column has a high-water mark."""
 
     code = "DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN"
-    template = "Column {column} is no identity column."
-    hint = "Name a column that was made with GENERATED … AS IDENTITY."
+    template = "Column {column} is not an identity column."
+    hint = "Name a column that was created with GENERATED … AS IDENTITY."
 
 
 class IdentityReplaceRefused(ColumnRefused):
-    """The columns of a table with an identity column are not replaced as a whole."""
+    """REPLACE COLUMNS does not support tables with an identity column."""
 
     code = "DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED"
-    template = "The columns cannot be replaced, for {column} is an identity column."
+    template = "The columns cannot be replaced, because {column} is an identity column."
     hint = "Add, change, rename and drop columns one by one."
 
 
 class ItemCommentRefused(ColumnRefused):
-    """Elements, keys and values have no comment."""
+    """Array elements, map keys and map values cannot have a comment."""
 
     code = "DELTA_UNSUPPORTED_COMMENT_MAP_ARRAY"
-    template = "{column} can have no comment: elements, keys and values have none of their own."
-    hint = "Put the comment on the column that holds it."
+    template = "{column} cannot have a comment, because it is an array element, a map key or a map value."
+    hint = "Put the comment on the column that contains it."
 
 
 class ItemRenameRefused(ColumnRefused):
-    """Elements, keys and values have no name and no place, and are neither added nor dropped."""
+    """Array elements, map keys and map values cannot be added, renamed, moved or dropped."""
 
     code = "INVALID_FIELD_NAME"
-    template = "{column} is no field of a struct, so it cannot be {verb}."
-    hint = "Name the column that holds it, or a field in it."
+    template = "{column} cannot be {verb}, because it is not a field of a struct."
+    hint = "Name the column that contains it, or a field in it."
 
 
 class RenameRefused(ColumnRefused):
-    """Without column mapping a column has the name that it has in files."""
+    """Columns cannot be renamed without column mapping."""
 
     code = "DELTA_UNSUPPORTED_RENAME_COLUMN"
-    template = "Column {column} cannot be renamed: files know it by its name."
+    template = "Column {column} cannot be renamed, because the table does not use column mapping."
     hint = _MAPPING
 
 
 class DropRefused(ColumnRefused):
-    """Without column mapping a dropped column would come back with the next one of its name."""
+    """Columns cannot be dropped without column mapping: a new column of the same name would show the old values."""
 
     code = "DELTA_UNSUPPORTED_DROP_COLUMN"
-    template = "Column {column} cannot be dropped: files know it by its name."
+    template = "Column {column} cannot be dropped, because the table does not use column mapping."
     hint = _MAPPING
 
 
 class PartitionColumnDropRefused(ColumnRefused):
-    """A column by which the files are split stays."""
+    """A partition column cannot be dropped."""
 
     code = "DELTA_UNSUPPORTED_DROP_PARTITION_COLUMN"
-    template = "Column {column} cannot be dropped: the files are split by it."
-    hint = "Write the rows to a new table that is split otherwise."
+    template = "Column {column} cannot be dropped, because it is a partition column."
+    hint = "Write the rows to a new table with other partition columns."
 
 
 class ClusteringColumnDropRefused(ColumnRefused):
-    """A column by which the rows are clustered stays."""
+    """A clustering column cannot be dropped."""
 
     code = "DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN"
-    template = "Column {column} cannot be dropped: the rows are clustered by it."
-    hint = "Cluster the table by other columns first: ALTER TABLE … CLUSTER BY, in Delta Lake."
+    template = "Column {column} cannot be dropped, because it is a clustering column."
+    hint = "Cluster the table by other columns first, with Delta Lake's ALTER TABLE … CLUSTER BY."
 
 
 class LastColumnDropRefused(ColumnRefused):
-    """A struct keeps one field at least, and a table one column that is in its files."""
+    """A struct must keep at least one field, and a table at least one column that is stored in its files."""
 
     code = "DELTA_DROP_COLUMN_ON_SINGLE_FIELD_SCHEMA"
-    template = "Column {column} cannot be dropped: nothing would be left in {place}."
+    template = "Column {column} cannot be dropped, because {place} would have no columns left."
     hint = "Add another column first."
 
 
 class NewColumnNotNull(ColumnRefused):
-    """A new column may be null, for the rows before it are."""
+    """A new column must be nullable, because existing rows have null in it."""
 
     code = "DELTA_OPERATION_NOT_ALLOWED"
-    template = "Column {column} cannot be added as one that must not be null: the rows before it have null there."
-    hint = "Add it without NOT NULL, fill it, and then forbid null: alter_column({column!r}, nullable=False)."
+    template = "Column {column} cannot be added as NOT NULL, because existing rows have null in it."
+    hint = "Add it without NOT NULL, fill it, then call alter_column({column!r}, nullable=False)."
 
 
 class NestedNotNull(ColumnRefused):
-    """Null is forbidden only where no parent may be null, and in no array and no map."""
+    """A nested field can be NOT NULL only if its parents are, and not inside an array or a map."""
 
     code = "DELTA_NOT_NULL_NESTED_FIELD"
-    template = "{column} cannot be forbidden to be null: {reason}."
-    hint = "Forbid it for the column that holds it first, where that is a struct."
+    template = "{column} cannot be NOT NULL: {reason}."
+    hint = "If the column that contains it is a struct, make that one NOT NULL first."
 
 
 class NullsInColumn(ColumnRefused):
-    """There are rows that a column that must not be null forbids."""
+    """A column cannot become NOT NULL while rows have null in it."""
 
     code = "DELTA_NEW_NOT_NULL_VIOLATION"
-    template = "Column {column} cannot be forbidden to be null: in {rows} rows it is."
+    template = "Column {column} cannot be made NOT NULL, because {rows} rows have null in it."
     hint = "Fill or delete these rows first."
 
 
 class DefaultsNotEnabled(ColumnRefused):
-    """The table does not support defaults."""
+    """The table does not support column defaults."""
 
     code = "WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED"
-    template = "Column {column} cannot have a default: the table has not the feature allowColumnDefaults."
-    hint = "Enable it with add_feature('allowColumnDefaults') first; other clients must know it then."
+    template = "Column {column} cannot have a default: the table does not support the feature allowColumnDefaults."
+    hint = "Call add_feature('allowColumnDefaults') first; other clients must then support it too."
 
 
 class InvalidDefault(ColumnRefused):
-    """A default is no constant, or of a type that the column cannot take."""
+    """A default must be a constant of a type that fits the column."""
 
     code = "INVALID_DEFAULT_VALUE"
     template = "Column {column} cannot have the default {expression!r}: {reason}."
-    hint = "Give an expression in SQL without columns, e.g. 0, 'none' or current_date()."
+    hint = "Must be an SQL expression without columns, e.g. 0, 'none' or current_date()."
 
 
 class InvalidGeneration(ColumnRefused):
-    """A column cannot be generated so."""
+    """The expression cannot be used for a generated column."""
 
     code = "DELTA_UNSUPPORTED_EXPRESSION_GENERATED_COLUMN"
     template = "Column {column} cannot be generated as {expression!r}: {reason}."
-    hint = "Give an expression of columns that are not generated, which has the type of the column."
+    hint = "Must be an expression of the type of the column that uses no generated columns."
 
 
 class NewColumnDefaultRefused(ColumnRefused):
-    """The rows before a new column have null in it, and no default can change that."""
+    """A new column cannot have a default, because it would not apply to existing rows."""
 
     code = "WRONG_COLUMN_DEFAULTS_FOR_DELTA_ALTER_TABLE_ADD_COLUMN_NOT_SUPPORTED"
-    template = "Column {column} cannot be added with a default."
-    hint = "Add it without one, then set it: alter_column({column!r}, default=…)."
+    template = "Column {column} cannot be added with a default, because existing rows would have null in it."
+    hint = "Add it without a default, then call alter_column({column!r}, default=…)."
 
 
 class ReplaceColumnsRefused(ColumnRefused):
-    """A table cannot have the columns that were given for all of its own."""
+    """The columns of the table cannot be replaced by the given ones."""
 
     code = "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP"
-    template = "The columns cannot be replaced: {reason}.\nThey are: {old}\nThey would be: {new}"
+    template = "The columns cannot be replaced: {reason}.\nCurrent columns: {old}\nRequested columns: {new}"
     hint = "{fix}"
 
 
 class AmbiguousReplacement(ColumnRefused):
-    """Of a struct fields would go and others come, which might be a change of names."""
+    """Dropping some fields of a struct and adding others might mean a rename."""
 
     code = "DELTA_AMBIGUOUS_DATA_TYPE_CHANGE"
-    template = "The columns cannot be replaced: in {place} {dropped} would go and {added} would come, or be renamed."
-    hint = "Say which: rename, drop and add columns one by one."
+    template = "The columns cannot be replaced: in {place}, dropping {dropped} and adding {added} might mean a rename."
+    hint = "Rename, drop and add columns one by one."

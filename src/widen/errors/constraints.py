@@ -1,6 +1,6 @@
-"""The caller asked for a CHECK constraint that a table cannot have, or to drop one that it does not have.
+"""A CHECK constraint cannot be added or dropped.
 
-Source: Delta Lake's ALTER TABLE: its error classes.
+Source: the error classes of Delta Lake's ALTER TABLE.
 """
 
 from __future__ import annotations
@@ -9,50 +9,50 @@ from widen.errors.family import RequestError
 
 
 class ConstraintRefused(RequestError):
-    """A constraint cannot be added or dropped as was asked."""
+    """A constraint cannot be added or dropped as requested."""
 
 
 class InvalidConstraint(ConstraintRefused):
-    """The expression of a constraint cannot be used."""
+    """The expression cannot be used as a constraint."""
 
     code = "WIDEN_INVALID_CONSTRAINT"
-    template = "{name} cannot be the constraint {expression!r}: {reason}."
-    hint = "Give a condition on the columns of one row, of the same answer each time, e.g. 'total >= 0'."
+    template = "Constraint {name} cannot be {expression!r}: {reason}."
+    hint = "Must be a deterministic condition on the columns of one row, e.g. 'total >= 0'."
 
 
 class ConstraintNotBoolean(InvalidConstraint):
-    """The expression of a constraint is no condition."""
+    """The expression of a constraint does not return a boolean."""
 
     code = "DELTA_NON_BOOLEAN_CHECK_CONSTRAINT"
 
 
 class InvalidConstraintName(ConstraintRefused):
-    """The name is kept for something else."""
+    """The name is reserved."""
 
     code = "DELTA_INVALID_CONSTRAINT_NAME"
-    template = "No constraint can be called {name!r}."
+    template = "Invalid constraint name {name!r}."
     hint = "Choose another name."
 
 
 class ConstraintAlreadyExists(ConstraintRefused):
-    """There is a constraint of that name; case does not count."""
+    """The table already has a constraint of that name; names are compared without case."""
 
     code = "DELTA_CONSTRAINT_ALREADY_EXISTS"
-    template = "There is a constraint {name} already: {expression}."
+    template = "Constraint {name} already exists: {expression}."
     hint = "Drop it first, or choose another name."
 
 
 class ConstraintNotFound(ConstraintRefused):
-    """There is no constraint of that name."""
+    """The table does not have a constraint of that name."""
 
     code = "DELTA_CONSTRAINT_DOES_NOT_EXIST"
-    template = "There is no constraint {name}."
-    hint = "There are: {available}."
+    template = "Constraint {name} does not exist."
+    hint = "Available: {available}."
 
 
 class ConstraintViolated(ConstraintRefused):
-    """There are rows that the constraint forbids."""
+    """Existing rows violate the new constraint."""
 
     code = "DELTA_NEW_CHECK_CONSTRAINT_VIOLATION"
-    template = "The constraint {name} cannot be added: {rows} rows are not {expression}."
-    hint = "Repair or delete these rows first, or choose another condition; null does not fulfil one."
+    template = "Constraint {name} cannot be added, because {rows} rows violate {expression}."
+    hint = "Correct or delete these rows first, or choose another condition. A row for which it is null violates it."

@@ -1,7 +1,4 @@
-"""Nobody is wrong: somebody else committed first.
-
-Source: house rule: the error type says who must act, the message shows how.
-"""
+"""Another writer committed first."""
 
 from __future__ import annotations
 
@@ -9,60 +6,60 @@ from widen.errors.family import ContentionError
 
 
 class MetadataChanged(ContentionError):
-    """Somebody changed the schema or the properties meanwhile."""
+    """Another writer changed the schema or the properties."""
 
     code = "DELTA_METADATA_CHANGED"
 
 
 class ProtocolChanged(ContentionError):
-    """Somebody changed the protocol meanwhile."""
+    """Another writer changed the protocol."""
 
     code = "DELTA_PROTOCOL_CHANGED"
 
 
 class ConcurrentAppend(ContentionError):
-    """Somebody added files that this change would have had to read."""
+    """Another writer added files that this change would have had to read."""
 
     code = "DELTA_CONCURRENT_APPEND"
 
 
 class ConcurrentDelete(ContentionError):
-    """Somebody removed a file that this change reads."""
+    """Another writer removed a file that this change reads."""
 
     code = "DELTA_CONCURRENT_DELETE_READ"
 
 
 class ConcurrentDeleteDelete(ConcurrentDelete):
-    """Somebody removed a file that this change removes too."""
+    """Another writer removed a file that this change removes too."""
 
     code = "DELTA_CONCURRENT_DELETE_DELETE"
 
 
 class ConcurrentTransaction(ContentionError):
-    """Somebody committed the same application transaction meanwhile."""
+    """Another writer committed a transaction of the same application."""
 
     code = "DELTA_CONCURRENT_TRANSACTION"
 
 
 class AttemptsExhausted(ContentionError):
-    """Every attempt lost the race for its version."""
+    """Another writer won the version in every attempt."""
 
     code = "WIDEN_ATTEMPTS_EXHAUSTED"
 
 
 class BaseExpired(ContentionError):
-    """The version that a change was made for was cleaned up meanwhile."""
+    """The version that the change is based on was cleaned up."""
 
     code = "WIDEN_BASE_EXPIRED"
     template = "The newest version of {location} is {version}: {reason}."
 
 
 class CommitUnknown(ContentionError):
-    """The store did not say whether the commit was written, or it may still be written."""
+    """The store did not report whether the commit was written, or may still write it."""
 
     code = "WIDEN_COMMIT_UNKNOWN"
-    template = "Whether version {version} of {location} was written is not known: {reason}. Its files are kept."
+    template = "It is not known whether version {version} of {location} was written: {reason}. Its files are kept."
     hint = (
-        "It may still appear. Before you repeat the call, wait some minutes and look whether the log of the table has "
-        "that version with the txnId {txn_id}."
+        "The commit may still appear. Before you repeat the call, wait a few minutes and check whether the log of the "
+        "table has that version with the txnId {txn_id}."
     )

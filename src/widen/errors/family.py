@@ -1,6 +1,7 @@
-"""The root of the tree, and its families: each says who must act.
+"""The base error and its four families: each family says who must act.
 
-Source: house rule: the error type says who must act, the message shows how.
+A caller who catches one family knows whether to change the call, to repair the table, to try again or to report a
+defect, without reading the message.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ from typing import ClassVar
 class WidenError(Exception):
     """The base of every error of this library.
 
-    A subclass declares its ``code``, a ``template`` for the message and a ``hint``; its fields are given
-    as keywords, fill both texts and stay readable on the exception.
+    A subclass declares its ``code``, a ``template`` for the message and a ``hint``. The fields are passed as
+    keywords; they fill both texts and stay readable on the exception.
 
     Args:
         fields: The values for the placeholders of ``template`` and ``hint``.
-
-    Source: house rule: the error type says who must act, the message shows how.
     """
 
     code: ClassVar[str] = "WIDEN_ERROR"
@@ -33,12 +32,12 @@ class WidenError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened, without code and hint."""
+        """What is wrong and where, without code and hint."""
         return str(self.args[0])
 
     @property
     def advice(self) -> str:
-        """What to do about it; empty if the message says it all."""
+        """What to do about it; empty if the message is enough."""
         return self.hint.format(**self.fields)
 
     def __str__(self) -> str:
@@ -46,27 +45,28 @@ class WidenError(Exception):
         return f"{text} {self.advice}" if self.hint else text
 
 
+# An exception with keyword-only fields cannot be pickled by default, and Spark pickles errors of Python workers.
 def _rebuild(kind: type[WidenError], fields: dict[str, object]) -> WidenError:
     return kind(**fields)
 
 
 class RequestError(WidenError):
-    """The caller asked for what the protocol or the policy forbids."""
+    """The call asks for something that the protocol, the table or the policy does not allow: change the call."""
 
 
 class TableError(WidenError):
-    """What is on disk breaks the protocol, or needs a feature that we lack."""
+    """The table or its storage is at fault, or the table needs a feature that this version does not support."""
 
 
 class ContentionError(WidenError):
-    """Nobody is wrong: somebody else committed first."""
+    """Another writer committed first: try again."""
 
-    template = "Version {version} of {location} was committed meanwhile: {reason}."
+    template = "Version {version} of {location} was committed by another writer in the meantime: {reason}."
     hint = "Nothing of this attempt is visible. Open the table again and repeat the call."
 
 
 class InternalError(WidenError):
-    """Widen is wrong. Please report it."""
+    """A defect of Widen: report it."""
 
     code = "WIDEN_INTERNAL"
     template = "{reason}"

@@ -1,62 +1,64 @@
-"""Why a table feature is not dropped: the request cannot be, its history must age first, or somebody interfered.
+"""A table feature cannot be dropped, or not yet.
 
-Source: Delta Spark's DROP FEATURE, whose classes of errors these are.
+Source: the error classes of Delta Spark's DROP FEATURE.
 """
 
 from __future__ import annotations
 
 from widen.errors.family import ContentionError, RequestError, TableError
 
+_WAIT = "Wait until these versions have expired, then call drop_feature({feature!r}, truncate_history=True) again."
+
 
 class FeatureDropRefused(RequestError):
-    """The table feature cannot be dropped, or not so."""
+    """The table feature cannot be dropped as requested."""
 
     template = "The table feature {feature} cannot be dropped: {reason}."
     hint = "{fix}"
 
 
 class FeatureIsProperty(FeatureDropRefused):
-    """The name is one of a table property."""
+    """The name belongs to a table property."""
 
     code = "DELTA_FEATURE_DROP_FEATURE_IS_DELTA_PROPERTY"
-    template = "{property} cannot be dropped: it is a table property and no table feature."
+    template = "{property} cannot be dropped, because it is a table property, not a table feature."
     hint = "Remove it with unset_properties([{property!r}])."
 
 
 class FeatureNotPresent(FeatureDropRefused):
-    """The protocol of the table does not list the feature."""
+    """The table does not have the feature."""
 
     code = "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"
     template = "The table feature {feature} cannot be dropped: the table does not have it."
-    hint = "It has: {supported}."
+    hint = "Features of the table: {supported}."
 
 
 class FeatureNotRemovable(FeatureDropRefused):
-    """The feature is one that stays for ever, or that this version cannot take away."""
+    """This version cannot remove the feature from a table."""
 
     code = "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"
-    template = "The table feature {feature} cannot be dropped: this version cannot remove its traces."
-    hint = "It can drop: {removable}."
+    template = "The table feature {feature} cannot be dropped: this version of Widen does not support removing it."
+    hint = "Features that can be dropped: {removable}."
 
 
 class FeatureNotKnown(FeatureDropRefused):
-    """No feature of that name is known."""
+    """This version does not know a feature of that name."""
 
     code = "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"
-    template = "The table feature {feature} cannot be dropped: this version does not know it."
-    hint = "It can drop: {removable}."
+    template = "The table feature {feature} cannot be dropped: this version of Widen does not know it."
+    hint = "Features that can be dropped: {removable}."
 
 
 class TruncationNotAllowed(FeatureDropRefused):
-    """The feature leaves nothing in the history that would have to go."""
+    """The feature leaves no traces in the history, so there is nothing to truncate."""
 
     code = "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"
-    template = "The history cannot be truncated for {feature}, which leaves nothing in it."
+    template = "The history cannot be truncated for {feature}, because the feature leaves no traces in it."
     hint = "Call drop_feature({feature!r}) without truncate_history."
 
 
 class TruncationRequired(FeatureDropRefused):
-    """The protection of checkpoints goes only together with the history that it protects."""
+    """Checkpoint protection can be dropped only together with the history that it protects."""
 
     code = "DELTA_FEATURE_CAN_ONLY_DROP_CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION"
     template = "The table feature {feature} can be dropped only together with the history that it protects."
@@ -64,33 +66,36 @@ class TruncationRequired(FeatureDropRefused):
 
 
 class FeatureStillNeeded(FeatureDropRefused):
-    """Other features of the table build on it."""
+    """Other features of the table depend on it."""
 
     code = "DELTA_FEATURE_DROP_DEPENDENT_FEATURE"
-    template = "The table feature {feature} cannot be dropped: {dependents} of the table need it."
-    hint = "Drop those first."
+    template = (
+        "The table feature {feature} cannot be dropped, because other features of the table need it: {dependents}."
+    )
+    hint = "Drop those features first."
 
 
 class ConstraintsLeft(FeatureDropRefused):
-    """The table has constraints, and dropping a feature must not change what the table means."""
+    """The table still has CHECK constraints."""
 
     code = "DELTA_CANNOT_DROP_CHECK_CONSTRAINT_FEATURE"
-    template = "The table feature {feature} cannot be dropped: the table has the constraints {constraints}."
+    template = "The table feature {feature} cannot be dropped, because the table has the constraints {constraints}."
     hint = "Drop them first with drop_constraint(...)."
 
 
 class HistoryMustAge(TableError):
-    """The newest version no longer uses the feature, but versions that can still be read do."""
+    """The newest version no longer uses the feature, but older versions that can still be read do."""
 
     template = (
-        "The table feature {feature} is no longer used, but stays in the protocol while older versions use it: "
-        "they are kept for {retention} ({retention_key}), or for {truncate_retention} if the history is truncated."
+        "The newest version no longer uses the table feature {feature}, but older versions do, so the protocol must "
+        "keep it. Versions are kept for {retention} ({retention_key}), or for {truncate_retention} if the history is "
+        "truncated."
     )
-    hint = "Wait until they have expired, then call drop_feature({feature!r}, truncate_history=True) again."
+    hint = _WAIT
 
 
 class DropWaits(HistoryMustAge):
-    """The traces of the feature have just been removed from the newest version: that much is done."""
+    """The feature was removed from the newest version; its drop is complete once older versions have expired."""
 
     code = "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"
 
@@ -106,23 +111,26 @@ class ProtectionWaits(TableError):
 
     code = "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD"
     template = (
-        "The table feature {feature} cannot be dropped yet: versions before {version}, which it protects, are left; "
-        "they are kept for {retention}."
+        "The table feature {feature} cannot be dropped yet, because it protects versions before {version} that still "
+        "exist. Versions are kept for {retention}."
     )
-    hint = "Wait until they have expired, then call drop_feature({feature!r}, truncate_history=True) again."
+    hint = _WAIT
 
 
 class BarrierFailed(TableError):
-    """A checkpoint that is to stand before the downgrade could not be written."""
+    """A checkpoint that must exist before the protocol is downgraded could not be written."""
 
     code = "DELTA_FEATURE_DROP_CHECKPOINT_FAILED"
-    template = "The table feature {feature} is not dropped: a checkpoint of version {version} could not be written."
-    hint = "Repeat the call; the log of Python tells what went wrong."
+    template = "The table feature {feature} was not dropped: the checkpoint of version {version} could not be written."
+    hint = "Repeat the call. The Python log has the cause."
 
 
 class DropConflict(ContentionError):
-    """Somebody began to use the feature again while it was being dropped."""
+    """Another writer began to use the feature again while it was being dropped."""
 
     code = "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL"
-    template = "Version {version} of {location} uses the table feature {feature} again: somebody enabled it meanwhile."
-    hint = "The feature is not dropped. Repeat the call when nobody else changes the table."
+    template = (
+        "Version {version} of {location} uses the table feature {feature} again: another writer enabled it in the "
+        "meantime."
+    )
+    hint = "The feature was not dropped. Repeat the call when no other writer uses the feature."

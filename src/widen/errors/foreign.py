@@ -1,7 +1,4 @@
-"""What errors of others say, as the messages of ours quote it.
-
-Source: house rule: foreign errors are translated at the one door where they come in.
-"""
+"""Texts of errors of other libraries, as our messages quote them."""
 
 from __future__ import annotations
 
@@ -9,16 +6,17 @@ _NOTES = "__notes__"
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what an error says, without the full stop that the messages of ours add.
+    """Return the first line of an error's text, without the full stop that our messages add.
 
     Args:
-        error: Of another library; what it says below its first line is for those who read `__cause__`.
+        error: An error of another library; the rest of its text stays readable on ``__cause__``.
     """
     return str(error).strip().partition("\n")[0].rstrip(".")
 
 
+# Widen supports Python 3.10, where BaseException.add_note does not exist.
 def add_note(error: BaseException, text: str) -> None:
-    """Add a note to an error or an interrupt, as Python 3.11 does it: tracebacks there show it.
+    """Add a note to an error or an interrupt, as Python 3.11 does; newer Pythons show it in tracebacks.
 
     Source: PEP 678
     """
@@ -26,7 +24,7 @@ def add_note(error: BaseException, text: str) -> None:
 
 
 def notes_of(error: BaseException | None) -> list[str]:
-    """Return the notes of an error and of what caused it.
+    """Return the notes of an error and of the errors that caused it.
 
     Source: PEP 678
     """

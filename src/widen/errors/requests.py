@@ -1,7 +1,4 @@
-"""The caller asked for what the protocol or the policy forbids.
-
-Source: house rule: the error type says who must act, the message shows how.
-"""
+"""An argument, a statement, a source or the environment of a call cannot be used."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from widen.errors.family import RequestError
 
 
 class InvalidOption(RequestError):
-    """An argument, an option or a property has a value that cannot be used."""
+    """An argument, an option or a property has an invalid value."""
 
     code = "WIDEN_INVALID_OPTION"
     template = "{option} cannot be {value!r}."
@@ -17,7 +14,7 @@ class InvalidOption(RequestError):
 
 
 class InvalidConfig(RequestError):
-    """A file of settings cannot be used."""
+    """A configuration file cannot be read, or has an unknown setting or an invalid value."""
 
     code = "WIDEN_INVALID_CONFIG"
     template = "{place}: {reason}."
@@ -25,71 +22,75 @@ class InvalidConfig(RequestError):
 
 
 class InvalidType(RequestError):
-    """A type text cannot be read."""
+    """A string is not a valid type."""
 
     code = "WIDEN_INVALID_TYPE"
-    template = "{text!r} is no type: {reason}."
-    hint = "Write it as in Spark SQL, e.g. bigint, decimal(12,2), array<int>, struct<a: int, b: string>."
+    template = "{text!r} is not a valid type: {reason}."
+    hint = "Use the syntax of Spark SQL, e.g. bigint, decimal(12,2), array<int>, struct<a: int, b: string>."
 
 
 class InvalidPath(RequestError):
-    """A column path cannot be read."""
+    """A string is not a valid column path."""
 
     code = "WIDEN_INVALID_PATH"
-    template = "{text!r} is no column path: {reason}."
-    hint = "Separate parts with dots, quote odd names with back-ticks; say element, key, value inside arrays and maps."
+    template = "{text!r} is not a valid column path: {reason}."
+    hint = (
+        "Separate names with dots, quote special characters with backticks, use element, key or value in collections."
+    )
 
 
 class InvalidStatement(RequestError):
-    """A text of SQL is no statement, or none that this version understands."""
+    """A SQL statement cannot be parsed, or is not supported."""
 
     code = "WIDEN_INVALID_STATEMENT"
-    template = "The statement cannot be understood in line {line}, column {column}:\n{excerpt}\n{reason}."
+    template = "The statement cannot be parsed at line {line}, column {column}:\n{excerpt}\n{reason}."
     hint = "{nearest}"
 
 
 class NameNotFound(RequestError):
-    """The catalog of the session has no Delta table of that name."""
+    """The catalog of the session does not have a Delta table of that name."""
 
     code = "TABLE_OR_VIEW_NOT_FOUND"
-    template = "The catalog has no Delta table {name}: {reason}."
-    hint = "Name it by its path, delta.`/path`, or use the session whose catalog knows it."
+    template = "The catalog does not have a Delta table {name}: {reason}."
+    hint = "Use its path, delta.`/path`, or the session that has the table in its catalog."
 
 
 class FeatureRequired(RequestError):
-    """The change needs a table feature that must be enabled by hand first."""
+    """The change needs a table feature that must be enabled explicitly."""
 
     code = "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"
-    template = "The change needs the table feature {feature}, which the table does not have (it has: {supported})."
-    hint = "Enable it with add_feature({feature!r}) first; older clients may then no longer open the table."
+    template = (
+        "The change needs the table feature {feature}, which the table does not support (it supports: {supported})."
+    )
+    hint = "Call add_feature({feature!r}) first; older clients may then no longer be able to open the table."
 
 
 class AppendOnlyTable(RequestError):
-    """The change would remove rows from a table that only takes new ones."""
+    """The change would remove rows from an append-only table."""
 
     code = "DELTA_CANNOT_MODIFY_APPEND_ONLY"
     template = "The table at {location} is append-only, and {operation} would remove rows."
-    hint = "Unset the property delta.appendOnly first, if that is really meant."
+    hint = "To allow this, unset the property delta.appendOnly first."
 
 
 class EngineMissing(RequestError):
-    """What was asked for runs on Spark, and Spark cannot be started."""
+    """The call needs Spark, and Spark cannot be started."""
 
     code = "WIDEN_SPARK_MISSING"
-    template = "This runs on Spark, which cannot be started: {reason}."
+    template = "This call needs Spark, which cannot be started: {reason}."
     hint = "{fix}"
 
 
 class UnsupportedSpark(RequestError):
-    """The installed Spark, or the server that a session is connected to, is too old."""
+    """The installed Spark, or the server that the session is connected to, is too old."""
 
     code = "WIDEN_SPARK_TOO_OLD"
     template = "Widen needs Spark {needed} or later; this is {found}."
-    hint = "Install a newer one with: pip install --upgrade 'widen[spark]'"
+    hint = "Install a newer version with: pip install --upgrade 'widen[spark]'"
 
 
 class SourceError(RequestError):
-    """The input of an ingestion cannot be used."""
+    """The source of an ingestion cannot be used."""
 
     code = "WIDEN_SOURCE_UNUSABLE"
     template = "{source}: {reason}."
@@ -97,24 +98,24 @@ class SourceError(RequestError):
 
 
 class EvolutionRefused(RequestError):
-    """The policy forbids the changes that this batch needs."""
+    """The policy does not allow the schema changes that the batch needs."""
 
     code = "WIDEN_EVOLUTION_REFUSED"
-    template = "The batch needs changes that the policy {policy} does not allow:\n{plan}"
-    hint = "Nothing was written. Ingest with evolve='widen' or 'split', or repair the source."
+    template = "The batch needs schema changes that the policy {policy} does not allow:\n{plan}"
+    hint = "Nothing was written. Ingest with evolve='widen' or 'split', or correct the source."
 
 
 class FieldsUnmatched(RequestError):
-    """Options name fields that are not there, or pin one to another type than its column has; nothing was written."""
+    """Options name fields that do not exist, or pin a field to a type that its column does not have."""
 
     code = "WIDEN_FIELDS_UNMATCHED"
     template = "Options have no effect: {fields}."
-    hint = "Correct the names, or leave strict out to go on with a warning."
+    hint = "Nothing was written. Correct the names, or omit strict to get a warning instead."
 
 
 class PlanChanged(RequestError):
-    """The batch leads to another plan than the one that was agreed to."""
+    """The plan of the batch is not the plan that was approved."""
 
     code = "WIDEN_PLAN_CHANGED"
-    template = "The batch leads to the plan {found}, not to {wanted}:\n{plan}"
-    hint = "Nothing was written. Look at the plan of this batch, and ingest with its hash."
+    template = "The plan of the batch is {found}, not {wanted}:\n{plan}"
+    hint = "Nothing was written. Review the plan of this batch, and ingest with its hash."

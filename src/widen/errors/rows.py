@@ -1,6 +1,6 @@
-"""Rows that a table may not take: what does not fit its columns, and what its rules forbid.
+"""The data do not fit the columns or the constraints of the table.
 
-Source: Delta Lake and Spark: their error classes for writes.
+Source: the error classes of Delta Lake and Spark for writes.
 """
 
 from __future__ import annotations
@@ -9,90 +9,96 @@ from widen.errors.family import RequestError
 
 
 class SchemaMismatch(RequestError):
-    """The data do not fit the table and the call does not allow what would make them fit."""
+    """The schema of the data does not fit the table, and the call does not allow the schema changes it needs."""
 
     code = "DELTA_METADATA_MISMATCH"
     template = "The data do not fit the table: {reason}."
-    hint = "{fix} What they need:\n{plan}"
+    hint = "{fix} The data need:\n{plan}"
 
 
 class IncompatibleTypes(SchemaMismatch):
-    """A column of the data has a type that cannot become the one of the table, not even by a cast."""
+    """The type of a column in the data can neither be widened nor cast to that of the table."""
 
     code = "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
 
 
 class ConstraintTypeMismatch(SchemaMismatch):
-    """A column would become wider by itself, and a CHECK constraint refers to it."""
+    """Automatic widening does not apply to a column that a CHECK constraint uses."""
 
     code = "DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"
-    template = "Column {column} cannot widen from {old} to {new} by itself, for constraints refer to it:\n{constraints}"
+    template = (
+        "Column {column} cannot be widened from {old} to {new} automatically, because CHECK constraints use it:\n"
+        "{constraints}"
+    )
     hint = "Cast the data to {old}, or drop the constraints first and add them again afterwards."
 
 
 class GeneratedColumnTypeMismatch(SchemaMismatch):
-    """A column would become wider by itself, and a generated column is made of it."""
+    """Automatic widening does not apply to a column that a generated column is computed from."""
 
     code = "DELTA_GENERATED_COLUMNS_DATA_TYPE_MISMATCH"
-    template = "Column {column} cannot widen from {old} to {new} by itself, for generated columns use it:\n{columns}"
+    template = (
+        "Column {column} cannot be widened from {old} to {new} automatically, because generated columns use it:\n"
+        "{columns}"
+    )
     hint = "Cast the data to {old}, or write them to a new column."
 
 
 class IdentityColumnGiven(RequestError):
-    """The data have values for a column whose values only the table makes."""
+    """The data contain values for a GENERATED ALWAYS AS IDENTITY column."""
 
     code = "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED"
-    template = "Column {column} is GENERATED ALWAYS AS IDENTITY; no values can be given for it."
-    hint = "Leave it out: frame.drop({column!r})."
+    template = "Column {column} is GENERATED ALWAYS AS IDENTITY, so the data must not contain it."
+    hint = "Remove it: frame.drop({column!r})."
 
 
 class IdentityExhausted(RequestError):
-    """An identity column has no further values."""
+    """An identity column has no values left."""
 
     code = "DELTA_IDENTITY_COLUMNS_OVERFLOW"
-    template = "Column {column} has no identity values left: the next ones would be beyond bigint."
-    hint = "Write the rows to a new table, whose numbers begin anew. Nothing was written."
+    template = "Column {column} has no identity values left: the next value would be out of range for bigint."
+    hint = "Nothing was written. Write the rows to a new table, whose identity values start again."
 
 
 class RowRefused(RequestError):
-    """A row of the data is one that the table may not hold; nothing was written."""
+    """A row of the data violates a rule of the table; nothing was written."""
 
 
 class NotNullViolated(RowRefused):
-    """A column that must not be null is null."""
+    """A row has null in a NOT NULL column."""
 
     code = "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
-    template = "Column {column} must not be null, and a row has null in it."
-    hint = "Fill the column, or let it be null: alter_column(..., nullable=True). Nothing was written."
+    template = "Column {column} is NOT NULL, but a row has null in it."
+    hint = "Nothing was written. Fill the column, or allow null: alter_column(..., nullable=True)."
 
 
 class CheckViolated(RowRefused):
-    """A row does not fulfil a constraint, an invariant or the expression of a generated column."""
+    """A row violates a CHECK constraint, an invariant or the expression of a generated column."""
 
     code = "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
     template = "{name} ({expression}) is not true for a row with {values}."
-    hint = "Repair or leave out such rows; null does not fulfil a condition. Nothing was written."
+    hint = "Nothing was written. Correct or remove such rows. A row for which the condition is null violates it."
 
 
 class TextTooLong(RowRefused):
-    """A text is longer than its column allows."""
+    """A string is longer than its column allows."""
 
     code = "DELTA_EXCEED_CHAR_VARCHAR_LIMIT"
-    template = "The text {value!r} is too long for column {column}, which is {limit}."
-    hint = "Shorten it, or let the column be longer: alter_column({column!r}, type='string'). Nothing was written."
+    template = "The string {value!r} is too long for column {column}, which is {limit}."
+    hint = "Nothing was written. Shorten it, or remove the limit: alter_column({column!r}, type='string')."
 
 
 class CastOverflow(RowRefused):
-    """A value is beyond the range of the column that it was to be cast to."""
+    """A value is out of range for the type of its column."""
 
     code = "CAST_OVERFLOW_IN_TABLE_INSERT"
     template = "The value {value} ({old}) is out of range for column {column}, which is {new}."
-    hint = "Let the column widen, or use try_cast on the data to make null of such values. Nothing was written."
+    hint = "Nothing was written. Widen the column, or use try_cast, which replaces such values by null."
 
 
 class IcebergIncompatible(RequestError):
-    """The table would no longer be one that Iceberg can read."""
+    """The change violates a rule of the table's Iceberg compatibility."""
 
     code = "DELTA_ICEBERG_COMPAT_VIOLATION"
-    template = "IcebergCompatV{version} forbids it ({kind}): {reason}."
+    template = "IcebergCompatV{version} does not allow this ({kind}): {reason}."
     hint = "{fix}"

@@ -1,7 +1,4 @@
-"""What is on disk breaks the protocol, or needs a feature that we lack.
-
-Source: house rule: the error type says who must act, the message shows how.
-"""
+"""The table or its storage is at fault, or the table needs a feature that this version does not support."""
 
 from __future__ import annotations
 
@@ -9,31 +6,31 @@ from widen.errors.family import TableError
 
 
 class TableNotFound(TableError):
-    """There is no Delta table at that location."""
+    """There is no Delta table at the location."""
 
     code = "DELTA_TABLE_NOT_FOUND"
     template = "There is no Delta table at {location}: {reason}."
-    hint = "Check the path, or make a table there with widen.create_table or `widen ingest ... --into {location}`."
+    hint = "Check the path, or create a table with widen.create_table or `widen ingest ... --into {location}`."
 
 
 class TableAlreadyExists(TableError):
-    """A table is there already."""
+    """There is already a table at the location."""
 
     code = "DELTA_TABLE_ALREADY_EXISTS"
-    template = "There is a table at {location} already."
+    template = "There is already a table at {location}."
     hint = "Open it with widen.Table({location!r}), or choose another location."
 
 
 class VersionNotFound(TableError):
-    """The version or time asked for cannot be reconstructed."""
+    """The requested version or timestamp cannot be reconstructed."""
 
     code = "DELTA_VERSION_NOT_FOUND"
-    template = "{location} has no {wanted}: {reason}."
+    template = "{location} does not have {wanted}: {reason}."
     hint = "{fix}"
 
 
 class CorruptLog(TableError):
-    """A file of the transaction log is missing, half written or breaks the protocol."""
+    """A file of the transaction log is missing, incomplete or invalid."""
 
     code = "DELTA_LOG_CORRUPT"
     template = "The log file {path} cannot be used: {reason}."
@@ -49,50 +46,50 @@ class CorruptFile(TableError):
 
 
 class UnsupportedFeature(TableError):
-    """The table needs a table feature that this version does not know."""
+    """The table uses a table feature that this version does not support."""
 
-    template = "The table at {location} needs the table features {features}, which this version cannot {verb}."
-    hint = "Use a newer version of Widen, or a client that knows them."
+    template = "This version of Widen cannot {verb} the table at {location}: it does not support {features}."
+    hint = "Use a newer version of Widen, or a client that supports them."
 
 
 class UnsupportedFeatureForRead(UnsupportedFeature):
-    """The table may not be read without a feature that this version does not know."""
+    """The table requires readers to support a table feature that this version does not support."""
 
     code = "DELTA_UNSUPPORTED_FEATURES_FOR_READ"
 
 
 class UnsupportedFeatureForWrite(UnsupportedFeature):
-    """The table may not be written without a feature that this version does not know."""
+    """The table requires writers to support a table feature that this version does not support."""
 
     code = "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"
 
 
 class UnsupportedTypeChange(TableError):
-    """The schema records a type change that is not in the matrix."""
+    """The schema records a type change that is not a type widening of the protocol."""
 
     code = "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA"
-    template = "The schema records that {column} changed from {old} to {new}, which type widening does not know."
-    hint = "The table was altered by a client that breaks the protocol; repair it there, for no reader may trust it."
+    template = "The schema records that {column} changed from {old} to {new}, which is not a supported type widening."
+    hint = "Repair the table with the client that made this change; its values cannot be read reliably."
 
 
 class NothingToStore(TableError):
-    """A table, or a struct in it, has nothing but voids, which are in no file; so no row can be written."""
+    """No rows can be written, because the table or one of its structs has no column that is stored in files."""
 
     code = "DELTA_CANNOT_WRITE_EMPTY_SCHEMA"
-    template = "No row can be written, for {place} has no column that would be in a file."
-    hint = "Give it one, e.g. {fix}, or a type to one that is void."
+    template = "Cannot write rows: every column of {place} is void or a partition column."
+    hint = "Add a column, e.g. {fix}, or give a void column a type."
 
 
 class VoidInItems(TableError):
-    """There is a void inside an array or a map, which no file can hold."""
+    """No rows can be written, because a void column is inside an array or a map."""
 
     code = "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"
-    template = "No row can be written, for {column} is void, and it is inside an array or a map."
+    template = "Cannot write rows: {column} is void and is inside an array or a map."
     hint = "Give it a type: alter_column({column!r}, type=...)."
 
 
 class EnabledWithoutFeature(TableError):
-    """A property switches on a feature that the protocol of the table does not list."""
+    """A property enables a table feature that the protocol of the table does not list."""
 
     code = "DELTA_FEATURE_ENABLED_WITHOUT_SUPPORT"
     template = "The table sets {property} to true, but its protocol does not list the feature {feature}."
@@ -100,15 +97,15 @@ class EnabledWithoutFeature(TableError):
 
 
 class JobFailed(TableError):
-    """Spark could not finish a job."""
+    """A Spark job failed."""
 
     code = "WIDEN_JOB_FAILED"
-    template = "Spark could not finish a job: {reason}."
-    hint = "What was not committed is not visible. The log of Spark tells more."
+    template = "A Spark job failed: {reason}."
+    hint = "Changes that were not committed are not visible. The Spark log has more details."
 
 
 class StorageError(TableError):
-    """The store refused: permission, space, network."""
+    """The store reported an error, e.g. missing permission, no space left or no connection."""
 
     code = "WIDEN_STORAGE"
     template = "{location}: {reason}."
@@ -116,28 +113,28 @@ class StorageError(TableError):
 
 
 class StorageRefused(StorageError):
-    """The store refused for certain: nothing was written, and nothing can be written late."""
+    """The store rejected the write: nothing was written, and nothing can be written later."""
 
     code = "WIDEN_STORAGE_REFUSED"
 
 
 class UnsafeStore(StorageRefused):
-    """The store overwrites files that are only to be created, so two writers would both win a version."""
+    """The store overwrites existing files although asked not to, so two writers could both commit one version."""
 
     code = "WIDEN_STORE_UNSAFE"
-    template = "{location}: the store ignores the condition of a write (If-None-Match), so commits could be lost."
-    hint = "Use a store that obeys it, as Amazon S3, Azure, Google Cloud and newer versions of MinIO and Ceph do."
+    template = "{location}: the store ignores conditional writes (If-None-Match), so commits could be lost."
+    hint = "Use a store that supports them, e.g. Amazon S3, Azure, Google Cloud, or a newer version of MinIO or Ceph."
 
 
 class FileMissing(StorageError):
-    """A file that should be there is not."""
+    """A file does not exist."""
 
     code = "WIDEN_FILE_MISSING"
 
 
 class AfterCommitFailed(TableError):
-    """The change is committed, and what follows the commit failed."""
+    """The change is committed, but a step after the commit failed."""
 
     code = "WIDEN_AFTER_COMMIT_FAILED"
-    template = "Version {version} of {location} is committed, but what follows the commit failed: {reason}."
+    template = "Version {version} of {location} is committed, but a step after the commit failed: {reason}."
     hint = "Do not repeat the call: the change is in the table. Open the table again."

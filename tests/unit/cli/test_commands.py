@@ -84,7 +84,7 @@ def test_a_statement_that_is_none_is_shown_with_a_caret() -> None:
     done = run("sql", "ALTER TABLE delta.`t`\n  DROP COLUM x")
     assert done.exit_code == 1
     assert done.stderr.splitlines() == [
-        "error: The statement cannot be understood in line 2, column 8:",
+        "error: The statement cannot be parsed at line 2, column 8:",
         "    DROP COLUM x",
         "         ^",
         "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'.",

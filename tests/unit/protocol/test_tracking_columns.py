@@ -31,7 +31,7 @@ def test_ids_are_kept_where_row_tracking_is_enabled(
 @pytest.mark.parametrize("missing", [ID_COLUMN, VERSION_COLUMN])
 def test_a_table_that_does_not_say_where_is_refused(missing: str) -> None:
     properties = {ENABLE: "true", **{key: name for key, name in NAMES.items() if key != missing}}
-    with pytest.raises(UnsupportedFeatureForWrite, match="there needs the table features rowTracking without"):
+    with pytest.raises(UnsupportedFeatureForWrite, match="table at there: it does not support rowTracking without"):
         tracking_columns(SUPPORTED, properties, "there")
 
 

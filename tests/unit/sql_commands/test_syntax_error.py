@@ -61,7 +61,7 @@ def test_a_caret_points_at_the_place() -> None:
     with pytest.raises(InvalidStatement) as caught:
         parse_statement("ALTER TABLE t\n\tALTER COLUMN c TIPE int")
     assert caught.value.message.splitlines()[:3] == [
-        "The statement cannot be understood in line 2, column 17:",
+        "The statement cannot be parsed at line 2, column 17:",
         "   ALTER COLUMN c TIPE int",
         "                  ^",
     ]

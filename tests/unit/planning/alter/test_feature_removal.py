@@ -93,7 +93,7 @@ def test_a_drop_that_cannot_be_is_refused_with_deltas_code(
 def test_a_feature_that_others_need_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     table = state("inCommitTimestamp")
     monkeypatch.setattr(feature_removal, "dependent_features", lambda *_: ["coordinatedCommits"])
-    with pytest.raises(FeatureStillNeeded, match="coordinatedCommits of the table need it") as raised:
+    with pytest.raises(FeatureStillNeeded, match="other features of the table need it: coordinatedCommits") as raised:
         feature_removal.find_removable_feature(table, "inCommitTimestamp", truncates=False)
     assert raised.value.code == "DELTA_FEATURE_DROP_DEPENDENT_FEATURE"
 

@@ -74,10 +74,10 @@ def test_columns_that_a_new_table_cannot_make(
 
 def test_names_without_delta_lake(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).createOrReplaceTempView("a_view")
-    for name, reason in [("nowhere", "cannot be found"), ("a_view", "no table")]:
+    for name, reason in [("nowhere", "cannot be found"), ("a_view", "not a table")]:
         with pytest.raises(NameNotFound, match=reason):
             widen.sql(f"ALTER TABLE {name} ALTER COLUMN id COMMENT 'x'", spark)
-    with pytest.raises(NameNotFound, match="no Delta Lake"):
+    with pytest.raises(NameNotFound, match="without Delta Lake"):
         widen.sql(f"CREATE TABLE shop (id int) USING delta LOCATION '{tmp_path}/shop'", spark)
     with pytest.raises(InvalidOption, match="LOCATION"):
         widen.sql("CREATE TABLE shop (id int) USING delta", spark)

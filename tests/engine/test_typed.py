@@ -22,7 +22,7 @@ from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import LONG, Field, StructType
 from widen.planning.evolution.policy import Policy
-from widen.spark.column_tree import join_columns
+from widen.spark.expression import join_columns
 from widen.spark.ingest import typed_batch
 from widen.spark.ingest.open_source import SourceReader
 from widen.spark.text.verification import verify

@@ -13,7 +13,7 @@ from widen.ingestion import ingest
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
 from widen.planning.evolution.source_metadata import source_field
-from widen.spark.read.unified_rows import unify_rows
+from widen.spark.read.scan import unify_rows
 from widen.table import Table
 
 BIG = 9007199254740993

@@ -1,4 +1,4 @@
-"""Types of the model as Arrow types, for what Python workers hand to Spark.
+"""Types of the model as Arrow types, for the batches that Python workers return to Spark.
 
 Source: Spark's mapping of SQL types to Arrow.
 """
@@ -32,10 +32,10 @@ _ATOMIC: Mapping[str, pa.DataType] = MappingProxyType(
 
 
 def to_arrow(data_type: DataType) -> pa.DataType:
-    """Return the Arrow type that Spark expects for a type.
+    """Return the Arrow type that Spark expects for a type of the model.
 
     Raises:
-        InvalidOption: Python workers cannot make values of that type (void, variant, an unknown one).
+        InvalidOption: Python workers cannot make values of that type (void, variant or an unknown type).
     """
     match data_type:
         case AtomicType(name) if name in _ATOMIC:
@@ -49,28 +49,28 @@ def to_arrow(data_type: DataType) -> pa.DataType:
         case StructType():
             return pa.struct(list(to_arrow_schema(data_type)))
     raise InvalidOption(
-        option="the type", value=data_type.sql, expected="Columns of that type cannot be ingested into."
+        option="the type", value=data_type.sql, expected="Ingestion does not support columns of this type."
     )
 
 
 def to_utc(values: pa.Array) -> pa.Array:
-    """Return values of Spark with their points in time in UTC, where Python has all of them.
+    """Return Arrow values from Spark with all timestamps in UTC, so that Python can represent every one of them.
 
-    Spark hands them over in the time zone of the session, in which the first day of the year 1 may be one before it,
-    and of which Python need not know the name.
+    Spark delivers timestamps in the time zone of the session. There the first day of the year 1 may fall into the year
+    0, which Python does not support, and Python may not know the name of the zone.
     """
-    wanted = _column_to_utc(values.type)
-    return values if wanted == values.type else values.cast(wanted)
+    utc_type = _column_to_utc(values.type)
+    return values if utc_type == values.type else values.cast(utc_type)
 
 
-def _column_to_utc(found: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(found):
-        return found if found.tz is None else pa.timestamp(found.unit, tz="UTC")
-    if pa.types.is_struct(found):
-        return pa.struct([_with_utc(field) for field in found])
-    if pa.types.is_map(found):
-        return pa.map_(found.key_field, _with_utc(found.item_field))
-    return pa.list_(_with_utc(found.value_field)) if pa.types.is_list(found) else found
+def _column_to_utc(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type):
+        return data_type if data_type.tz is None else pa.timestamp(data_type.unit, tz="UTC")
+    if pa.types.is_struct(data_type):
+        return pa.struct([_with_utc(field) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(data_type.key_field, _with_utc(data_type.item_field))
+    return pa.list_(_with_utc(data_type.value_field)) if pa.types.is_list(data_type) else data_type
 
 
 def _with_utc(field: pa.Field) -> pa.Field:
@@ -83,4 +83,4 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
     Raises:
         InvalidOption: as for `to_arrow`.
     """
-    return pa.schema([pa.field(item.name, to_arrow(item.type)) for item in schema])
+    return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])

@@ -1,6 +1,6 @@
-"""Tables that the catalog of a Spark session has names for.
+"""Tables in the catalog of a Spark session.
 
-A session without Delta Lake cannot describe a Delta table, but it can list it; both ways lead to its location.
+A session without Delta Lake cannot describe a Delta table, but it can list it; either yields the location.
 
 Source: Spark's DESCRIBE TABLE and SHOW TABLE EXTENDED.
 """
@@ -23,73 +23,77 @@ _LOCAL = re.compile(r"file:/+(?=[^/])")
 
 
 def find_table_location(spark: SparkSession, name: Path) -> str:
-    """Return where the Delta table of that name lies.
+    """Return the location of the Delta table with a name.
 
     Raises:
-        NameNotFound: the catalog has no such name, or it is that of something else.
+        NameNotFound: the catalog does not have the name, or the name belongs to something other than a Delta table.
     """
     try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quote_path(name)}").collect()
     except SPARK_ERRORS as error:
         if _WITHOUT_DELTA in str(error):
-            return _location(name, _listed(spark, name))
-        raise _unknown(name, _reason(error)) from error
+            return _location(name, _list_table(spark, name))
+        raise _name_error(name, _reason(error)) from error
     names = [row["col_name"] for row in rows]
+    # A column may have the name of the heading, so only what follows its last occurrence are details.
     first = len(names) - names[::-1].index(_DETAILS) if _DETAILS in names else len(names)
     return _location(name, {row["col_name"]: row["data_type"] for row in rows[first:]})
 
 
-def _listed(spark: SparkSession, name: Path) -> dict[str, str]:
-    """Return what a session says of a table that it cannot open; nothing if there is none.
+def _list_table(spark: SparkSession, name: Path) -> dict[str, str]:
+    """Return the provider and the location of a table that the session can list but not open; empty if there is none.
 
-    A comment may hold lines that look like the others: the provider comes before it, the location after it.
+    A comment may contain lines that look like these entries. Spark prints the provider before the comment and the
+    location after it, so the first provider and the last location are the real ones.
     """
-    within = f" IN {_quoted(name[:-1])}" if name[:-1] else ""
+    within = f" IN {_quote_path(name[:-1])}" if name[:-1] else ""
     rows = spark.sql(f"SHOW TABLE EXTENDED{within} LIKE {to_literal(name[-1])}").collect()
-    found = [row["information"] for row in rows if row["tableName"].casefold() == name[-1].casefold()]
-    lines = [line.partition(": ") for line in found[0].splitlines()] if found else []
-    providers, locations = ([said for key, _, said in lines if key == wanted] for wanted in (_PROVIDER, _LOCATION))
+    entries = [row["information"] for row in rows if row["tableName"].casefold() == name[-1].casefold()]
+    lines = [line.partition(": ") for line in entries[0].splitlines()] if entries else []
+    providers, locations = ([value for key, _, value in lines if key == wanted] for wanted in (_PROVIDER, _LOCATION))
     return {_PROVIDER: providers[0], _LOCATION: locations[-1]} if providers and locations else {}
 
 
-def _location(name: Path, said: dict[str, str]) -> str:
-    provider = said.get(_PROVIDER, "").lower()
-    if provider != "delta" or _LOCATION not in said:
-        raise _unknown(name, f"it is a table of {provider}" if provider else "it is no table")
-    return _LOCAL.sub("/", said[_LOCATION])
+def _location(name: Path, details: dict[str, str]) -> str:
+    provider = details.get(_PROVIDER, "").lower()
+    if provider != "delta" or _LOCATION not in details:
+        raise _name_error(name, f"it is a {provider} table" if provider else "it is not a table")
+    return _LOCAL.sub("/", details[_LOCATION])
 
 
 def ensure_registers(spark: SparkSession, name: Path) -> None:
-    """Check that a session can give a name to a Delta table.
+    """Check that a session can register a Delta table in its catalog.
 
     Raises:
-        NameNotFound: it lacks Delta Lake.
+        NameNotFound: the session does not have Delta Lake.
     """
     try:
         _ = spark.read.format("delta").load("/").schema
     except SPARK_ERRORS as error:
         if _WITHOUT_DELTA in str(error):
-            raise _unknown(name, "the session has no Delta Lake, without which it gives no table a name") from error
+            raise _name_error(name, "a session without Delta Lake cannot register a Delta table") from error
 
 
 def is_name_in_use(spark: SparkSession, name: Path) -> bool:
-    """Tell whether a name is that of some table or view."""
-    return spark.catalog.tableExists(_quoted(name))
+    """Tell whether a table or view of that name exists."""
+    return spark.catalog.tableExists(_quote_path(name))
 
 
 def register_table(spark: SparkSession, name: Path, location: str) -> None:
-    """Give the table at a location a name.
+    """Register the table at a location under a name.
 
     Raises:
-        NameNotFound: the catalog takes no such name.
+        NameNotFound: the catalog refuses the name.
     """
     try:
-        spark.sql(f"CREATE TABLE {_quoted(name)} USING delta LOCATION {to_literal(location)}")
+        spark.sql(f"CREATE TABLE {_quote_path(name)} USING delta LOCATION {to_literal(location)}")
     except SPARK_ERRORS as error:
-        raise _unknown(name, f"the table at {location} was made, but not named so: {_reason(error)}") from error
+        raise _name_error(
+            name, f"the table at {location} was created but could not be registered: {_reason(error)}"
+        ) from error
 
 
-def _quoted(name: Path) -> str:
+def _quote_path(name: Path) -> str:
     return ".".join(map(to_identifier, name))
 
 
@@ -97,5 +101,5 @@ def _reason(error: Exception) -> str:
     return _CODE.sub("", first_line(error))
 
 
-def _unknown(name: Path, reason: str) -> NameNotFound:
+def _name_error(name: Path, reason: str) -> NameNotFound:
     return NameNotFound(name=format_path(name), reason=reason)

@@ -1,4 +1,4 @@
-"""What a session says of writes, by the keys that Delta Lake gives it.
+"""The settings of a Spark session that Delta Lake defines for writes and new tables.
 
 Source: Delta Spark's configuration of schema evolution
 """
@@ -10,35 +10,38 @@ from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key, is_pr
 from widen.spark.spark_types import SparkSession
 
 AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
-"""Whether writes may let tables grow."""
+"""Whether writes may add columns to tables."""
 
 AUTOMATIC_WIDENING = "spark.databricks.delta.typeWidening.allowAutomaticWidening"
-"""Which types they may widen then."""
+"""Which types such writes may widen."""
+
+FAST_DROP = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
+"""Whether a feature may be dropped while older versions still use it."""
 
 PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
-"""Begins the settings that say which properties new tables have."""
+"""The prefix of the settings for the default properties of new tables."""
 
 _NOT_FROM_SETTINGS = frozenset({"delta.minReaderVersion", "delta.minWriterVersion"})
-"""What follows from the features of a new table, whatever the settings say."""
+"""The properties that follow from the features of a new table; settings do not change them."""
 
 
 def default_properties(spark: SparkSession | None) -> dict[str, str]:
-    """Return the properties that new tables have where their commands do not say otherwise.
+    """Return the default properties of new tables, which the commands that create them may override.
 
-    Settings that no property of Delta Lake has are ignored, as Delta Lake does.
+    Settings for unknown properties are ignored, as in Delta Lake.
 
     Args:
-        spark: The session; without one there are none.
+        spark: The session; without one, there are no defaults.
 
     Source: Delta Lake's settings of that name
     """
     settings = {} if spark is None else dict(spark.conf.getAll)
-    given = {
+    defaults = {
         canonical_key("delta." + key.removeprefix(PROPERTY_DEFAULTS)): str(value)
         for key, value in settings.items()
         if key.startswith(PROPERTY_DEFAULTS)
     }
-    return {key: value for key, value in given.items() if _is_default(key)}
+    return {key: value for key, value in defaults.items() if _is_default(key)}
 
 
 def _is_default(key: str) -> bool:
@@ -48,16 +51,30 @@ def _is_default(key: str) -> bool:
 def schema_evolution_settings(
     spark: SparkSession, merge_schema: bool | None, widening: str | None
 ) -> tuple[bool, AutomaticWidening]:
-    """Return whether a write may let the table grow, and which types may widen then.
+    """Return whether a write may add columns to the table, and which types it may widen.
 
     Args:
-        spark: The session, which counts where the write says nothing.
-        merge_schema: What the write says of the first.
-        widening: What it says of the second, by its name.
+        spark: The session, whose settings are the defaults.
+        merge_schema: Whether the write may add columns; by default the session decides.
+        widening: The name of the widening mode; by default the session decides.
 
     Raises:
-        InvalidOption: there is no such name.
+        InvalidOption: the widening mode is unknown.
     """
-    grows = str(spark.conf.get(AUTO_MERGE, "false")).lower() == "true" if merge_schema is None else merge_schema
-    said = str(spark.conf.get(AUTOMATIC_WIDENING, "always")) if widening is None else widening
-    return grows, parse_automatic_widening(said)
+    can_add_columns = (
+        str(spark.conf.get(AUTO_MERGE, "false")).lower() == "true" if merge_schema is None else merge_schema
+    )
+    mode = str(spark.conf.get(AUTOMATIC_WIDENING, "always")) if widening is None else widening
+    return can_add_columns, parse_automatic_widening(mode)
+
+
+def has_fast_drop(spark: SparkSession | None) -> bool:
+    """Tell whether a feature may be dropped while older versions still use it; starts no session.
+
+    Args:
+        spark: The session, by default the active one.
+
+    Source: Delta Spark's setting of that name, true by default
+    """
+    active = spark or SparkSession.getActiveSession()
+    return active is None or str(active.conf.get(FAST_DROP, "true")).lower() != "false"

@@ -1,12 +1,9 @@
-"""Conditions and expressions of the caller: texts in Spark SQL or columns, checked before any job runs.
-
-Source: house rule: a condition must say the same of a row whenever it is asked.
-"""
+"""Conditions and expressions of the caller, as Spark SQL or columns, checked before any job runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -31,37 +28,52 @@ def to_column(expression: Expression) -> Column:
 
 
 def to_text(expression: Expression) -> str:
-    """Return an expression as people read it, e.g. in the history."""
+    """Return an expression as readable text, e.g. for the history."""
     if isinstance(expression, str):
         return expression
     shown = _SHOWN.fullmatch(str(expression))
     return shown[1] if shown else str(expression)
 
 
-def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> None:
-    """Check that a condition can be asked of rows, and always says the same of the same row.
+def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Column]) -> Column:
+    """Return columns joined in their order, as a balanced expression tree.
+
+    Spark walks expressions recursively, so a chain of a thousand operators overflows its stack.
 
     Args:
-        rows: With the columns that it may name.
+        join: Joins two columns.
+        columns: At least one column.
+    """
+    middle = len(columns) // 2
+    return join(join_columns(join, columns[:middle]), join_columns(join, columns[middle:])) if middle else columns[0]
+
+
+def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> None:
+    """Check that a condition can be evaluated on rows and is deterministic.
+
+    A DML command evaluates its condition more than once; if the results differed, rows could be lost or duplicated.
+
+    Args:
+        rows: A DataFrame with the columns that the condition may use.
         condition: The condition.
 
     Raises:
-        NotDeterministic: it may say something else the next time.
-        ConditionRefused: it names a column that is not there, is not true or false, or is no condition at all.
+        NotDeterministic: the condition may give different results for the same row.
+        ConditionRefused: the condition uses an unknown column, is not boolean, or cannot be parsed.
 
     Source: Delta Lake: DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED.
     """
-    # In joins Spark takes no other conditions; nothing runs, the join is only analysed.
+    # Spark accepts only deterministic conditions in joins. The join is analysed but never runs.
     with translate_analysis_errors(condition):
         _ = rows.join(rows.sparkSession.range(1).select(F.lit(1).alias("__widen_one")), to_column(condition)).schema
 
 
 @contextmanager
 def translate_analysis_errors(expression: Expression) -> Iterator[None]:
-    """Raise an error of ours in place of what Spark raises when it looks at an expression.
+    """Translate the errors that Spark raises while it analyses an expression.
 
     Raises:
-        NotDeterministic: it may say something else the next time.
+        NotDeterministic: the expression may give different results for the same row.
         ConditionRefused: Spark cannot use it.
     """
     try:

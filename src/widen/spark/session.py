@@ -1,7 +1,4 @@
-"""The Spark session to work in: the caller's, or a local one.
-
-Source: house rule: Spark at the edge.
-"""
+"""The Spark session to work in: the caller's, the active one, or a new local one."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ _SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.log.level": "ERROR",
 }
-"""What a session of our own is set to, unless its environment says otherwise."""
+"""The settings of a session that Widen starts itself."""
 
 
-NEEDED = (4, 0)
+MINIMUM_VERSION = (4, 0)
 """The oldest version of Spark that Widen works with."""
 
 
@@ -38,32 +35,34 @@ def ensure_supported(version: str) -> None:
         version: As Spark writes it, e.g. ``4.0.1`` or ``4.2.0-SNAPSHOT``.
 
     Raises:
-        UnsupportedSpark: It is too old.
+        UnsupportedSpark: the version is too old.
     """
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < NEEDED:
-        raise UnsupportedSpark(needed=".".join(map(str, NEEDED)), found=version)
+    if numbers < MINIMUM_VERSION:
+        raise UnsupportedSpark(needed=".".join(map(str, MINIMUM_VERSION)), found=version)
 
 
-ensure_supported(pyspark.__version__)  # before a job could run that gives wrong results
+ensure_supported(
+    pyspark.__version__
+)  # Older versions give wrong results instead of errors, so check before any job runs.
 
 
 def find_session(given: SparkSession | None = None) -> SparkSession:
-    """Return the given session, else the active one, else a new one.
+    """Return the given session, else the active one, else a new local one.
 
-    A new session is local, unless ``SPARK_REMOTE`` or ``MASTER`` in the environment say otherwise. Its executors run
-    the interpreter that runs this process, so that they find the same packages.
+    The environment variables ``SPARK_REMOTE`` and ``MASTER`` override where a new session runs. Its executors use the
+    Python interpreter of this process, so that they find the same packages.
 
     Args:
-        given: The session of the caller, if there is one.
+        given: The session of the caller, if any.
 
     Raises:
         EngineMissing: Spark or Java does not start.
-        UnsupportedSpark: The server that the session is connected to is too old.
+        UnsupportedSpark: the Spark server of the session is too old.
     """
-    found = given or SparkSession.getActiveSession()
+    existing = given or SparkSession.getActiveSession()
     try:
-        session = found or _started()
+        session = existing or _start_session()
         version = session.version
     except SPARK_ERRORS as error:
         raise EngineMissing(reason=first_line(error), fix=_FIX) from error
@@ -71,10 +70,10 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     return session
 
 
-_FIX = "Install Java 17 or later and let JAVA_HOME name it; WIDEN_DEBUG=1 shows all that Java says."
+_FIX = "Install Java 17 or later and set JAVA_HOME to it. Set WIDEN_DEBUG=1 to see the whole output of Java."
 
 
-def _started() -> SparkSession:
+def _start_session() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     if "SPARK_REMOTE" in os.environ:
@@ -83,18 +82,3 @@ def _started() -> SparkSession:
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-FAST_DROP = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
-
-
-def has_fast_drop(spark: SparkSession | None) -> bool:
-    """Tell whether features may be dropped while older versions that use them stay; no session is started for it.
-
-    Args:
-        spark: The session, by default the active one.
-
-    Source: Delta Spark's setting of that name, true by default
-    """
-    active = spark or SparkSession.getActiveSession()
-    return active is None or str(active.conf.get(FAST_DROP, "true")).lower() != "false"

@@ -1,7 +1,4 @@
-"""Spark's failures, translated where they enter.
-
-Source: house rule: foreign errors are translated at the one door where they come in.
-"""
+"""Errors of Spark, translated into errors of Widen."""
 
 from __future__ import annotations
 
@@ -31,36 +28,36 @@ from widen.errors import (
 
 try:
     from py4j.protocol import Py4JError
-except ImportError:  # the client of Spark Connect comes without it
+except ImportError:  # the client of Spark Connect does not have py4j
     Py4JError = PySparkException
 
 _REFUSED = "WIDEN_REFUSED"
-"""Begins the message by which a write of ours says that a row cannot be."""
+"""The prefix of the messages by which our expressions refuse a row."""
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
-"""What a Spark action raises, in the classic session and in Connect."""
+"""The errors of a Spark action, in a classic session and in Spark Connect."""
 
-_READ = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
-_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
-_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
+_REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _DENIED = re.compile(
     r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
 )
-_ALONE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
-_PACKED = re.compile(r"native (\w+) library not available")
+_MISSING_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_COMPRESSION = re.compile(r"native (\w+) library not available")
 _CAUSE = re.compile(r"(?:^|\n)(?:Caused by: )?([\w.]*(?:Error|Exception)): ([^\n]+)")
 
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Raise an error of ours in place of what Spark raises when it cannot finish a job.
+    """Translate the errors that Spark raises when a job fails.
 
     Raises:
-        CorruptFile: a file cannot be read; the error names it.
-        RowRefused: a row breaks a rule of the table; the error names it.
-        IdentityExhausted: an identity column has no further values.
-        StorageError: there is no space, or no permission to write.
-        JobFailed: anything else; the error has the innermost cause that Spark tells.
+        CorruptFile: a file cannot be read; the error names the file.
+        RowRefused: a row breaks a rule of the table; the error names the rule.
+        IdentityExhausted: an identity column has used up all values of its type.
+        StorageError: the disk is full, or permission to write is missing.
+        JobFailed: any other failure; the error has the innermost cause that Spark reports.
     """
     try:
         yield
@@ -75,85 +72,87 @@ def translate_spark_errors() -> Iterator[None]:
 
 
 def find_known_failure(error: Exception) -> WidenError | None:
-    """Return the error of ours that tells what a failure of Spark says; None if none does."""
-    found = ((pattern.search(str(error)), told) for pattern, told in _TOLD)
-    return next((told(match) for match, told in found if match), None)
+    """Return the Widen error for a failure of Spark, or None if the failure is not a known one."""
+    matches = ((pattern.search(str(error)), to_error) for pattern, to_error in _TRANSLATIONS)
+    return next((to_error(match) for match, to_error in matches if match), None)
 
 
-def raise_expression(kind: str, told: Mapping[str, str], value: Column | None = None) -> Column:
-    """Return an expression that fails the job, with what `translate_spark_errors` needs to tell it as an error of ours.
+def raise_expression(kind: str, rule: Mapping[str, str], value: Column | None = None) -> Column:
+    """Return an expression that fails the job; `translate_spark_errors` turns the failure into an error of Widen.
 
     Args:
         kind: One of `_REFUSALS`.
-        told: What is known of the rule.
-        value: What is known of the row only where it is looked at.
+        rule: The facts about the rule, which are known before the job.
+        value: The excerpt of the row to show in the error.
     """
     shown = F.lit("") if value is None else F.coalesce(value, F.lit("null"))
-    return F.raise_error(F.concat(F.lit(f"{_REFUSED} {kind} {json.dumps(told)} VALUE "), shown, F.lit(" END")))
+    return F.raise_error(F.concat(F.lit(f"{_REFUSED} {kind} {json.dumps(rule)} VALUE "), shown, F.lit(" END")))
 
 
-def refusal_text(kind: str, told: Mapping[str, str], value: Column | None = None) -> Column:
-    """Return the text of what `raise_expression` would fail the job with, for the same arguments."""
-    before, here, after = _REFUSALS[kind](told, _HERE).message.partition(_HERE)
+def refusal_text(kind: str, rule: Mapping[str, str], value: Column | None = None) -> Column:
+    """Return the message of the error that `raise_expression` causes for the same arguments."""
+    before, placeholder, after = _REFUSALS[kind](rule, _PLACEHOLDER).message.partition(_PLACEHOLDER)
     shown = F.lit("") if value is None else F.coalesce(value, F.lit("null"))
-    return F.concat(F.lit(before), shown, F.lit(after)) if here else F.lit(before)
+    return F.concat(F.lit(before), shown, F.lit(after)) if placeholder else F.lit(before)
 
 
-_HERE = "\x00"
-"""Stands in a message for what is known only where the row is looked at."""
+_PLACEHOLDER = "\x00"
+"""Placeholder in a message for the excerpt of the row."""
 
 _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
-    "NULL": lambda told, _: NotNullViolated(column=told["column"]),
-    "CHECK": lambda told, row: CheckViolated(name=told["name"], expression=told["expression"], values=row),
-    "TEXT": lambda told, value: TextTooLong(column=told["column"], limit=told["limit"], value=value),
-    "CAST": lambda told, value: CastOverflow(column=told["column"], old=told["old"], new=told["new"], value=value),
-    "OUTSIDE": lambda told, _: OutsideReplaceWhere(where=told["where"]),
-    "IDENTITY": lambda told, _: IdentityExhausted(column=told["column"]),
+    "NULL": lambda rule, _: NotNullViolated(column=rule["column"]),
+    "CHECK": lambda rule, row: CheckViolated(name=rule["name"], expression=rule["expression"], values=row),
+    "TEXT": lambda rule, value: TextTooLong(column=rule["column"], limit=rule["limit"], value=value),
+    "CAST": lambda rule, value: CastOverflow(column=rule["column"], old=rule["old"], new=rule["new"], value=value),
+    "OUTSIDE": lambda rule, _: OutsideReplaceWhere(where=rule["where"]),
+    "IDENTITY": lambda rule, _: IdentityExhausted(column=rule["column"]),
 }
 
 
-def _row(found: re.Match[str]) -> WidenError:
-    return _REFUSALS[found[1]](json.loads(found[2]), found[3])
+def _row_error(match: re.Match[str]) -> WidenError:
+    return _REFUSALS[match[1]](json.loads(match[2]), match[3])
 
 
-def _read(found: re.Match[str]) -> WidenError:
-    if found[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
-        fix = "Restore it from a backup, or restore the table to a version that does not need it."
-        return CorruptFile(path=found[2], reason="it does not exist (vacuumed or deleted?)", fix=fix)
-    causes = _CAUSE.findall(found.string)
-    detail = found[3].strip() if "SQLSTATE" not in found[3].strip()[:9] else causes[-1][1] if causes else ""
-    reason = f"Spark says {found[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")
-    return CorruptFile(path=found[2], reason=reason, fix="Restore the file from a backup, or leave it out.")
+def _read_error(match: re.Match[str]) -> WidenError:
+    if match[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
+        fix = "Restore the file from a backup, or restore the table to a version that does not need it."
+        return CorruptFile(path=match[2], reason="it does not exist (vacuumed or deleted?)", fix=fix)
+    causes = _CAUSE.findall(match.string)
+    detail = match[3].strip() if "SQLSTATE" not in match[3].strip()[:9] else causes[-1][1] if causes else ""
+    reason = f"Spark reports {match[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")
+    return CorruptFile(path=match[2], reason=reason, fix="Restore the file from a backup, or exclude it.")
 
 
-def _full(found: re.Match[str]) -> WidenError:
-    return StorageError(location="The table", reason="the disk is full", fix="Free some space and repeat the call.")
+def _disk_full_error(match: re.Match[str]) -> WidenError:
+    return StorageError(location="The table", reason="the disk is full", fix="Free some space and try again.")
 
 
-def _denied(found: re.Match[str]) -> WidenError:
-    where = found[1] or found[2] or "The table"
-    return StorageError(location=where, reason="it may not be written", fix="Choose another place, or allow writing.")
-
-
-def _alone(found: re.Match[str]) -> WidenError:
-    return InvalidOption(
-        option="the Spark session",
-        value=f"one whose executors lack the package {found[1]}",
-        expected="Install widen on them too, or set PYSPARK_PYTHON to an interpreter that has it.",
+def _permission_error(match: re.Match[str]) -> WidenError:
+    where = match[1] or match[2] or "The table"
+    return StorageError(
+        location=where, reason="permission to write is missing", fix="Choose another location, or grant the permission."
     )
 
 
-def _packed(found: re.Match[str]) -> WidenError:
-    reason = f"this Spark cannot read what {found[1]} has packed"
-    return SourceError(source="The source", reason=reason, fix="Unpack it first, e.g. with: zstd -d FILE")
+def _missing_package_error(match: re.Match[str]) -> WidenError:
+    return InvalidOption(
+        option="the Spark session",
+        value=f"a session whose executors do not have the package {match[1]}",
+        expected="Install widen on the executors, or set PYSPARK_PYTHON to an interpreter that has it.",
+    )
 
 
-_TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
-    (_ROW, _row),
-    (_FULL, _full),
-    (_DENIED, _denied),
-    (_PACKED, _packed),
-    (_READ, _read),
-    (_ALONE, _alone),
+def _compression_error(match: re.Match[str]) -> WidenError:
+    reason = f"this Spark cannot read {match[1]} compression"
+    return SourceError(source="The source", reason=reason, fix="Decompress the files first, e.g. with: zstd -d FILE")
+
+
+_TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
+    (_REFUSED_ROW, _row_error),
+    (_DISK_FULL, _disk_full_error),
+    (_DENIED, _permission_error),
+    (_COMPRESSION, _compression_error),
+    (_READ_FAILURE, _read_error),
+    (_MISSING_PACKAGE, _missing_package_error),
 )
-"""What a failure says, and the error that tells it, in the order to look."""
+"""Patterns of failures and the errors they become, in order of precedence."""

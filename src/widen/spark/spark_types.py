@@ -1,6 +1,6 @@
-"""Types of the model and types of Spark, by way of the schema JSON that both of them speak.
+"""Conversions between types of the model and types of Spark, through the schema JSON that both share.
 
-Source: Spark's schema JSON, which PROTOCOL.md#schema-serialization-format is.
+Source: PROTOCOL.md#schema-serialization-format
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SchemaLike: TypeAlias = StructType | spark_types.StructType | str
 """A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
 
 FIELD_ID = "parquet.field.id"
-"""The metadata key by which Spark writes a field id into Parquet."""
+"""The metadata key from which Spark takes the field id that it writes into Parquet."""
 
 
 def to_schema(schema: SchemaLike) -> StructType:
-    """Return a schema in any of its forms as a value.
+    """Return a schema in any of its forms as a schema of the model.
 
     Raises:
-        InvalidType: the text cannot be read.
+        InvalidType: the SQL text cannot be parsed.
     """
     if isinstance(schema, StructType):
         return schema
@@ -55,24 +55,24 @@ def to_schema(schema: SchemaLike) -> StructType:
 
 
 def to_spark(schema: StructType) -> spark_types.StructType:
-    """Return the schema as Spark's, metadata included."""
+    """Return the schema as a Spark schema, metadata included."""
     return spark_types.StructType.fromJson(type_to_value(schema))
 
 
 def type_to_spark(data_type: DataType) -> spark_types.DataType:
-    """Return the type as Spark's, the metadata of nested fields included."""
+    """Return the type as a Spark type, the metadata of nested fields included."""
     return to_spark(StructType((Field("only", data_type),)))["only"].dataType
 
 
 def from_spark(schema: spark_types.StructType) -> StructType:
-    """Return a schema of Spark as one of the model, metadata included."""
+    """Return a Spark schema as a schema of the model, metadata included."""
     result = type_from_value(json.loads(schema.json()))
     assert isinstance(result, StructType)
     return result
 
 
 def with_field_ids(schema: StructType) -> StructType:
-    """Return the schema with nothing but the column ids as metadata, under the key that Spark's writer looks for.
+    """Return the schema with only the column ids as metadata, under the key that Spark's Parquet writer reads.
 
     Source: PROTOCOL.md#writer-requirements-for-column-mapping
     """

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from widen.errors import InvalidOption, WidenError
 from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
+from widen.spark.delta_settings import has_fast_drop
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.spark.parquet.old_file_search import find_old_files
 from widen.spark.parquet.old_type_files import OldType, summarize_old_types
-from widen.spark.session import find_session, has_fast_drop
+from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes
 from widen.table.property_changes import PropertyChangesMixin

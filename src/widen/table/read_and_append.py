@@ -19,8 +19,7 @@ from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable
 from widen.spark.delta_settings import schema_evolution_settings
-from widen.spark.read.scan import read_snapshot
-from widen.spark.read.unified_rows import unify_rows as with_one_column_a_field
+from widen.spark.read.scan import read_snapshot, unify_rows
 from widen.spark.spark_types import Column, DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.spark.write.parquet_writer import write_parquet
@@ -66,7 +65,7 @@ class ReadAndAppendMixin(TableVersion):
         """
         snapshot = self._past(version, timestamp)
         rows = read_snapshot(spark, self._store, snapshot, where)
-        return with_one_column_a_field(rows, snapshot.schema) if unified else rows
+        return unify_rows(rows, snapshot.schema) if unified else rows
 
     def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
         """Return the statement that makes a view with one column for each source field, as ``read(unified=True)``.

@@ -79,9 +79,9 @@ def test_where_a_name_is_looked_for() -> None:
     ("session", "reason"),
     [
         (Session({"DESCRIBE": UNKNOWN}), "t: The table or view `t` cannot be found."),
-        (Session({"DESCRIBE": described(("a", "int", None))}), "it is no table"),
-        (listed("parquet", "file:/data/t"), "it is a table of parquet"),
-        (listed("delta", "file:/data/t", "other"), "it is no table"),
+        (Session({"DESCRIBE": described(("a", "int", None))}), "it is not a table"),
+        (listed("parquet", "file:/data/t"), "it is a parquet table"),
+        (listed("delta", "file:/data/t", "other"), "it is not a table"),
     ],
 )
 def test_what_is_no_delta_table(session: Session, reason: str) -> None:

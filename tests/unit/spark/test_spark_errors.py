@@ -1,4 +1,4 @@
-"""What Spark says of a job that failed becomes an error that names the file at fault."""
+"""The failure of a Spark job becomes an error that names the file at fault."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def test_a_file_that_is_damaged() -> None:
         RuntimeError(MISSING.replace(".FILE_NOT_EXIST", ".NO_HINT").replace("File does", "It does"))
     )
     assert isinstance(error, CorruptFile)
-    assert "Spark says FAILED_READ_FILE.NO_HINT" in error.message
+    assert "Spark reports FAILED_READ_FILE.NO_HINT" in error.message

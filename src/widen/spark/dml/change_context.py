@@ -30,8 +30,7 @@ from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import is_enabled
 from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
 from widen.spark.parquet.footer import read_footers
-from widen.spark.read.scan import file_keys, filter_files, read_with_locations
-from widen.spark.read.tracked_rows import with_row_tracking
+from widen.spark.read.scan import file_keys, filter_files, read_with_locations, with_row_tracking
 from widen.spark.write.parquet_writer import write_parquet
 
 

@@ -1,6 +1,6 @@
 """One interval on Spark: its records, observed, and written as files of the table.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

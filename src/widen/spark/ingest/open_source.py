@@ -1,6 +1,6 @@
 """What a caller gives, as the batch of an interval: files by their paths, or a DataFrame.
 
-Source: spec of evolution, D16.
+Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations

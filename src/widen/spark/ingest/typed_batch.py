@@ -3,7 +3,7 @@
 Values are looked at only where the types leave open whether a column holds them exactly, and counted where something
 changes. An interval takes one pass then, and no Python runs for a record.
 
-Source: spec of evolution, D16.
+Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations

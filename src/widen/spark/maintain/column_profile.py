@@ -1,6 +1,6 @@
 """What the rows of a table hold, leaf by leaf, also inside arrays and maps: only few numbers come to the driver.
 
-Source: spec of evolution, section 3, "Report".
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
 from widen.protocol.type_changes import TYPE_CHANGES, ensure_readable
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.deleted_rows import FILE, ROW
-from widen.spark.read.scan import read_snapshot, read_with_locations
-from widen.spark.read.tracked_rows import with_row_tracking
+from widen.spark.read.scan import read_snapshot, read_with_locations, with_row_tracking
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
 from widen.spark.write.parquet_writer import write_parquet
 

@@ -1,4 +1,4 @@
-"""Deleted rows: bitmaps loaded and opened on the executors, so that the driver never holds a position.
+"""Deleted rows: the executors load and expand the bitmaps, so that row positions never reach the driver.
 
 Source: PROTOCOL.md#deletion-vectors
 """
@@ -32,16 +32,16 @@ from widen.protocol.deletion_vector_format import (
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000
-"""Up to how many deleted rows every executor gets all of them."""
+"""The number of deleted rows up to which they are broadcast to every executor."""
 
 _SCHEMA = pa.schema([pa.field(FILE, pa.string()), pa.field(ROW, pa.int64())])
 _BATCH_ROWS = 65_536
-_AT_ONCE_ROWS = 1 << 24
-"""Up to how many deleted rows of one file are held in memory at once."""
+_EXPANDED_ROWS = 1 << 24
+"""The number of deleted rows of one file up to which all of them are expanded in memory at once."""
 
 
 def deleted_positions(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
-    """Return the deleted rows of files, one row each: the file's key and the position in it, from 0.
+    """Return the deleted rows of files as rows: the key of the file and the position in it, from 0.
 
     Args:
         spark: The session.
@@ -60,72 +60,78 @@ def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iter
     for batch in batches:
         for key, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             vector = msgspec.json.decode(text, type=DeletionVector)
-            yield from _rows(key, load_vector(store, vector))
+            yield from _to_batches(key, load_vector(store, vector))
 
 
-def _rows(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
-    for part in _parts(bitmap):
+def _to_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
+    for part in _to_arrays(bitmap):
         yield pa.RecordBatch.from_arrays([pa.array([key] * len(part), pa.string()), part], schema=_SCHEMA)
 
 
-def _parts(bitmap: BitMap64) -> Iterator[pa.Array]:
-    """Yield the positions in columns of `_BATCH_ROWS`; a few bytes may stand for so many that memory would not do."""
-    if len(bitmap) > _AT_ONCE_ROWS:
+def _to_arrays(bitmap: BitMap64) -> Iterator[pa.Array]:
+    """Yield the positions in arrays of `_BATCH_ROWS`.
+
+    Run-length encoding lets a few bytes stand for billions of positions, so a large bitmap is expanded piece by piece.
+    """
+    if len(bitmap) > _EXPANDED_ROWS:
         rest = iter(bitmap)
         while part := list(islice(rest, _BATCH_ROWS)):
             yield pa.array(part, pa.int64())
         return
     values = bitmap.to_array()
     rows = pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
-    for at in range(0, len(rows), _BATCH_ROWS):
-        yield rows.slice(at, _BATCH_ROWS)
+    for start in range(0, len(rows), _BATCH_ROWS):
+        yield rows.slice(start, _BATCH_ROWS)
 
 
 def load_vector(store: LogStore, vector: DeletionVector) -> BitMap64:
     """Return the positions of the deleted rows of one file.
 
     Raises:
-        CorruptFile: the vector is missing, cut or altered, or counts other rows than the log says.
-        StorageError: the store refused.
+        CorruptFile: the vector is missing, truncated or altered, or its cardinality differs from the log's.
+        StorageError: the store cannot be read.
 
     Source: PROTOCOL.md#deletion-vector-format
     """
-    at = locate_vector(vector)
-    path = at.path if at else vector.path_or_inline_dv
-    if at is None:
+    location = locate_vector(vector)
+    path = location.path if location else vector.path_or_inline_dv
+    if location is None:
         data = decode_inline_vector(vector)
     else:
         try:
-            with store.open(store.plain(at.path) if vector.storage_type == "p" else at.path) as file:
-                data = verify_framed_vector(_framed(file, at), at)
+            with store.open(store.plain(location.path) if vector.storage_type == "p" else location.path) as file:
+                data = verify_framed_vector(_read_framed(file, location), location)
         except FileMissing as error:
-            raise CorruptFile(path=path, reason="there is no such deletion vector", fix=_FIX) from error
+            raise CorruptFile(path=path, reason="the deletion vector does not exist", fix=_FIX) from error
     bitmap = _decode_bitmap(data, path)
     if len(bitmap) != vector.cardinality:
-        reason = f"it deletes {len(bitmap)} rows where the log says {vector.cardinality}"
+        reason = f"it deletes {len(bitmap)} rows, but the log says {vector.cardinality}"
         raise CorruptFile(path=path, reason=reason, fix=_FIX)
     return bitmap
 
 
-def _framed(file: BinaryIO, at: VectorSlice) -> bytes:
-    """Return the bytes of a vector with its size and checksum; no memory is taken for more than the file has.
+def _read_framed(file: BinaryIO, location: VectorSlice) -> bytes:
+    """Return the bytes of a vector with its size and checksum.
+
+    The size is checked against the file first, so that a corrupt size does not allocate memory.
 
     Raises:
-        CorruptFile: the file is too short, or it says another size than the log.
+        CorruptFile: the file is too short, or its size field differs from the log's.
     """
-    has_bytes = file.seek(0, io.SEEK_END)
-    if at.end > has_bytes:
-        reason = f"the log says that it ends at byte {at.end}, and the file has {has_bytes}"
-        raise CorruptFile(path=at.path, reason=reason, fix=_FIX)
-    file.seek(at.offset)
-    said = file.read(4)
-    if struct.unpack(">i", said)[0] != at.size_bytes:
-        reason = f"it says {struct.unpack('>i', said)[0]} bytes where the log says {at.size_bytes}"
-        raise CorruptFile(path=at.path, reason=reason, fix=_FIX)
-    return said + file.read(at.end - at.offset - 4)
+    file_bytes = file.seek(0, io.SEEK_END)
+    if location.end > file_bytes:
+        reason = f"the log says that it ends at byte {location.end}, but the file has {file_bytes} bytes"
+        raise CorruptFile(path=location.path, reason=reason, fix=_FIX)
+    file.seek(location.offset)
+    header = file.read(4)
+    size = struct.unpack(">i", header)[0]
+    if size != location.size_bytes:
+        reason = f"its size is {size} bytes, but the log says {location.size_bytes}"
+        raise CorruptFile(path=location.path, reason=reason, fix=_FIX)
+    return header + file.read(location.end - location.offset - 4)
 
 
-_FIX = "Restore it from a backup; without it deleted rows would reappear."
+_FIX = "Restore it from a backup. Without it, deleted rows would reappear."
 
 
 def _decode_bitmap(data: bytes, path: str) -> BitMap64:
@@ -136,23 +142,23 @@ def _decode_bitmap(data: bytes, path: str) -> BitMap64:
         raise CorruptFile(path=path, reason=f"its bitmap cannot be read ({error})", fix=_FIX) from error
 
 
-def _portable(data: bytes) -> BitMap64:
+def _read_portable(data: bytes) -> BitMap64:
     return BitMap64.deserialize(data)
 
 
-def _native(order: str, data: bytes) -> BitMap64:
+def _read_native(order: str, data: bytes) -> BitMap64:
     number = struct.Struct(order + "i")
-    result, at = BitMap64(), number.size
+    result, offset = BitMap64(), number.size
     for high in range(number.unpack_from(data)[0]):
-        size = number.unpack_from(data, at)[0]
-        at += number.size
-        result |= BitMap64((high << 32) | row for row in BitMap.deserialize(data[at : at + size]))
-        at += size
+        size = number.unpack_from(data, offset)[0]
+        offset += number.size
+        result |= BitMap64((high << 32) | row for row in BitMap.deserialize(data[offset : offset + size]))
+        offset += size
     return result
 
 
 _READERS: Mapping[BitmapLayout, Callable[[bytes], BitMap64]] = {
-    BitmapLayout.PORTABLE: _portable,
-    BitmapLayout.NATIVE: partial(_native, "<"),
-    BitmapLayout.NATIVE_BIG_ENDIAN: partial(_native, ">"),
+    BitmapLayout.PORTABLE: _read_portable,
+    BitmapLayout.NATIVE: partial(_read_native, "<"),
+    BitmapLayout.NATIVE_BIG_ENDIAN: partial(_read_native, ">"),
 }

@@ -1,8 +1,8 @@
-"""Column mapping by id: under which names files have the columns that their field ids tell.
+"""Column mapping by id: the names of columns in files, resolved by field id.
 
-Spark can switch to field ids only for a whole session, and compares filters by name all the same. So the footers of a
-table in the mode ``id`` are read before its rows, and files that have other names than the physical ones are read by
-their own. What was learnt of a file is kept as long as the schema is the same.
+Spark resolves by field id only for a whole session, and still matches pushed filters by name. So Widen reads the
+footers of a table in the mode ``id`` before its rows, and reads each file by the names that it has. The names are
+cached for as long as the schema stays the same.
 
 Source: PROTOCOL.md#reader-requirements-for-column-mapping
 """
@@ -28,11 +28,11 @@ from widen.spark.parquet.physical_types import Names, names_in_file
 from widen.spark.read.scan_groups import ScanGroup
 from widen.spark.spark_errors import translate_spark_errors
 
-HERE_FILES = 256
-"""Up to how many footers are read in this process; the executors read more of them."""
+DRIVER_FILES = 256
+"""The number of footers up to which the driver reads them; the executors read more."""
 
-KEPT_FILES, KEPT_SCHEMAS = 100_000, 32
-"""Of how many files of how many tables and schemas their names are kept."""
+CACHED_FILES, CACHED_SCHEMAS = 100_000, 32
+"""How many files, and how many pairs of table and schema, the cache of names keeps."""
 
 _THREADS = 16
 _COLUMNS = "path string, names string, kind string, fields string"
@@ -41,51 +41,52 @@ _Key: TypeAlias = tuple[str, int, int]
 _Read: TypeAlias = Callable[[str], Names]
 
 
-def divided_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[ScanGroup]) -> Iterator[ScanGroup]:
-    """Yield the files of groups by the names that they have for columns.
+def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[ScanGroup]) -> Iterator[ScanGroup]:
+    """Yield the groups, split by the names that their files have for columns.
 
     Args:
-        spark: The session; where the files are many, its executors read the footers.
-        snapshot: The version; the mode of its column mapping is ``id``.
-        groups: Of its files.
+        spark: The session, whose executors read the footers of many files.
+        snapshot: The version, with column mapping by ``id``.
+        groups: Groups of its files.
 
     Raises:
-        CorruptFile: a file is no Parquet, or has no field ids.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        CorruptFile: a file is not Parquet, or has no field ids.
+        JobFailed: the Spark job failed.
+        StorageError: the store cannot be read.
     """
     if not groups:
         return
     files = pa.concat_tables(group.files for group in groups)
-    found = iter(_names(spark, snapshot, files))
+    names_by_file = iter(_cached_names(spark, snapshot, files))
     for group in groups:
-        names = [next(found) for _ in range(group.files.num_rows)]
-        for one in dict.fromkeys(names):
-            yield replace(group, files=group.files.filter(pa.array([name == one for name in names])), names=one)
+        names = [next(names_by_file) for _ in range(group.files.num_rows)]
+        for distinct in dict.fromkeys(names):
+            mask = pa.array([name == distinct for name in names])
+            yield replace(group, files=group.files.filter(mask), names=distinct)
 
 
-def _names(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[Names]:
-    known = _known(snapshot.location, snapshot.metadata.schema_string)
+def _cached_names(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[Names]:
+    cache = _cache(snapshot.location, snapshot.metadata.schema_string)
     keys = list(zip(*(files[name].to_pylist() for name in _KEY), strict=True))
-    new = [key for key in dict.fromkeys(keys) if key not in known]
-    if len(known) + len(new) > KEPT_FILES:
-        known.clear()
+    new = [key for key in dict.fromkeys(keys) if key not in cache]
+    if len(cache) + len(new) > CACHED_FILES:
+        cache.clear()
         new = list(dict.fromkeys(keys))
     columns = StructType(tuple(f for f in snapshot.schema if f.name not in snapshot.partition_columns))
     read = partial(_read, snapshot.store, columns)
     layouts: dict[Names, Names] = {}
-    found = _read_here(read, new) if len(new) <= HERE_FILES else _read_there(spark, read, new)
+    found = _read_on_driver(read, new) if len(new) <= DRIVER_FILES else _read_on_executors(spark, read, new)
     for key, names in zip(new, found, strict=True):
-        known[key] = layouts.setdefault(names, names)
-    return [known[key] for key in keys]
+        cache[key] = layouts.setdefault(names, names)
+    return [cache[key] for key in keys]
 
 
 _KEY = ("path", "size_bytes", "modification_time_ms")
 
 
-@lru_cache(KEPT_SCHEMAS)
-def _known(location: str, schema_string: str) -> dict[_Key, Names]:
-    """Return what is kept of the files of a table under a schema; whoever learns more adds it."""
+@lru_cache(CACHED_SCHEMAS)
+def _cache(location: str, schema_string: str) -> dict[_Key, Names]:
+    """Return the mutable cache of names for the files of a table under a schema."""
     return {}
 
 
@@ -93,12 +94,12 @@ def _read(store: LogStore, columns: StructType, path: str) -> Names:
     return names_in_file(store, columns, store.plain(path))
 
 
-def _read_here(read: _Read, new: Sequence[_Key]) -> list[Names]:
+def _read_on_driver(read: _Read, new: Sequence[_Key]) -> list[Names]:
     with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
         return list(pool.map(read, [path for path, _, _ in new]))
 
 
-def _read_there(spark: SparkSession, read: _Read, new: Sequence[_Key]) -> list[Names]:
+def _read_on_executors(spark: SparkSession, read: _Read, new: Sequence[_Key]) -> list[Names]:
     paths = [path for path, _, _ in new]
     with translate_spark_errors():
         frame = spark.createDataFrame(pa.table({"path": paths})).repartition(min(len(paths) // 64 + 1, 400))
@@ -111,16 +112,16 @@ def _read_there(spark: SparkSession, read: _Read, new: Sequence[_Key]) -> list[N
 
 
 def _read_batches(read: _Read, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what files have other names for, and what is wrong with files; nothing of the others."""
+    """Yield the files with other names and the files with errors; most files are neither."""
     for batch in batches:
         paths = batch.column(0).to_pylist()
         with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
-            told = [one for one in pool.map(partial(_told, read), paths) if one is not None]
-        columns: list[Any] = [pa.array([one[at] for one in told], pa.string()) for at in range(4)]
+            results = [row for row in pool.map(partial(_read_names, read), paths) if row is not None]
+        columns: list[Any] = [pa.array([row[at] for row in results], pa.string()) for at in range(4)]
         yield pa.RecordBatch.from_arrays(columns, names=["path", "names", "kind", "fields"])
 
 
-def _told(read: _Read, path: str) -> tuple[str, str, str | None, str | None] | None:
+def _read_names(read: _Read, path: str) -> tuple[str, str, str | None, str | None] | None:
     try:
         names: Names = read(path)
     except (CorruptFile, StorageError) as error:

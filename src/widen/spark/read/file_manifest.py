@@ -1,6 +1,6 @@
-"""Manifests: a list of files that Spark takes as it is, instead of asking the store for every single one.
+"""Manifests: lists of files that Spark trusts, so that it does not look every file up in the store.
 
-A manifest is a directory in the form of Spark's own file sink log; a scan of it lists nothing.
+A manifest is a directory with a log like that of Spark's file sink; a scan of such a directory lists no files.
 
 Source: Spark's file sink log (``_spark_metadata``), which readers have followed since Spark 2.
 """
@@ -22,10 +22,10 @@ from widen.errors import StorageError
 from widen.log.store.log_store import LogStore
 
 FOLDER = "_widen/scans"
-"""Where manifests stand in a table that does not lie on a local disk."""
+"""The folder for manifests in a table that is not on a local disk."""
 
 IGNORED = "spark.sql.streaming.fileStreamSink.metadata.ignored"
-"""Spark's switch for not following such logs."""
+"""Spark's setting to ignore such logs."""
 
 _SINK_LOG = "_spark_metadata/0"
 _BLOCK_BYTES = 128 * 1024 * 1024
@@ -42,14 +42,14 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[str, int, int]]) -> str | None:
-    """Write a manifest and return the path to give to Spark, or None where there can be none.
+    """Write a manifest and return the path for Spark to read, or None if manifests cannot be used.
 
-    The same files give the same manifest. Those of local tables are removed when the process ends.
+    The same files result in the same manifest. Manifests of local tables are removed when the process ends.
 
     Args:
         spark: The session that will read it.
         store: The store of the table.
-        files: The URI as Spark spells it, the size in bytes and the modification time in ms of each file.
+        files: The URI in Spark's spelling, the size in bytes and the modification time in ms of each file.
     """
     if spark.conf.get(IGNORED, "false") == "true":
         return None
@@ -57,7 +57,7 @@ def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[s
     content = b"v1\n" + _encoder.encode_lines(lines).rstrip(b"\n")
     name = hashlib.sha256(content).hexdigest()[:32]
     if store.is_local and "=" not in store.location:
-        return _local(name, content)
+        return _write_local(name, content)
     try:
         store.put(f"{FOLDER}/{name}/{_SINK_LOG}", content)
     except StorageError:
@@ -68,7 +68,7 @@ def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[s
 _encoder = msgspec.json.Encoder()
 
 
-def _local(name: str, content: bytes) -> str | None:
+def _write_local(name: str, content: bytes) -> str | None:
     path = os.path.join(_folder(), name)
     target = os.path.join(path, _SINK_LOG)
     try:

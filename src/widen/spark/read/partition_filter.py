@@ -1,7 +1,7 @@
-"""Partitions as rows: what a condition says of them, and which of them are the same, is asked of Spark.
+"""Partitions as rows, so that Spark evaluates conditions on them and compares them.
 
-One value may stand in the log in several texts, as that of its type before and after a change; so values are compared
-and not texts, in the same types in which a read gives them.
+The log may have several texts for one value, e.g. one from before and one from after a type change. So values are
+compared instead of texts, in the types in which a read returns them.
 
 Source: PROTOCOL.md#partition-value-serialization
 """
@@ -32,78 +32,78 @@ _NUMBER = "__widen_number"
 
 
 def partition_texts(snapshot: Snapshot, files: pa.Table) -> list[Texts]:
-    """Return the partition texts of each file; a text that stands for null is None."""
+    """Return the partition texts of each file; None for null."""
     return [tuple(values.get(key) or None for key in snapshot.partition_keys) for values in partition_values(files)]
 
 
 def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table | None:
-    """Return the files of the partitions that a condition is true for; None if it may look at other columns too.
+    """Return the files of the partitions for which a condition is true; None if it may use other columns too.
 
     Args:
         spark: The session.
         snapshot: The version.
-        files: Of the version.
-        where: The condition; `ensure_deterministic_condition` has checked it. What a column object
-            looks at is not known.
+        files: Files of the version.
+        where: The condition, which `ensure_deterministic_condition` has checked. The columns that a Column object uses
+            are unknown.
 
     Raises:
-        JobFailed: Spark could not finish the job.
+        JobFailed: the Spark job failed.
     """
-    if not isinstance(where, str) or not _names(where, snapshot.schema) <= {*snapshot.partition_columns}:
+    if not isinstance(where, str) or not _column_names(where, snapshot.schema) <= {*snapshot.partition_columns}:
         return None
     if not files.num_rows:
         return files
-    own = partition_texts(snapshot, files)
-    distinct = list(dict.fromkeys(own))
-    rows = _rows(spark, snapshot, distinct)
+    file_texts = partition_texts(snapshot, files)
+    distinct = list(dict.fromkeys(file_texts))
+    rows = _partition_rows(spark, snapshot, distinct)
     with translate_spark_errors():
         numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
-    return _of(files, own, {distinct[number] for number in numbers})
+    return _files_with(files, file_texts, {distinct[number] for number in numbers})
 
 
-def _names(where: str, schema: StructType) -> set[str]:
+def _column_names(where: str, schema: StructType) -> set[str]:
     return {path[0] for path in referenced_columns(where, schema)}
 
 
 def files_in_same_partitions(
     spark: SparkSession, snapshot: Snapshot, files: pa.Table, written: Sequence[Texts]
 ) -> pa.Table:
-    """Return the files whose partitions are among others.
+    """Return the files whose partitions are among the given ones.
 
     Args:
         spark: The session.
         snapshot: The version.
-        files: Of the version.
-        written: The texts of the other partitions.
+        files: Files of the version.
+        written: The texts of the given partitions.
 
     Raises:
-        JobFailed: Spark could not finish the job.
+        JobFailed: the Spark job failed.
     """
     if not files.num_rows or not written:
         return files.slice(0, 0)
-    own = partition_texts(snapshot, files)
-    distinct = list(dict.fromkeys(own))
-    left = _rows(spark, snapshot, distinct).alias("l")
-    right = _rows(spark, snapshot, list(dict.fromkeys(written))).alias("r")
+    file_texts = partition_texts(snapshot, files)
+    distinct = list(dict.fromkeys(file_texts))
+    left = _partition_rows(spark, snapshot, distinct).alias("l")
+    right = _partition_rows(spark, snapshot, list(dict.fromkeys(written))).alias("r")
     names = [quote_name(name) for name in snapshot.partition_columns]
     same = reduce(and_, (F.col(f"l.{name}").eqNullSafe(F.col(f"r.{name}")) for name in names))
     with translate_spark_errors():
         numbers = {row[0] for row in left.join(right, same, "left_semi").select(_NUMBER).collect()}
-    return _of(files, own, {distinct[number] for number in numbers})
+    return _files_with(files, file_texts, {distinct[number] for number in numbers})
 
 
-def _of(files: pa.Table, own: Sequence[Texts], wanted: set[Texts]) -> pa.Table:
-    return files.filter(pa.array([one in wanted for one in own], pa.bool_()))
+def _files_with(files: pa.Table, file_texts: Sequence[Texts], wanted: set[Texts]) -> pa.Table:
+    return files.filter(pa.array([texts in wanted for texts in file_texts], pa.bool_()))
 
 
-def _rows(spark: SparkSession, snapshot: Snapshot, partitions: Sequence[Texts]) -> DataFrame:
+def _partition_rows(spark: SparkSession, snapshot: Snapshot, partitions: Sequence[Texts]) -> DataFrame:
     """Return partitions as rows: the number of each in the list, and its values under their logical names."""
     columns = [pa.array(column, pa.string()) for column in zip(*partitions, strict=True)]
     numbers = pa.array(range(len(partitions)), pa.int64())
     raw = spark.createDataFrame(pa.table([numbers, *columns], names=[_NUMBER, *map(str, range(len(columns)))]))
-    known = {field.name: field.type for field in snapshot.schema}
+    types = {field.name: field.type for field in snapshot.schema}
     values = [
-        from_partition_text(F.col(str(at)), known[name]).alias(name)
+        from_partition_text(F.col(str(at)), types[name]).alias(name)
         for at, name in enumerate(snapshot.partition_columns)
     ]
     return raw.select(_NUMBER, *values)

@@ -1,6 +1,6 @@
-"""The columns of files as the columns of their table: other names, newer types, partition texts.
+"""The columns of the table, made of the columns of files: other names, newer types, partition texts.
 
-A struct is changed field by field where that can be, so that Spark still reads only the fields that are asked for.
+A struct is changed field by field where possible, so that Spark still reads only the fields that a query uses.
 
 Source: PROTOCOL.md#column-mapping, #partition-value-serialization, #reader-requirements-for-type-widening
 """
@@ -21,17 +21,17 @@ from widen.spark.read.scan_groups import ScanGroup, ScanPlan
 from widen.spark.spark_types import as_nullable, type_to_spark, visible_schema
 
 VALUE = "__widen_value_"
-"""What the names of joined partition texts begin with."""
+"""The prefix of the columns with joined partition texts."""
 
 
 @dataclass(frozen=True)
 class DataColumn:
-    """A column of the table that stands in files.
+    """A column of the table that the files contain.
 
     Args:
-        read: As it is read from them: its name there, and the old type where the files are known to hold it.
-        shown: As the table shows it.
-        guarded: The leaves below it, in the names of the files, that filters must not reach.
+        read: The column in the files: its name there, and the old type if the files are known to have it.
+        shown: The column in the table.
+        guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
     """
 
     read: Field
@@ -40,12 +40,12 @@ class DataColumn:
 
     @property
     def is_rebuilt(self) -> bool:
-        """Whether the table shows another value than is read."""
+        """Whether the value in the table differs from the one in the files."""
         return bool(self.guarded) or self.read.type != self.shown.type
 
 
 def data_columns(scan: ScanPlan, group: ScanGroup) -> dict[str, DataColumn]:
-    """Return the columns that stand in the files of a group, by logical name and in the order of the schema."""
+    """Return the columns that the files of a group contain, by logical name and in the order of the schema."""
     schema = scan.schema
     for path, old in group.types.items():
         schema = replace_type(schema, path, old)
@@ -54,24 +54,24 @@ def data_columns(scan: ScanPlan, group: ScanGroup) -> dict[str, DataColumn]:
     unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
     guarded = [path_in_files(scan, group, path) for path in unsafe]
     return {
-        shown.name: DataColumn(before, shown, tuple(path[1:] for path in guarded if path[0] == before.name))
-        for before, shown in zip(read, as_nullable(visible_schema(scan.schema)), strict=True)
+        shown.name: DataColumn(in_file, shown, tuple(path[1:] for path in guarded if path[0] == in_file.name))
+        for in_file, shown in zip(read, as_nullable(visible_schema(scan.schema)), strict=True)
         if shown.name not in scan.partition_by and shown.type != VOID
     }
 
 
 def path_in_files(scan: ScanPlan, group: ScanGroup, path: Path) -> Path:
-    """Return a logical path in the names that the files of a group have.
+    """Return a logical path in the names of the files of a group.
 
     Raises:
-        CorruptLog: a field on the way lacks its physical name.
+        CorruptLog: a field of the path has no physical name.
     """
     physical = to_physical_path(scan.schema, path, scan.mode)
     return tuple(group.renamed.get(path[: at + 1]) or step for at, step in enumerate(physical))
 
 
 def projection(scan: ScanPlan, group: ScanGroup) -> list[Column]:
-    """Return the columns of the table, made of what is read from the files of a group."""
+    """Return the columns of the table, made of the columns in the files of a group."""
     stored = data_columns(scan, group)
     columns = []
     for field in visible_schema(scan.schema):
@@ -86,9 +86,9 @@ def projection(scan: ScanPlan, group: ScanGroup) -> list[Column]:
 
 
 def from_partition_text(text: Column, data_type: DataType) -> Column:
-    """Return what partition texts stand for in a type.
+    """Return partition texts as values of a type.
 
-    Source: PROTOCOL.md#partition-value-serialization; Delta Spark: a text that is no value of the type is null.
+    Source: PROTOCOL.md#partition-value-serialization; Delta Spark: a text that is not a value of the type is null.
     """
     return text if data_type == STRING else text.try_cast(type_to_spark(data_type))
 
@@ -115,27 +115,30 @@ def _convert_column(column: Column, have: DataType, want: DataType, guarded: Col
     """Return a column of one shape as one of the same shape with other names and types.
 
     Args:
-        column: What is read.
+        column: The column in the files.
         have: Its type.
         want: The type to return; struct fields correspond by position.
-        guarded: The leaves below it, in the names that it has, that filters must not reach.
+        guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
     """
-    if () in guarded:
+    if () in guarded:  # Spark does not push filters through a function, and this one returns its argument
         return F.greatest(column, column)
     if have == want and not guarded:
         return column
     if not isinstance(have, StructType) or not isinstance(want, StructType) or _is_tangled(have, want):
         return column.cast(type_to_spark(want))
     result, keeps_names = column, have.names == want.names
-    for before, after in zip(have, want, strict=True):
-        below = [path[1:] for path in guarded if path[0] == before.name]
-        if not keeps_names or below or before.type != after.type:
-            part = _convert_column(column.getField(before.name), before.type, after.type, below)
-            result = result.withField(quote_name(after.name), part)
+    for in_file, in_table in zip(have, want, strict=True):
+        below = [path[1:] for path in guarded if path[0] == in_file.name]
+        if not keeps_names or below or in_file.type != in_table.type:
+            part = _convert_column(column.getField(in_file.name), in_file.type, in_table.type, below)
+            result = result.withField(quote_name(in_table.name), part)
     return result if keeps_names else result.dropFields(*map(quote_name, have.names))
 
 
 def _is_tangled(have: StructType, want: StructType) -> bool:
-    """Tell whether some names of two structs are the same and others are not, so that no order of changes is right."""
-    before, after = ({name.casefold() for name in struct.names} for struct in (have, want))
-    return have.names != want.names and bool(before & after)
+    """Tell whether two structs share some names but not all.
+
+    Fields are renamed one after the other, so a new name could collide with an old one that is still there.
+    """
+    old_names, new_names = ({name.casefold() for name in struct.names} for struct in (have, want))
+    return have.names != want.names and bool(old_names & new_names)

@@ -1,8 +1,7 @@
-"""Conditions on fields of rebuilt structs, said of the columns of the files: Spark cannot find them there by itself.
+"""Filters on fields of rebuilt structs, in terms of the columns of the files: Spark cannot push those by itself.
 
-They stand beside the caller's own condition, and only spare Spark row groups and rows that would not match.
-
-Source: house rule: old files are skipped as new ones are.
+They are added to the caller's own condition, and only let Spark skip row groups and rows that do not match. So old
+files are skipped like new ones.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _LONGS = range(-(2**63), 2**63)
 
 
 def file_condition(scan: ScanPlan, group: ScanGroup) -> Column | None:
-    """Return what is true of every wanted row as it stands in the files, or None if Spark finds that by itself."""
+    """Return a condition that every wanted row in the files fulfils, or None if Spark pushes the caller's condition."""
     columns = data_columns(scan, group)
-    hidden = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
-    if not any(columns[path[0]].is_rebuilt for path in hidden):
+    nested = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
+    if not any(columns[path[0]].is_rebuilt for path in nested):
         return None
     return _push_predicate(scan, group, columns, scan.predicate, truth=True)
 
@@ -57,16 +56,16 @@ def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
 def _push_predicate(
     scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool
 ) -> Column | None:
-    """Return what is true of every row that makes a predicate true, or false; None if nothing can be said."""
+    """Return a condition that every row fulfils that makes a predicate ``truth``; None if nothing can be derived."""
     match predicate:
         case Not(inner):
             return _push_predicate(scan, group, columns, inner, truth=not truth)
         case And(left, right) | Or(left, right):
             parts = [_push_predicate(scan, group, columns, part, truth=truth) for part in (left, right)]
-            known = [part for part in parts if part is not None]
+            conditions = [part for part in parts if part is not None]
             if isinstance(predicate, And) == truth:
-                return known[0] & known[-1] if known else None
-            return known[0] | known[1] if len(known) == len(parts) else None
+                return conditions[0] & conditions[-1] if conditions else None
+            return conditions[0] | conditions[1] if len(conditions) == len(parts) else None
         case IsNull(path, data_type):
             column = _column(scan, group, columns, path, data_type)
             return column if column is None else column.isNull() if truth else column.isNotNull()
@@ -80,9 +79,9 @@ def _push_predicate(
 def _column(
     scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], path: Path, data_type: DataType
 ) -> Column | None:
-    """Return a leaf as it stands in the files, or None if it does not, or no filter must reach it.
+    """Return a leaf of the files, or None if they do not contain it or filters on it must not be pushed.
 
-    A cast to its own type changes nothing; that of an older one Spark takes off again by its own rules.
+    A cast to the leaf's own type changes nothing. Spark unwraps the cast from an older type by its own rules.
     """
     if path[0] not in columns:
         return None

@@ -1,7 +1,7 @@
-"""Scans: the files of a snapshot as one DataFrame in the current types, read by Spark's own vectorised reader.
+"""Scans: the files of a snapshot as one DataFrame in the current types, read by Spark's own vectorized reader.
 
-Column mapping is resolved by the names that columns have in files: the physical names, or where the mode is ``id``
-those that the field ids of each file tell.
+Columns are read by their names in the files: the physical names, or with column mapping by ``id`` the names that the
+field ids of each file resolve to.
 
 Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #deletion-vectors
 """
@@ -20,15 +20,18 @@ from pyspark.sql import functions as F
 
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
-from widen.model.types import LONG, STRING, Field, StructType
+from widen.model.sql_literal import to_identifier
+from widen.model.types import LONG, STRING, Field, StructType, quote_name
+from widen.planning.unify.unified_columns import unify_schema
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, mapping_mode
 from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.protocol.tracking_columns import TrackingColumns
 from widen.protocol.type_changes import ensure_readable
 from widen.spark.parquet.rebase_mode import READ_OPTIONS
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_positions
-from widen.spark.read.field_ids import divided_by_names
+from widen.spark.read.field_ids import split_by_names
 from widen.spark.read.file_manifest import write_manifest
 from widen.spark.read.old_decimals import decimals_to_know, stored_types
 from widen.spark.read.projection import VALUE, data_columns, projection
@@ -39,10 +42,11 @@ from widen.spark.source.source_files import as_literal
 from widen.spark.spark_types import as_nullable, to_spark, visible_schema
 
 EXPLICIT_FILES = 32
-"""Up to how many files Spark is given by name; it then looks each of them up."""
+"""The number of files up to which Spark gets their paths, each of which it looks up in the store."""
 
 _EVERYTHING = UnknownPredicate()
 _SCHEME = r"^[A-Za-z0-9+.-]+:/*"
+_BASE_ROW_ID, _COMMIT_VERSION = "__widen_base_row_id", "__widen_row_version"
 
 
 def read_snapshot(
@@ -52,19 +56,19 @@ def read_snapshot(
     where: str | Column | None = None,
     only: Collection[str] | None = None,
 ) -> DataFrame:
-    """Return the rows of a version in its current types; columns in the order of the schema, all of them nullable.
+    """Return the rows of a version in its current types, with the columns in the order of the schema, all nullable.
 
     Args:
         spark: The session, classic or Connect.
         store: The store of the table.
         snapshot: The version.
-        where: Which rows; a text in Spark SQL also skips files by partition values and statistics, a Column does not.
-        only: Which files, by their paths in the log; by default all of the version.
+        where: The condition on rows. Spark SQL also skips files by partition values and statistics; a Column does not.
+        only: The files to read, by their paths in the log; by default all files of the version.
 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema breaks the rules of column mapping.
-        StorageError: the store refused.
+        CorruptLog: the schema violates the rules of column mapping.
+        StorageError: the store cannot be read.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     scan = _with_old_types(spark, snapshot, plan_scan(snapshot, predicate, only))
@@ -73,25 +77,60 @@ def read_snapshot(
 
 
 def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
-    """Return the rows of some files like `read_snapshot`, with the columns `FILE` and `ROW`: where each row is.
+    """Return the rows of files like `read_snapshot`, with the location of each row in the columns `FILE` and `ROW`.
 
     Args:
         spark: The session, classic or Connect.
         store: The store of the table.
         snapshot: The version.
-        files: Rows of its list of files; `file_keys` tells what their rows have in `FILE`.
+        files: Rows of its list of files; `file_keys` returns their values in `FILE`.
 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema breaks the rules of column mapping.
-        StorageError: the store refused.
+        CorruptLog: the schema violates the rules of column mapping.
+        StorageError: the store cannot be read.
     """
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=True)
 
 
 def file_keys(store: LogStore, files: pa.Table) -> list[str]:
-    """Return what tells each file of a list from the others in the column `FILE`."""
+    """Return the value of the column `FILE` for each file of a list."""
     return [_key(store.uri(path)) for path in files["path"].to_pylist()]
+
+
+def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns: TrackingColumns) -> DataFrame:
+    """Return rows with their row ids and commit versions.
+
+    A value that the file materializes wins; otherwise it follows from the file's base row id and the row's position.
+
+    Args:
+        rows: As `read_with_locations` returns them, with the columns in which files materialize both values.
+        store: The store of the table.
+        files: The files that the rows are from.
+        columns: The names of these columns.
+
+    Source: PROTOCOL.md#reader-requirements-for-row-tracking
+    """
+    if not files.num_rows:
+        return rows
+    defaults = {FILE: pa.array(file_keys(store, files), pa.string())}
+    defaults |= {_BASE_ROW_ID: files["base_row_id"], _COMMIT_VERSION: files["default_row_commit_version"]}
+    joined = rows.join(F.broadcast(rows.sparkSession.createDataFrame(pa.table(defaults))), FILE)
+    row_id = F.coalesce(F.col(quote_name(columns.row_id)), F.col(_BASE_ROW_ID) + F.col(ROW))
+    version = F.coalesce(F.col(quote_name(columns.version)), F.col(_COMMIT_VERSION))
+    return joined.withColumns({columns.row_id: row_id, columns.version: version}).drop(_BASE_ROW_ID, _COMMIT_VERSION)
+
+
+def unify_rows(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return rows with one column for each source field, which coalesces all columns of the field.
+
+    Args:
+        rows: Rows of the table.
+        schema: The schema of the same version, with its metadata.
+
+    Source: docs/evolution-rules.md#one-interval
+    """
+    return rows.selectExpr(*(f"{column.sql} AS {to_identifier(column.name)}" for column in unify_schema(schema)))
 
 
 def _union(spark: SparkSession, store: LogStore, scan: ScanPlan, *, is_located: bool) -> DataFrame:
@@ -99,22 +138,22 @@ def _union(spark: SparkSession, store: LogStore, scan: ScanPlan, *, is_located: 
     if frames:
         return reduce(DataFrame.unionAll, frames)
     columns = visible_schema(scan.schema).fields
-    place = (Field(FILE, STRING), Field(ROW, LONG)) if is_located else ()
-    return spark.createDataFrame([], to_spark(as_nullable(StructType((*columns, *place)))))
+    location = (Field(FILE, STRING), Field(ROW, LONG)) if is_located else ()
+    return spark.createDataFrame([], to_spark(as_nullable(StructType((*columns, *location)))))
 
 
 def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> ScanPlan:
-    """Return which files are read and how; files without a matching row are left out.
+    """Return which files a scan reads and how, without the files that cannot have a matching row.
 
     Args:
         snapshot: The version.
-        predicate: Which rows are wanted, as far as that is understood.
-        only: Which files, by their paths in the log; by default all of the version.
+        predicate: The condition on rows, as far as Widen understands it.
+        only: The files to read, by their paths in the log; by default all files of the version.
 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema breaks the rules of column mapping.
-        StorageError: the store refused.
+        CorruptLog: the schema violates the rules of column mapping.
+        StorageError: the store cannot be read.
     """
     files = snapshot.files()
     if only is not None:
@@ -130,9 +169,9 @@ def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHIN
 
 
 def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan) -> ScanPlan:
-    """Return the scan with its groups divided by names and old types in the files, where these matter."""
+    """Return the scan with its groups split by column names and old types in the files, where these matter."""
     if scan.mode == ID:
-        scan = replace(scan, groups=tuple(divided_by_names(spark, snapshot, scan.groups)))
+        scan = replace(scan, groups=tuple(split_by_names(spark, snapshot, scan.groups)))
     wanted = decimals_to_know(scan.schema, scan.partition_by)
     if not wanted or not scan.groups:
         return scan
@@ -143,20 +182,20 @@ def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan) -> 
 
 
 def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
-    """Return the files of a version in which rows that make a condition true are looked for."""
+    """Return which files of a version may have rows that fulfil a predicate."""
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     return FileSelection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))
 
 
 def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
-    """Return the files that may hold a matching row."""
+    """Return the files that may have a matching row."""
     if selection.is_everything:
         return files
     pairs = zip(partition_values(files), files["stats"].to_pylist(), strict=True)
     return files.filter(pa.array([selection.may_hold(*pair) for pair in pairs], pa.bool_()))
 
 
-# ---- Spark -----------------------------------------------------------------------------------------
+# ---- DataFrames of groups --------------------------------------------------------------------------
 
 
 def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup, *, is_located: bool) -> DataFrame:
@@ -170,12 +209,12 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
         frame = frame.join(deleted_positions(spark, store, _vectors(store, group.files)), [FILE, ROW], "left_anti")
     if joins_values:
         frame = frame.join(F.broadcast(_values_frame(spark, store, scan, group.files)), FILE, "inner")
-    place = (FILE, ROW) if is_located else ()
-    return frame.select(*projection(scan, group), *place)
+    location = (FILE, ROW) if is_located else ()
+    return frame.select(*projection(scan, group), *location)
 
 
 def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup) -> DataFrame:
-    """Return the files as Spark reads them: physical names, partition columns as text where directories name them."""
+    """Return the files as Spark reads them: physical names, and partition columns as text if directories name them."""
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
         fields += [Field(name, STRING) for name in scan.physical_partitions]
@@ -188,7 +227,7 @@ def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGro
 
 
 def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:
-    """Return what Spark is to open, as URIs: the files, or where they are many one manifest of them."""
+    """Return the URIs for Spark to open: the files, or for many files one manifest of them."""
     uris = [store.uri(path) for path in files["path"].to_pylist()]
     if len(uris) > EXPLICIT_FILES:
         sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
@@ -198,7 +237,10 @@ def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:
 
 
 def _file_key() -> Column:
-    """Return what tells the file of a row: its decoded location without the scheme."""
+    """Return the value of `FILE` for a row: the decoded location of its file without the scheme.
+
+    Spark and the log may write the scheme and the escapes of one location differently.
+    """
     decoded = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     return F.regexp_replace(decoded, _SCHEME, "")
 

@@ -1,4 +1,4 @@
-"""Groups: the files of a scan divided by the way in which they are read, without any engine.
+"""Groups: the files of a scan, split by how they have to be read; no engine is involved.
 
 Source: PROTOCOL.md#partition-value-serialization, #deletion-vectors
 """
@@ -21,25 +21,25 @@ from widen.spark.parquet.physical_types import Names
 from widen.spark.read.old_decimals import StoredTypes
 
 LITERAL_PARTITIONS = 16
-"""Up to how many partitions whose directories do not name them get a scan of their own."""
+"""The number of partitions without directory names up to which each gets a scan of its own."""
 
 LAYOUTS = 4
-"""Up to how many ways of storing old types get a scan of their own."""
+"""The most layouts of old types that get a scan of their own."""
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True)
 class ScanGroup:
-    """Files that are read in one way.
+    """Files that can be read together.
 
     Args:
-        files: As `Snapshot.files` gives them.
-        is_hive: Whether the directories name the partition, so that Spark may take it from there.
-        has_vectors: Whether every file has a deletion vector, or none.
-        values: The partition texts by physical name if all files share them; None if they come by a join.
-        stored: The leaves that all files hold in an old type that a scan must know; None if that is not known.
-        names: The names that all files have for columns in place of their physical names.
+        files: Rows of `Snapshot.files`.
+        is_hive: Whether the directories name the partition, so that Spark can read it from there.
+        has_vectors: Whether all files have a deletion vector; else none has.
+        values: The partition texts by physical name if all files share them; None if they are joined.
+        stored: The leaves that all files store in an old type that the scan must know; None if unknown.
+        names: The names that columns have in all files instead of their physical names.
     """
 
     files: pa.Table
@@ -51,24 +51,24 @@ class ScanGroup:
 
     @cached_property
     def types(self) -> dict[Path, DataType]:
-        """The old types by logical path, as far as they are known."""
+        """The known old types by logical path."""
         return dict(self.stored or ())
 
     @cached_property
     def renamed(self) -> dict[Path, str]:
-        """The names that columns have in place of their physical names, by logical path."""
+        """The names that columns have instead of their physical names, by logical path."""
         return dict(self.names)
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What is to be read, decided without Spark.
+    """What a scan reads, planned without Spark.
 
     Args:
-        schema: Of the table, in logical names.
-        mode: Of column mapping.
+        schema: The schema of the table, in logical names.
+        mode: The mode of column mapping.
         partition_by: The logical names of the partition columns.
-        predicate: Which rows are wanted, as far as that is understood.
+        predicate: The condition on rows, as far as Widen understands it.
         groups: The files.
     """
 
@@ -81,8 +81,8 @@ class ScanPlan:
     @property
     def physical_partitions(self) -> tuple[str, ...]:
         """The names of the partition columns in the log and in directories."""
-        known = {field.name: field for field in self.schema.fields}
-        return tuple(physical_name(known[name], self.mode) for name in self.partition_by)
+        by_name = {field.name: field for field in self.schema.fields}
+        return tuple(physical_name(by_name[name], self.mode) for name in self.partition_by)
 
 
 def partition_values(files: pa.Table) -> list[dict[str, str | None]]:
@@ -91,30 +91,31 @@ def partition_values(files: pa.Table) -> list[dict[str, str | None]]:
 
 
 def group_files(scan: ScanPlan, files: pa.Table) -> Iterable[ScanGroup]:
-    """Yield groups of all the files: by deletion vectors, and by how their partitions can be told."""
+    """Yield the groups of all files, split by deletion vectors and by the source of their partition values."""
     for has_vectors in (False, True):
-        chosen = files["deletion_vector"].is_valid() if has_vectors else files["deletion_vector"].is_null()
-        some = files.filter(chosen)
-        if some.num_rows and not scan.partition_by:
-            yield ScanGroup(some, is_hive=False, has_vectors=has_vectors, values={})
-        elif some.num_rows:
-            yield from _split_by_partition_layout(scan, some, has_vectors=has_vectors)
+        mask = files["deletion_vector"].is_valid() if has_vectors else files["deletion_vector"].is_null()
+        chosen = files.filter(mask)
+        if chosen.num_rows and not scan.partition_by:
+            yield ScanGroup(chosen, is_hive=False, has_vectors=has_vectors, values={})
+        elif chosen.num_rows:
+            yield from _split_by_partition_layout(scan, chosen, has_vectors=has_vectors)
 
 
 def split_group(group: ScanGroup, stored: Sequence[StoredTypes | None]) -> Iterable[ScanGroup]:
-    """Yield the files of a group by what they hold in old types; rare ways are treated like unknown ones.
+    """Yield the group split by the old types in its files; rare layouts are read like unknown ones.
 
     Args:
         group: The group.
-        stored: What each of its files holds.
+        stored: The old types in each of its files.
     """
     files: dict[StoredTypes | None, int] = dict.fromkeys(stored, 0)
-    for one in stored:
-        files[one] += 1
-    own = sorted((one for one in files if one is not None), key=lambda one: -files[one])[:LAYOUTS]
-    ways = [one if one in own else None for one in stored]
-    for way in dict.fromkeys(ways):
-        yield replace(group, files=group.files.filter(pa.array([one == way for one in ways])), stored=way)
+    for types in stored:
+        files[types] += 1
+    frequent = sorted((types for types in files if types is not None), key=lambda types: -files[types])[:LAYOUTS]
+    layouts = [types if types in frequent else None for types in stored]
+    for layout in dict.fromkeys(layouts):
+        mask = pa.array([types == layout for types in layouts])
+        yield replace(group, files=group.files.filter(mask), stored=layout)
 
 
 def _split_by_partition_layout(scan: ScanPlan, files: pa.Table, *, has_vectors: bool) -> Iterable[ScanGroup]:
@@ -131,20 +132,20 @@ def _split_by_partition_layout(scan: ScanPlan, files: pa.Table, *, has_vectors: 
         other = files.filter(pa.array([not h for h in hive]))
         yield ScanGroup(other, is_hive=False, has_vectors=has_vectors)
         return
-    for one in distinct:
-        same = files.filter(pa.array([t == one for t in tuples]))
-        shared = dict(zip(columns, one, strict=True))
+    for texts in distinct:
+        same = files.filter(pa.array([t == texts for t in tuples]))
+        shared = dict(zip(columns, texts, strict=True))
         yield ScanGroup(same, is_hive=False, has_vectors=has_vectors, values=shared)
 
 
 def _hive_flags(paths: list[str], columns: tuple[str, ...], values: list[dict[str, str | None]]) -> list[bool]:
-    """Return for each file whether its directories say its partition; files in one directory are looked at once."""
-    known: dict[tuple[str, tuple[str | None, ...]], bool] = {}
+    """Return for each file whether its directories name its partition; each directory is examined once."""
+    by_directory: dict[tuple[str, tuple[str | None, ...]], bool] = {}
     flags = []
     for path, texts in zip(paths, values, strict=True):
         key = path.rpartition("/")[0], tuple(map(texts.get, columns))
-        flag = known.get(key)
+        flag = by_directory.get(key)
         if flag is None:
-            flag = known[key] = _ABSOLUTE.match(path) is None and is_hive_path(path, columns, texts)
+            flag = by_directory[key] = _ABSOLUTE.match(path) is None and is_hive_path(path, columns, texts)
         flags.append(flag)
     return flags

@@ -1,4 +1,4 @@
-"""SQL predicates as predicates of the protocol; what is not understood never skips a file.
+"""SQL conditions as predicates for file skipping; a condition that is not understood never skips a file.
 
 Source: Spark SQL's grammar, as sqlglot reads it.
 """
@@ -21,7 +21,7 @@ from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, 
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
 
-_SIGNS: Mapping[type[sql.Expression], str] = {
+_OPERATORS: Mapping[type[sql.Expression], str] = {
     sql.EQ: "=",
     sql.NEQ: "<>",
     sql.LT: "<",
@@ -29,18 +29,18 @@ _SIGNS: Mapping[type[sql.Expression], str] = {
     sql.GT: ">",
     sql.GTE: ">=",
 }
-_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateScope:
-    """The columns that a condition may name.
+    """The columns that a condition may use.
 
     Args:
-        schema: Of the table, in logical names.
-        alias: What the table is called in the condition, if it has a name there.
-        other: What something else is called whose columns it also names.
+        schema: The schema of the table, in logical names.
+        alias: The alias of the table in the condition, if any.
+        other: The alias of the other relation whose columns the condition may use.
     """
 
     schema: StructType
@@ -48,37 +48,37 @@ class PredicateScope:
     other: str | None = None
 
     def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
-        """Return a leaf column that only struct fields lead to, or None."""
+        """Return a leaf column that is not inside an array or a map, or None."""
         first = names[0].casefold()
         if len(names) > 1 and self.other is not None and first == self.other.casefold():
             return None
-        own = len(names) > 1 and self.alias is not None and first == self.alias.casefold()
+        has_alias = len(names) > 1 and self.alias is not None and first == self.alias.casefold()
         try:
-            path, data_type = resolve(self.schema, names[1:] if own else names)
+            path, data_type = resolve(self.schema, names[1:] if has_alias else names)
         except ColumnNotFound:
             return None
         return (path, data_type) if is_atomic(data_type) and is_struct_path(self.schema, path) else None
 
 
 def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
-    """Return what can be understood of a condition in Spark SQL; the rest is `UnknownPredicate`.
+    """Return a condition in Spark SQL as a predicate; parts that are not understood become `UnknownPredicate`.
 
     Args:
-        text: The condition. It is not checked: Spark runs the same text and judges it.
-        scope: The columns that it may name: those of a table, or of a table that goes by an alias.
+        text: The condition. It is not validated, because Spark parses the same text.
+        scope: The columns that it may use: those of a table, or of a table with an alias.
     """
-    found = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
-    if "\\" in text:  # escapes are read differently by every parser
+    columns = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
+    if "\\" in text:  # sqlglot and Spark read escapes differently
         return UnknownPredicate()
     try:
         parsed = sqlglot.parse_one(text, read="spark")
     except SqlglotError:
         return UnknownPredicate()
-    return _translate(parsed, found)
+    return _translate(parsed, columns)
 
 
 def parse_column(text: str) -> tuple[str, ...] | None:
-    """Return the names that an expression in Spark SQL consists of, e.g. alias, column and field; None if of more."""
+    """Return the parts of a column reference in Spark SQL, e.g. alias, column and field; None for other expressions."""
     if "\\" in text:
         return None
     try:
@@ -104,13 +104,13 @@ def _translate(node: Any, scope: PredicateScope) -> Predicate:
             return _between(node, scope)
         case sql.In():
             return _in(node, scope)
-    sign = _SIGNS.get(type(node))
+    sign = _OPERATORS.get(type(node))
     return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
 
 
 def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
-    found = _column(node.this, scope)
-    return IsNull(*found) if found and isinstance(node.expression, sql.Null) else UnknownPredicate()
+    column = _column(node.this, scope)
+    return IsNull(*column) if column and isinstance(node.expression, sql.Null) else UnknownPredicate()
 
 
 def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
@@ -130,15 +130,15 @@ def _in(node: sql.In, scope: PredicateScope) -> Predicate:
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
-    found, constant = _column(left, scope), right
-    if found is None:
-        found, constant, sign = _column(right, scope), left, _TURNED[sign]
-    if found is None:
+    column, constant = _column(left, scope), right
+    if column is None:
+        column, constant, sign = _column(right, scope), left, _MIRRORED[sign]
+    if column is None:
         return UnknownPredicate()
-    path, data_type = found
+    path, data_type = column
     value = _constant(constant, data_type)
-    known = UNKNOWN if isinstance(value, UnknownValue) else to_comparable(value, data_type)
-    return UnknownPredicate() if isinstance(known, UnknownValue) else Compare(path, data_type, sign, known)
+    comparable = UNKNOWN if isinstance(value, UnknownValue) else to_comparable(value, data_type)
+    return UnknownPredicate() if isinstance(comparable, UnknownValue) else Compare(path, data_type, sign, comparable)
 
 
 def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
@@ -171,14 +171,14 @@ def _constant(node: Any, data_type: DataType) -> Scalar | UnknownValue:
         case sql.Boolean():
             return bool(node.this)
         case sql.Literal():
-            return _text(node.name, data_type) if node.is_string else _number(node.name)
+            return _quoted_constant(node.name, data_type) if node.is_string else _number(node.name)
         case sql.Cast() if isinstance(node.this, sql.Literal):
-            return _cast(node.this, node.to.this, data_type)
+            return _typed_constant(node.this, node.to.this, data_type)
     return UNKNOWN
 
 
 def _number(text: str) -> int | float | Decimal | UnknownValue:
-    """Return a whole number or a decimal; with an exponent Spark makes it a double."""
+    """Return an integer or a decimal; with an exponent, Spark parses a double."""
     if _PLAIN_NUMBER.fullmatch(text):
         return int(text) if text.isdecimal() else Decimal(text)
     try:
@@ -187,27 +187,31 @@ def _number(text: str) -> int | float | Decimal | UnknownValue:
         return UNKNOWN
 
 
-def _text(text: str, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a quoted constant in the type of the column, where Spark casts it to that."""
-    return _as(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
+def _quoted_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
+    """Return a quoted constant in the type of the column, if Spark would cast it to that type."""
+    return _parse_constant(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
 
 
-def _cast(literal: sql.Literal, kind: object, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a constant with a type of its own: 3L, 3.5D, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+def _typed_constant(literal: sql.Literal, kind: object, data_type: DataType) -> Scalar | UnknownValue:
+    """Return a typed constant: 3L, 3.5D, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
     if not literal.is_string:
         number = _number(literal.name)
         if kind is sql.DataType.Type.DOUBLE and not isinstance(number, UnknownValue):
             return float(number)
         return number if isinstance(number, int) and number < _INTEGERS.get(kind, 0) else UNKNOWN
     if kind is sql.DataType.Type.DATE:
-        day = _as(literal.name, DATE)
-        return day if data_type == DATE or isinstance(day, UnknownValue) else _as(f"{day} 00:00:00", TIMESTAMP_NTZ)
+        day = _parse_constant(literal.name, DATE)
+        return (
+            day
+            if data_type == DATE or isinstance(day, UnknownValue)
+            else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
+        )
     if kind is sql.DataType.Type.TIMESTAMPNTZ:
-        return _as(literal.name, TIMESTAMP_NTZ)
-    return _as(literal.name, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+        return _parse_constant(literal.name, TIMESTAMP_NTZ)
+    return _parse_constant(literal.name, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
 
 
-def _as(text: str, data_type: DataType) -> Scalar | UnknownValue:
+def _parse_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
     if data_type == STRING:
         return text
     value = parse_partition_value(text, data_type)
@@ -221,4 +225,4 @@ _INTEGERS: Mapping[object, int] = {
     sql.DataType.Type.INT: 2**31,
     sql.DataType.Type.BIGINT: 2**63,
 }
-"""What a constant of the type must be less than; a greater one is cut off or refused, as the session says."""
+"""The exclusive upper limits of typed constants; a session may truncate or refuse greater ones."""

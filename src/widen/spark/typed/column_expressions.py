@@ -2,7 +2,7 @@
 
 Nothing runs in Python for a record. Which columns a value goes to is read off the routes, as for texts.
 
-Source: spec of evolution, U14, U16, U17, D1, D10, D16.
+Source: docs/evolution-rules.md#u14, #u16, #u17, #d1, #d10, #d16
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
 from widen.routing.rescue import record_route
 from widen.routing.route import ColumnSlot, RecordRoute, build_routes, does_bar
-from widen.spark.column_tree import join_columns
+from widen.spark.expression import join_columns
 from widen.spark.source.field_names import Typed, fields_of
 from widen.spark.spark_types import type_to_spark
 from widen.spark.typed.exact_cast import convert_exactly, holds_every_value
@@ -52,7 +52,7 @@ def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) 
         schema: Of the table.
         policy: What is known of single fields.
 
-    Source: spec of evolution, U14.
+    Source: docs/evolution-rules.md#u14
     """
     route = build_routes(schema, policy)
     made = _fill_columns(fields, route)
@@ -129,7 +129,7 @@ def _hold_record(values: Column, data_type: StructType, slot: ColumnSlot, route:
 def _rest_of_record(fields: Mapping[str, Typed], route: RecordRoute) -> Column | None:
     """Return the fields of which no column holds everything, as a struct; None if there can be none.
 
-    Source: spec of evolution, D10.
+    Source: docs/evolution-rules.md#d10
     """
     found = ((key, _rest(values, data_type, route.get(key, ()))) for key, (values, data_type) in fields.items())
     rests = [(key, rest) for key, rest in found if rest is not None]

@@ -2,7 +2,7 @@
 
 A conversion that would not bring the value back gives null; then another column of the field holds it.
 
-Source: spec of evolution, conversion lattice, D2, D5, D16.
+Source: docs/evolution-rules.md#d2, #d5, #d16
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
         new: The type of the column.
         unit: What whole numbers count that go to a timestamp; by default their size tells.
 
-    Source: spec of evolution, U14, U16, D2.
+    Source: docs/evolution-rules.md#u14, #u16, #d2
     """
     if holds_every_value(old, new):
         return values if old == new else _TOTAL.get((str(old), str(new)), _cast)(values, old, new)
@@ -76,7 +76,7 @@ def holds_every_value(old: DataType, new: DataType) -> bool:
 def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
     """Return the points in time that whole numbers are.
 
-    Source: spec of evolution, U16, D5.
+    Source: docs/evolution-rules.md#u16, #d5
     """
     wide = values.cast("decimal(38,0)")
     if unit is not None:

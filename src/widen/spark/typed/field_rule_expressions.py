@@ -3,7 +3,7 @@
 Variants are texts of JSON from here on. What of a reading is about texts that are dates, and about objects that are
 maps, does not concern values that have a type.
 
-Source: spec of evolution, D13, D16.
+Source: docs/evolution-rules.md#d13, #d16
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def apply_field_rules(fields: Mapping[str, Typed], reading: FieldRules) -> dict[
         fields: What stands at each key, with its type.
         reading: How the records are taken.
 
-    Source: spec of evolution, D13, D16.
+    Source: docs/evolution-rules.md#d13, #d16
     """
     taken = {
         key: _apply_rules(values, data_type, reading.at(key))

@@ -2,7 +2,7 @@
 
 Columns inside arrays and maps are not looked at: a row that breaks a rule of theirs fails the job.
 
-Source: spec of evolution, D12, D16.
+Source: docs/evolution-rules.md#d12, #d16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Typed values as documents of JSON, and back: with the names that the source gives, and texts for the keys of maps.
 
-Source: spec of evolution, D10, D16.
+Source: docs/evolution-rules.md#d10, #d16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A look at typed values: how many there are of each kind, the first of them, and what their types do not tell.
 
-Source: spec of evolution, section 3, "observe"; D2, D16.
+Source: docs/evolution-rules.md#one-interval, #d2, #d16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Typed records as they are taken in: treated as the policy says, and without what has no type.
 
-Source: spec of evolution, D7, D13, D16.
+Source: docs/evolution-rules.md#d7, #d13, #d16
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Nothing here shares code with what made the rows: where that converts to the types of the columns, this converts back,
 and takes for a value whatever the columns of its field say.
 
-Source: spec of evolution, section 3, "conservation proof"; U1, U2; D16.
+Source: docs/evolution-rules.md#one-interval, #u1, #u2, #d16
 """
 
 from __future__ import annotations

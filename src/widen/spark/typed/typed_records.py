@@ -1,6 +1,6 @@
 """Files that say the types of what is in them, as DataFrames: one for all, or one for each schema that they have.
 
-Source: spec of evolution, D16.
+Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which old types a scan has to know, and how it divides the files by them; without Spark."""
+"""Old types that a scan has to know, and how it splits files by them; without Spark."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def changed(shape: str, *types: str) -> StructType:
         (("decimal(38,2)",), False, False),
     ],
 )
-def test_what_is_unsafe_or_slow_has_to_be_known(
+def test_a_scan_has_to_know_unsafe_and_slow_decimals(
     path: str, types: tuple[str, ...], is_unsafe: bool, is_slow: bool
 ) -> None:
-    """Filters only get to leaves that nothing but structs leads to."""
+    """Spark pushes no filters on leaves inside arrays and maps."""
     schema, leaf = changed(SHAPES[path], *types), parse_path(path)
     is_unsafe = is_unsafe and path in STRUCT_PATHS
     assert unsafe_decimals(schema, ()) == ({leaf} if is_unsafe else set())
@@ -66,7 +66,7 @@ def test_what_is_unsafe_or_slow_has_to_be_known(
     assert decimals_to_know(schema, ("a",)) == set()
 
 
-def test_a_history_of_what_is_gone_is_no_matter() -> None:
+def test_the_history_of_a_dropped_field_does_not_matter() -> None:
     text = to_json(changed("array<{t}>", "decimal(9,2)", "decimal(19,2)"))
     assert decimals_to_know(from_json(text.replace('"element"', '"key.element"')), ()) == set()
 
@@ -76,14 +76,14 @@ def listed(count: int) -> pa.Table:
     return pa.table({**columns, "path": pa.array([f"f{n}" for n in range(count)])}, FILES)
 
 
-def test_files_are_divided_by_what_they_hold() -> None:
+def test_files_are_split_by_their_old_types() -> None:
     old, older = ((("a",), LONG),), ((("a",), INTEGER),)
     group = ScanGroup(listed(5), is_hive=False, has_vectors=True, values={})
     parts = [(part.stored, part.files["path"].to_pylist()) for part in split_group(group, [old, (), old, None, older])]
     assert parts == [(old, ["f0", "f2"]), ((), ["f1"]), (None, ["f3"]), (older, ["f4"])]
 
 
-def test_rare_ways_are_treated_like_unknown_ones() -> None:
+def test_rare_layouts_are_read_like_unknown_ones() -> None:
     ways = [((("a",), DecimalType(precision, 0)),) for precision in range(1, LAYOUTS + 3)]
     group = ScanGroup(listed(2 * len(ways) - 1), is_hive=False, has_vectors=False, values={})
     parts = list(split_group(group, [*ways, *reversed(ways[:-1])]))

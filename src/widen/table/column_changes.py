@@ -17,16 +17,14 @@ from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, N
 from widen.planning.alter.alter_table import plan_alter
 from widen.planning.alter.attribute_checks import identity_at
 from widen.planning.alter.identity_columns import synchronize_high_water_mark
-from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.dependent_expressions import find_constraint
 from widen.planning.table.operation import (
     AddConstraint,
     DropConstraint,
     Operation,
-    SetDefault,
-    SetNotNull,
     SyncIdentity,
 )
+from widen.planning.table.operation_requirements import depends_on_rows, needs_spark
 from widen.table import lazy_spark
 from widen.table.table_version import TableVersion
 
@@ -266,17 +264,10 @@ class ColumnChangesMixin(TableVersion):
         change = plan_alter(self._state, operations)
         if change is None:
             return self
-        defaults = [operation for operation in change.operations if isinstance(operation, SetDefault)]
-        if defaults:
-            lazy_spark.ensure_defaults(
-                lazy_spark.find_session(spark), defaults, apply_operations(self._snapshot.schema, change.operations)
-            )
-        asked = [operation for operation in change.operations if isinstance(operation, (SetNotNull, AddConstraint))]
-        metrics = {}
-        if asked:
-            rows = lazy_spark.check_rows_allow(lazy_spark.find_session(spark), self._store, self._snapshot, asked)
-            metrics = {"numCheckedRows": rows}
-        has_read = bool(asked) or any(isinstance(operation, SyncIdentity) for operation in change.operations)
+        operations, metrics = change.operations, {}
+        if needs_spark(operations):
+            session = lazy_spark.find_session(spark)
+            metrics = lazy_spark.check_operations(session, self._store, self._snapshot, operations)
         return self._at(
             commit(
                 self._store,
@@ -284,7 +275,7 @@ class ColumnChangesMixin(TableVersion):
                 change.actions,
                 change.operation,
                 change.parameters,
-                reads=ReadSet.EVERYTHING if has_read else ReadSet.NOTHING,
+                reads=ReadSet.EVERYTHING if depends_on_rows(operations) else ReadSet.NOTHING,
                 metrics=metrics,
             )
         )

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from widen.errors import EngineMissing
 
 if TYPE_CHECKING:
-    from widen.spark.ddl.row_checks import check_rows_allow, column_bound, ensure_defaults
+    from widen.spark.ddl.row_checks import check_operations, column_bound
     from widen.spark.session import find_session
     from widen.spark.spark_types import to_schema
 
-__all__ = ["check_rows_allow", "column_bound", "ensure_defaults", "find_session", "load", "to_schema"]
+__all__ = ["check_operations", "column_bound", "find_session", "load", "to_schema"]
 
 _HOMES: Mapping[str, str] = {
-    "ensure_defaults": "widen.spark.ddl.row_checks",
-    "check_rows_allow": "widen.spark.ddl.row_checks",
+    "check_operations": "widen.spark.ddl.row_checks",
     "column_bound": "widen.spark.ddl.row_checks",
     "find_session": "widen.spark.session",
     "to_schema": "widen.spark.spark_types",

@@ -1,6 +1,6 @@
-"""ALTER TABLE: operations, judged one after the other, become one commit.
+"""ALTER TABLE: operations are checked one after the other and become one commit.
 
-Source: spec of ALTER TABLE in Delta Lake: the order of the checks, the errors and the provenance.
+Source: Delta Lake's ALTER TABLE: the order of the checks, the errors and the commit provenance.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from widen.planning.alter.metadata_change import with_operations
 from widen.planning.alter.operation_checks import ensure_operation_allowed
 from widen.planning.alter.operation_parameters import operation_parameters
 from widen.planning.alter.type_checks import ensure_type_widening_supported
-from widen.planning.table.operation import AddConstraint, Operation, SetNotNull
+from widen.planning.table.operation import Operation
+from widen.planning.table.operation_requirements import added_features
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.table_features import supported_features, with_features
 
 
 def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataChange | None:
-    """Return the commit that applies operations, all or none of them, or None if nothing changes.
+    """Return the commit that applies all operations, or None if nothing changes.
 
-    Each is judged by what those before it leave.
+    Each operation is checked against the state that the ones before it leave.
 
     Args:
-        state: What was read.
-        operations: Of one kind, as `widen.planning.alter.operation_parameters` can tell them.
+        state: The version that was read.
+        operations: Operations that one history entry can describe, see `widen.planning.alter.operation_parameters`.
 
     Raises:
-        ColumnRefused: one of its kinds: the reason is in the error.
-        ConstraintRefused: likewise.
+        ColumnRefused: an operation on a column is not allowed; a subclass says why.
+        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
         FeatureRequired: a new type needs a feature that the table does not have.
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
 
@@ -47,7 +48,7 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
     if not done:
         return None
     ensure_type_widening_supported(state)
-    protocol = with_features(state.protocol, _features(done))
+    protocol = with_features(state.protocol, added_features(done))
     actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
     if supported_features(protocol) != supported_features(state.protocol):
         actions = (now.metadata, protocol)
@@ -55,16 +56,7 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
     return MetadataChange(actions, name, parameters, tuple(done))
 
 
-def _is_same(one: TableState, other: TableState) -> bool:
-    """Tell whether two states say the same; the text of a schema may differ in what means nothing."""
-    rest = (msgspec.structs.replace(state.metadata, schema_string="") for state in (one, other))
-    return one.schema == other.schema and next(rest) == next(rest)
-
-
-def _features(operations: Sequence[Operation]) -> set[str]:
-    """Return the features that operations bring with them.
-
-    Source: PROTOCOL.md#check-constraints, #column-invariants (for columns that must not be null)
-    """
-    asked = {AddConstraint: "checkConstraints", SetNotNull: "invariants"}
-    return {feature for kind, feature in asked.items() if any(isinstance(one, kind) for one in operations)}
+def _is_same(before: TableState, after: TableState) -> bool:
+    """Tell whether two states are equal. Schemas are compared parsed: equal ones may be spelled differently in JSON."""
+    rest = (msgspec.structs.replace(state.metadata, schema_string="") for state in (before, after))
+    return before.schema == after.schema and next(rest) == next(rest)

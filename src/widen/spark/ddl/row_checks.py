@@ -5,8 +5,10 @@ Source: Delta Lake, which looks at every row for ADD CONSTRAINT and SYNC IDENTIT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,61 +21,93 @@ from widen.errors import (
     InvalidDefault,
     NotDeterministic,
     NullsInColumn,
+    WidenError,
 )
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import Path, format_path, resolve
 from widen.model.types import VOID, StructType
-from widen.planning.table.operation import AddConstraint, SetDefault, SetNotNull
+from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.operation import AddConstraint, Operation, SetDefault, SetNotNull
+from widen.planning.table.operation_requirements import row_checks
 from widen.planning.write.store_assignment import can_assign
 from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
 from widen.spark.read.scan import read_snapshot
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import from_spark
 
-RowOperation: TypeAlias = SetNotNull | AddConstraint
-"""The operations that rows can forbid."""
+CHECKED_ROWS = "numCheckedRows"
+"""The metric of a commit that says how many rows were read to check its operations."""
 
 
-def check_rows_allow(
-    spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[RowOperation]
-) -> int:
-    """Check in one job that no row of a table forbids operations, and return how many rows were looked at.
+def check_operations(
+    spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[Operation]
+) -> dict[str, int]:
+    """Check what only Spark can tell of operations: that it accepts defaults, and that all rows allow the rest.
 
     Args:
         spark: The session.
-        store: Of the table.
-        snapshot: The version to look at.
-        operations: What is to be done.
+        store: The log store of the table.
+        snapshot: The version whose rows are read, in one job; none starts if no operation requires it.
+        operations: The operations to commit. They are allowed by the schema.
+
+    Returns:
+        The metrics of the check for the commit; empty if no rows were read.
 
     Raises:
-        NullsInColumn: a column that is to be never null is null.
-        ConstraintViolated: rows do not fulfil a condition; where it is null they do not.
-        InvalidConstraint: a condition cannot be used.
+        InvalidDefault: a default is not a constant, or has a type that the column cannot store.
+        NullsInColumn: a column that is to become NOT NULL has nulls.
+        ConstraintViolated: rows violate a condition. A row for which it is null violates it.
+        InvalidConstraint: Spark cannot evaluate a condition.
         JobFailed: Spark could not finish the job.
         CorruptFile: a file cannot be read.
     """
+    defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
+    if defaults:
+        ensure_defaults(spark, defaults, apply_operations(snapshot.schema, operations))
+    checked = row_checks(operations)
+    if not checked:
+        return {}
     rows = read_snapshot(spark, store, snapshot)
-    wrong = [_wrong(rows, operation) for operation in operations]
+    checks = [_ROW_CHECKS[type(operation)](rows, operation) for operation in checked]
     with translate_spark_errors():
-        total, *counts = rows.agg(F.count("*"), *map(F.count_if, wrong)).collect()[0]
-    for operation, count in zip(operations, counts, strict=True):
-        match operation:
-            case SetNotNull(path) if count:
-                raise NullsInColumn(column=format_path(path), rows=count)
-            case AddConstraint(name, expression) if count:
-                raise ConstraintViolated(name=name, expression=expression, rows=count)
-    return int(total)
+        total, *counts = rows.agg(F.count("*"), *(F.count_if(check.violation) for check in checks)).collect()[0]
+    for check, count in zip(checks, counts, strict=True):
+        if count:
+            raise check.error(count)
+    return {CHECKED_ROWS: int(total)}
 
 
-def _wrong(rows: DataFrame, operation: RowOperation) -> Column:
-    """Return the condition under which a row forbids an operation."""
-    match operation:
-        case SetNotNull(path):
-            return _column(path).isNull()
-        case AddConstraint():
-            _ensure_condition(rows, operation)
-            return ~F.coalesce(to_column(operation.expression), F.lit(0) == F.lit(1))
+@dataclass(frozen=True, slots=True)
+class _RowCheck:
+    """A check of every row.
+
+    Args:
+        violation: The condition under which a row does not allow the operation.
+        error: The error to raise, given how many rows do not.
+    """
+
+    violation: Column
+    error: Callable[[int], WidenError]
+
+
+def _check_no_nulls(_: DataFrame, operation: SetNotNull) -> _RowCheck:
+    column = format_path(operation.path)
+    return _RowCheck(F.col(column).isNull(), lambda count: NullsInColumn(column=column, rows=count))
+
+
+def _check_constraint(rows: DataFrame, operation: AddConstraint) -> _RowCheck:
+    name, expression = operation.name, operation.expression
+    _ensure_condition(rows, operation)
+    # A row for which the condition is null would be refused by the next write, so it counts as a violation here, too.
+    holds = F.coalesce(to_column(expression), F.lit(0) == F.lit(1))
+    return _RowCheck(~holds, lambda count: ConstraintViolated(name=name, expression=expression, rows=count))
+
+
+_ROW_CHECKS: Mapping[type[Operation], Callable[[DataFrame, Any], _RowCheck]] = MappingProxyType(
+    {SetNotNull: _check_no_nulls, AddConstraint: _check_constraint}
+)
+"""How rows are checked for each operation that requires it, see `widen.planning.table.operation_requirements`."""
 
 
 def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
@@ -131,11 +165,7 @@ def column_bound(
         JobFailed: Spark could not finish the job.
         CorruptFile: a file cannot be read.
     """
-    column = _column(path)
+    column = F.col(format_path(path))
     with translate_spark_errors():
         found = read_snapshot(spark, store, snapshot).agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
     return None if found is None else int(found)
-
-
-def _column(path: Path) -> Column:
-    return F.col(format_path(path))

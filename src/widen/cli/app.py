@@ -2,8 +2,6 @@
 
 Exit codes: 0, done (for ``plan``: nothing to change); 2, ``plan`` found changes; 1, an error, also one in the words of
 the command; 130, interrupted; 141, nobody reads the output any more.
-
-Source: house rule: the message says what happened and how to go on; nobody is shown a traceback for a mistake.
 """
 
 from __future__ import annotations

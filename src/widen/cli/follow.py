@@ -1,6 +1,6 @@
 """Following a source: one interval after the other until somebody says stop.
 
-Source: spec of evolution, section 3; house rule: a program that is asked to end ends well.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The commands that take a source: ``ingest`` and ``plan``.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options that say how records are read, what an ingestion may do, and how it takes the values of single fields.
 
-Source: spec of evolution, D1, D5, D6, D10, D12, D13, D16.
+Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13, #d16
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the commands call, imported when it is first used: help is there at once, and looking needs no Spark.
-
-Source: house rule: optional extras are imported at a face.
-"""
+"""What the commands call, imported when it is first used: help is there at once, and looking needs no Spark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What goes out: the result on stdout, progress and errors on stderr.
-
-Source: house rule: stdout carries the result and nothing else.
-"""
+"""What goes out: the result on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 

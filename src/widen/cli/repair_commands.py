@@ -1,6 +1,6 @@
 """The commands that repair what drifted: ``view``, ``fold`` and ``replay``.
 
-Source: spec of evolution, section 3, "one logical field"; U3, D12.
+Source: docs/evolution-rules.md#one-logical-field, #u3, #d12
 """
 
 from __future__ import annotations

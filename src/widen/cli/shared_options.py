@@ -1,7 +1,4 @@
-"""Arguments and options that several commands share.
-
-Source: house rule: one word, one meaning.
-"""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 

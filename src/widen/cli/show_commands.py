@@ -1,7 +1,4 @@
-"""The commands that only look: ``show``, ``history``, ``report`` and ``read``.
-
-Source: house rule: what the log says is told without Spark.
-"""
+"""The commands that only look: ``show``, ``history``, ``report`` and ``read``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Spark for one call of the command line: started when it is needed, and kept from talking into the output.
-
-Source: house rule: stdout carries the result, stderr what a person should know.
-"""
+"""Spark for one call of the command line: started when it is needed, and kept from talking into the output."""
 
 from __future__ import annotations
 

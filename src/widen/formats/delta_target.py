@@ -1,6 +1,6 @@
 """The table that an interval goes to: one that exists, or the one that it will make.
 
-Source: spec of evolution, D1: one capability table says what each format can do.
+Source: docs/evolution-rules.md#d1
 """
 
 from __future__ import annotations

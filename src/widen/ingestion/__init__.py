@@ -1,6 +1,6 @@
 """Ingestion: an interval from its source to one commit, and one interval after the other.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Landing: a batch becomes one version of the table, also if others write to it at the same time.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

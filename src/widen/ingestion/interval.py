@@ -1,6 +1,6 @@
 """One interval from end to end: source, observe, plan, write, commit.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def plan(
         FieldsUnmatched: ``strict`` is set, and options name fields that are not there.
         TableError: the table cannot be read or written.
 
-    Source: spec of evolution, section 3, "dry run".
+    Source: docs/evolution-rules.md#dry-run
     """
     session, (intake, policy) = find_session(spark), parse_options(words)
     store = LogStore(into, storage_options)
@@ -126,7 +126,7 @@ def ingest(
         AfterCommitFailed: the interval is committed, and the proof cannot be made.
         TableError: the table cannot be read or written; nothing is visible.
 
-    Source: spec of evolution, section 3.
+    Source: docs/evolution-rules.md#one-interval
     """
     session, (intake, policy) = find_session(spark), parse_options(words)
     written = None if txn is None else Txn(app_id=txn[0], version=txn[1])

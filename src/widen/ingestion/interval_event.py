@@ -1,6 +1,6 @@
 """What is told of an interval to those who watch: one event for each thing that its plan has done.
 
-Source: spec of evolution, D17: each event records its interval.
+Source: docs/evolution-rules.md#d17
 """
 
 from __future__ import annotations

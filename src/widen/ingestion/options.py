@@ -1,6 +1,6 @@
 """What a caller can say of an ingestion: how records are read, and what may become of the table.
 
-Source: spec of evolution, D1, D5, D6, D10, D13, D16.
+Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d13, #d16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The policy of an ingestion from what people say: arguments, and a file of TOML. What is said wins over the file.
 
-Source: spec of evolution, D1: any field can be pinned to its own mode or type; TOML 1.0.
+Source: docs/evolution-rules.md#d1; TOML 1.0.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It is committed before the table is: what is kept out is never nowhere. If the table then is not, the rows go again; a
 stream leaves them, for its next attempt finds them by its number.
 
-Source: spec of evolution, D12.
+Source: docs/evolution-rules.md#d12
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ those that were replayed; they are written before it, and seen by nobody. Whoeve
 told yet, after a crash, does that first. The number of the replay is the version of the quarantine that it read, and
 both tables keep it, so that no record comes twice.
 
-Source: spec of evolution, D12; PROTOCOL.md#transaction-identifiers
+Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def replay(
         ContentionError: somebody else kept committing first.
         TableError: one of the tables cannot be read or written.
 
-    Source: spec of evolution, D12
+    Source: docs/evolution-rules.md#d12
     """
     session, (_, policy) = find_session(spark), parse_options(words)
     landing = BatchRequest(LogStore(into, storage_options), policy, progress=progress)

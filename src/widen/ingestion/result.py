@@ -1,6 +1,6 @@
 """What one interval did.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class IngestResult:
     def empty_as_null(self) -> int:
         """How many ``[]`` and ``{}`` no column of their field has a place for: they stand as null in the table.
 
-        Source: spec of evolution, D7, D19.
+        Source: docs/evolution-rules.md#d7, #d19
         """
         return sum(each.empty + each.empty_records for each in self.plan.pending)
 

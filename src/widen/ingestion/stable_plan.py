@@ -4,7 +4,7 @@ The plan is made from what is known, the rows are written by it while they are o
 if the observation confirms the plan; else they are discarded, and the plan is made again. So an interval that brings
 nothing new takes one pass.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every interval is a commit that says which stream it is of and which number it has. After a crash Spark asks for the
 last one again; if the table says that it has it, nothing is written.
 
-Source: spec of evolution, section 3; PROTOCOL.md#transaction-identifiers.
+Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifiers
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def ingest_stream(
         InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
         TableError: the table cannot be read or written.
 
-    Source: spec of evolution, section 3.
+    Source: docs/evolution-rules.md#one-interval
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     session, (intake, policy) = find_session(spark), parse_options(words)

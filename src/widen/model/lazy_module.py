@@ -2,8 +2,6 @@
 
 Arrow's compute functions, its Parquet reader and what builds on them take longer to import than a history takes to
 print.
-
-Source: house rule: the first call is quick.
 """
 
 from __future__ import annotations

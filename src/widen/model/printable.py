@@ -1,6 +1,6 @@
 """Texts as a terminal may get them: nothing moves the cursor, changes a colour or turns the direction of writing.
 
-Source: Unicode, general categories Cc, Cf, Zl, Zp; house rule: names and values are not to be trusted.
+Source: Unicode, general categories Cc, Cf, Zl, Zp.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Bytes that are UTF-8 are their own text. Others are kept as Python writes them, ``b'...'``, and so are texts that begin
 like that, so that no text stands for two different contents.
 
-Source: spec of evolution, D11.
+Source: docs/evolution-rules.md#d11
 """
 
 from __future__ import annotations

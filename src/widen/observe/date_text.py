@@ -5,7 +5,7 @@ microsecond has. An instant is the same however many zeros end its fraction, and
 ``+00:00``, as a number is. A text with another offset, or with none, says more or less than an instant, and stays a
 text.
 
-Source: spec of evolution, D6; ISO 8601-1, extended format.
+Source: docs/evolution-rules.md#d6; ISO 8601-1, extended format.
 """
 
 from __future__ import annotations

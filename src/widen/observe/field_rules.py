@@ -3,7 +3,7 @@
 It is applied to every record before anything looks at it. So what is left out or masked is so in every column that
 evolves from the field, in what is rescued, and in every sample.
 
-Source: spec of evolution, D6, D10, D13.
+Source: docs/evolution-rules.md#d6, #d10, #d13
 """
 
 from __future__ import annotations

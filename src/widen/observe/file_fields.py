@@ -4,7 +4,7 @@ Such a field has a key of its own, its name with ``=`` behind it: ``region=`` is
 record may have itself, whatever the columns are called. A record that has that very key, too, keeps it; the field of
 the file gets one more ``=`` then.
 
-Source: spec of evolution, D9, D21.
+Source: docs/evolution-rules.md#d9, #d21
 """
 
 from __future__ import annotations

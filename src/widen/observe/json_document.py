@@ -1,6 +1,6 @@
 """JSON text to documents, exactly: numbers stay the tokens they are, and what cannot be kept exactly is refused whole.
 
-Source: RFC 8259; spec of evolution, D3 and D11.
+Source: RFC 8259; docs/evolution-rules.md#d3, #d11
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
         data: One JSON value as UTF-8; a byte order mark in front is passed over.
         above: How many records and arrays the value stands in, where it is a part of a text.
 
-    Source: RFC 8259; spec of evolution, D11, D23.
+    Source: RFC 8259; docs/evolution-rules.md#d11, #d23
 
     Example:
         >>> parse(b'{"a": 1.10}'), parse(b'{"a":1,"a":2}')
@@ -107,7 +107,7 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
 def has_leaf(document: JsonDocument) -> bool:
     """Tell whether there is anything in a document but null, ``[]`` and ``{}``.
 
-    Source: spec of evolution, D7.
+    Source: docs/evolution-rules.md#d7
     """
     if isinstance(document, dict):
         return any(map(has_leaf, document.values()))
@@ -152,7 +152,7 @@ def _flattened(document: JsonDocument, above: int = 0) -> JsonDocument:
         document: The document; what is in it is changed in place.
         above: How many records and arrays it stands in.
 
-    Source: spec of evolution, D23.
+    Source: docs/evolution-rules.md#d23
     """
     levels = MAX_LEVELS - above
     if levels <= 0:

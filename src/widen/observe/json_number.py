@@ -1,6 +1,6 @@
 """Number tokens: the kind of each, and what is needed later to say which columns hold it exactly.
 
-Source: spec of evolution, D1 to D3; RFC 8259 section 6 for the tokens.
+Source: docs/evolution-rules.md#d1 to #d3; RFC 8259 section 6 for the tokens.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
     Args:
         token: The number as the source spells it, e.g. ``-1.50e3``.
 
-    Source: spec of evolution, D1, D3.
+    Source: docs/evolution-rules.md#d1, #d3
 
     Example:
         >>> number_kind("2.50")[0], number_kind("0.1000000000000000000001")[0], number_kind("1e400")[0]

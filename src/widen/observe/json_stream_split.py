@@ -1,6 +1,6 @@
 """A large file of JSON in pieces: the outermost records in it, one after the other, whatever stands around them.
 
-Source: RFC 8259; house rule: no more than a record is held at once.
+Source: RFC 8259.
 """
 
 from __future__ import annotations

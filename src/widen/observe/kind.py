@@ -1,6 +1,6 @@
 """Kinds: what sort of value stands somewhere, and how deep in arrays.
 
-Source: spec of evolution, "A kind is (type, dim)".
+Source: docs/evolution-rules.md#kinds
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Observations: what a batch holds, counted by kind, as one value that merges in any order.
 
-Source: spec of evolution, section 3, "observe".
+Source: docs/evolution-rules.md#observe
 """
 
 from __future__ import annotations

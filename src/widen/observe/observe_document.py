@@ -1,6 +1,6 @@
 """Documents to observations.
 
-Source: spec of evolution, section 3, "observe"; D7 for what has no kind, D8 for mixed arrays, D10 for maps.
+Source: docs/evolution-rules.md#observe, #d7, #d8, #d10
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def observe_record(seen: RecordObservation, record: dict[str, JsonDocument], at:
         record: The record, numbers as tokens.
         at: Where it stands: the file, and the number of the record there.
 
-    Source: spec of evolution, section 3.
+    Source: docs/evolution-rules.md#one-interval
     """
     for key, value in record.items():
         observe_value(get_field(seen, key), value, at)
@@ -44,7 +44,7 @@ def observe_value(field: FieldObservation, value: JsonDocument, at: RecordPositi
         at: Where its record stands.
         dim: How many arrays are around the value.
 
-    Source: spec of evolution, D7, D8.
+    Source: docs/evolution-rules.md#d7, #d8
     """
     match value:
         case None:

@@ -3,7 +3,7 @@
 What the type alone does not tell, the best or the worst is taken for; where that makes a difference to a plan, somebody
 has to look.
 
-Source: spec of evolution, D16.
+Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def observe_schema(schema: StructType, *, is_hopeful: bool = False) -> RecordObs
         schema: Of the source; `unknown_types` tells whether anything in it cannot be told.
         is_hopeful: Whether values are exact where their type does not tell.
 
-    Source: spec of evolution, D16.
+    Source: docs/evolution-rules.md#d16
     """
     return {field.name: _field(field.type, is_hopeful=is_hopeful) for field in schema}
 

@@ -3,7 +3,7 @@
 A whole number of 64 bits is an int, another number that the shortest text of a double says is a float, and every other
 one is the text of its digits. Zero with a sign is the float -0.0.
 
-Source: spec of evolution, D1, D2, D3.
+Source: docs/evolution-rules.md#d1, #d2, #d3
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the columns of a table must say of a record of the source: the exact way, value by value.
 
-Source: spec of evolution, U1, U2, D1 to D5, D18 to D20.
+Source: docs/evolution-rules.md#u1, #u2, #d1 to #d5, #d18 to #d20
 """
 
 from __future__ import annotations

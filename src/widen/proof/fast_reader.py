@@ -1,8 +1,6 @@
 """Records of the source that fit the columns as they are, told without a look at each rule.
 
 What this accepts has the same form that `widen.proof.expected_values` gives; everything else is read there.
-
-Source: house rule: the fast path must know when it cannot be exact.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a file tells of its records, read off its URI anew: nothing here is shared with what makes rows.
 
-Source: spec of evolution, D9, D21.
+Source: docs/evolution-rules.md#d9, #d21
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The proof's own reading of JSON: texts to records, and whole files to texts.
 
-Source: RFC 8259; spec of evolution, D3, D11.
+Source: RFC 8259; docs/evolution-rules.md#d3, #d11
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] |
         text: UTF-8; a byte order mark in front is ignored.
         scan: Reads JSON.
 
-    Source: RFC 8259; spec of evolution, D11, D23.
+    Source: RFC 8259; docs/evolution-rules.md#d11, #d23
     """
     records = read_whole_records(text, scan)
     if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:

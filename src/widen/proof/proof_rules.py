@@ -1,6 +1,6 @@
 """The proof's own reading of what was said about single fields: masks, exclusions, maps, texts, dates.
 
-Source: spec of evolution, D6, D10, D13.
+Source: docs/evolution-rules.md#d6, #d10, #d13
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ _INSTANT = re.compile(rf"({_DAY.pattern}T{_CLOCK})(?:\.[0-9]{{1,6}})?(?:Z|\+00:0
 def dated(text: str) -> str:
     """Return a text as a `Day` or an `Instant` if it is one and comes back, else as it is.
 
-    Source: spec of evolution, D6.
+    Source: docs/evolution-rules.md#d6
     """
     try:
         if _DAY.fullmatch(text):

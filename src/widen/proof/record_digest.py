@@ -3,7 +3,7 @@
 A form is what JSON says, without what a table cannot tell: dicts without nulls and in any order, lists, texts, booleans
 and numbers as `widen.proof.canonical_number` has them. A text that is not a record is a list with a marker.
 
-Source: spec of evolution, section 3, "conservation proof".
+Source: docs/evolution-rules.md#proof
 """
 
 from __future__ import annotations

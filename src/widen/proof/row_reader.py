@@ -2,7 +2,7 @@
 
 Every column of a field is read. The first that has a value says it, and the others must say the same.
 
-Source: spec of evolution, U1, U14, U17, D8, D10.
+Source: docs/evolution-rules.md#u1, #u14, #u17, #d8, #d10
 """
 
 from __future__ import annotations

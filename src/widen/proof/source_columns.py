@@ -1,6 +1,6 @@
 """The columns of each source field, read off the schema of a table: the proof's own picture of it.
 
-Source: spec of evolution, U14, U17, D9, D18.
+Source: docs/evolution-rules.md#u14, #u17, #d9, #d18
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def fields_of(schema: StructType, policy: Policy) -> Fields:
         schema: Of the table, with the metadata that says which field each column holds.
         policy: What whole numbers count in timestamps.
 
-    Source: spec of evolution, D9, D14.
+    Source: docs/evolution-rules.md#d9, #d14
     """
     return _fields(schema, policy, ())
 

@@ -1,6 +1,6 @@
 """What the texts of a source say, as the rows of a table must have it.
 
-Source: spec of evolution, section 3, "conservation proof".
+Source: docs/evolution-rules.md#proof
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A feature that was dropped may still be in use in older versions. Checkpoints after them keep clients that do not know
 it from ever looking there.
 
-Source: the requirements for checkpoint protection (RFC of Delta Lake)
+Source: protocol_rfcs/checkpoint-protection.md#writer-requirements-for-checkpoint-protection
 """
 
 from __future__ import annotations

@@ -60,8 +60,10 @@ def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
 def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> IcebergCompat | None:
     """Return the compatibility for which types may change only as Iceberg knows, or None.
 
-    Source: the strictest of three readings: PROTOCOL.md#writer-requirements-for-type-widening asks whether the feature
-        is supported, Delta Spark whether it is enabled, and for automatic changes whether the table is UniForm.
+    This is the strictest of three readings: the protocol asks whether the feature is supported, Delta Spark whether it
+    is enabled, and for automatic changes whether the table is UniForm.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark
     """
     for compat in COMPATS:
         if is_supported(protocol, compat.feature) or is_on(properties, compat.switch):
@@ -105,7 +107,7 @@ def ensure_type_history_compatible(compat: IcebergCompat, schema: StructType) ->
     Raises:
         IcebergIncompatible: it has one; the error names the column.
 
-    Source: as for `type_change_compat`
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
     found = _unknown_change(schema)
     if found is not None:

@@ -301,7 +301,7 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
     Raises:
         UnsupportedFeatureForRead: readers must know a feature that this version does not; the error names it.
 
-    Source: PROTOCOL.md#reader-requirements-for-table-features
+    Source: PROTOCOL.md#supported-features
     """
     needed = _needed(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
     missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].reads]
@@ -316,7 +316,7 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
         UnsupportedFeatureForRead: readers must know a feature that this version does not.
         UnsupportedFeatureForWrite: writers must know a feature that this version does not; the error names it.
 
-    Source: PROTOCOL.md#writer-requirements-for-table-features
+    Source: PROTOCOL.md#supported-features
     """
     ensure_readable(protocol, location)
     needed = _needed(protocol.min_writer_version, TABLE_FEATURES_WRITER, protocol.writer_features, "writer")

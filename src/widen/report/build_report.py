@@ -1,6 +1,6 @@
 """Building the report of a table from its log alone.
 
-Source: spec of evolution, section 3, "Report".
+Source: docs/evolution-rules.md#report
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a commit changed of columns that stay, apart from their types: comments, nullability, defaults, places.
-
-Source: house rule: what the log can prove is not taken on trust.
-"""
+"""What a commit changed of columns that stay, apart from their types: comments, nullability, defaults, places."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report as one page of HTML that needs nothing but itself.
-
-Source: house rule: every text that comes from data or from a log is made printable and escaped.
-"""
+"""The report as one page of HTML that needs nothing but itself."""
 
 from __future__ import annotations
 

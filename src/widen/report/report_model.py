@@ -1,6 +1,6 @@
 """The report as a value: what stands in every column, what changed and when, interval by interval.
 
-Source: spec of evolution, section 3, "Report"; the seed's Written Data Statistics.
+Source: docs/evolution-rules.md#report
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A report with what the rows themselves say, where the log does not.
 
-Source: spec of evolution, section 3, "Report".
+Source: docs/evolution-rules.md#report
 """
 
 from __future__ import annotations

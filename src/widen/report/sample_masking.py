@@ -1,6 +1,6 @@
 """What of the data a report or a history shows.
 
-Source: spec of evolution, D24; a report can be sent to people who may not see the data.
+Source: docs/evolution-rules.md#d24; a report can be sent to people who may not see the data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What one commit changed: the schema before and after it, and the events that its ingestion recorded.
 
 The schemas say what happened, whoever did it; the events say why.
-
-Source: house rule: what the log can prove is not taken on trust.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Source fields that drifted: those with several columns, each with what is known of it.
 
-Source: spec of evolution, U3, U20.
+Source: docs/evolution-rules.md#u3, #u20
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The outline of a table: its columns and what is known of it as a whole.
-
-Source: house rule: metadata is read from the log alone.
-"""
+"""The outline of a table: its columns and what is known of it as a whole."""
 
 from __future__ import annotations
 

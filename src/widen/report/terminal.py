@@ -1,7 +1,4 @@
-"""Outlines, histories, plans and reports on a terminal.
-
-Source: house rule: stdout carries the result; what comes from data is made printable.
-"""
+"""Outlines, histories, plans and reports on a terminal."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Values, sizes, times and changes in words, for every face that shows them to people.
 
 What comes from data or from a log is made printable here: no control character reaches a terminal.
-
-Source: house rule: names and samples are not to be trusted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The parts that everything on a terminal is made of.
-
-Source: house rule: what comes from data is made printable.
-"""
+"""The parts that everything on a terminal is made of."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A conversion that would not bring the source value back gives `MISSING`; the column then stays NULL for that value,
 and another column of the field holds it.
 
-Source: spec of evolution, conversion lattice, D2, D3, D5.
+Source: docs/evolution-rules.md#lattice, #d2, #d3, #d5
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def convert(
     Returns:
         What pyarrow takes for that type: int, float, bool, str, Decimal, a date or a UTC datetime.
 
-    Source: spec of evolution, conversion lattice, D2, D3, D5.
+    Source: docs/evolution-rules.md#lattice, #d2, #d3, #d5
     """
     if epoch_unit is not None and (word, to_word) == (LONG_WORD, TIMESTAMP_WORD):
         return epoch_to_timestamp(int(value), epoch_unit)
@@ -92,7 +92,7 @@ def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
         number: What has passed since the beginning of 1970.
         unit: What it counts; by default its size tells.
 
-    Source: spec of evolution, D5.
+    Source: docs/evolution-rules.md#d5
     """
     unit = unit or next((unit for limit, unit in UNIT_BELOW if abs(number) < limit), EpochUnit.NANOSECONDS)
     micros, rest = divmod(number * _NANOS[unit], 1000)

@@ -1,7 +1,7 @@
 """Which records fit the columns that cannot yield: those that files are split by, that must not be null, that rules
 look at. A record that does not is kept out of the table as a whole.
 
-Source: spec of evolution, D12.
+Source: docs/evolution-rules.md#d12
 """
 
 from __future__ import annotations

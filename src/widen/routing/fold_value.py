@@ -1,6 +1,6 @@
 """Values of a column that evolved, as another column of the field holds them: exactly, or not at all.
 
-Source: spec of evolution, D2; house rule: ``"007"`` never becomes 7.
+Source: docs/evolution-rules.md#d2
 """
 
 from __future__ import annotations

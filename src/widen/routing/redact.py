@@ -2,7 +2,7 @@
 
 What is no record has no fields, so nobody can say what in it is to be hidden: all of it is.
 
-Source: spec of evolution, D11, D13.
+Source: docs/evolution-rules.md#d11, #d13
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What no column of a row holds, as JSON text: the content of the rescue column.
 
-Source: spec of evolution, U1, D1 (freeze), D10.
+Source: docs/evolution-rules.md#u1, #d1 (freeze), #d10
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
         route: Which columns each key goes to.
         record: The record, numbers as tokens.
 
-    Source: spec of evolution, D10.
+    Source: docs/evolution-rules.md#d10
     """
     rest = _rest_of_record(route, record)
     return None if rest is _HELD else document_to_json(rest)

@@ -1,6 +1,6 @@
 """Routes: which columns the values of each source field go to, read off the schema of the table alone.
 
-Source: spec of evolution, U14, U16, D4, D9.
+Source: docs/evolution-rules.md#u14, #u16, #d4, #d9
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRout
         schema: The columns of the table, with their metadata.
         policy: What else is known of single fields.
 
-    Source: spec of evolution, U14, D9.
+    Source: docs/evolution-rules.md#u14, #d9
     """
     held = StructType(tuple(field for field in schema if role_of(field) is None))
     return _Router(policy or Policy()).record(held, (), ())
@@ -68,7 +68,7 @@ def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
 
     What the column cannot hold exactly is null in it, and stands in another column.
 
-    Source: spec of evolution, U14, U16, D4.
+    Source: docs/evolution-rules.md#u14, #u16, #d4
     """
     return kind.dim <= slot.dim and can_route(slot.type, kind.word) and not does_bar(slot, kind.word)
 
@@ -76,7 +76,7 @@ def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
 def does_bar(slot: ColumnSlot, kind_word: str) -> bool:
     """Tell whether a column takes no values of a kind though its type could hold them.
 
-    Source: spec of evolution, D18.
+    Source: docs/evolution-rules.md#d18
     """
     return slot.keeps_booleans and is_boolean_as_number(slot.type, kind_word)
 

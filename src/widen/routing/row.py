@@ -1,6 +1,6 @@
 """One record to one row: every value to every column of its field that can hold it.
 
-Source: spec of evolution, U14, U16, U17, D7, D8, D10.
+Source: docs/evolution-rules.md#u14, #u16, #u17, #d7, #d8, #d10
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
         route: Which columns each key goes to.
         record: The record, numbers as tokens.
 
-    Source: spec of evolution, U14.
+    Source: docs/evolution-rules.md#u14
     """
     row: Row = {}
     for key, value in record.items():
@@ -37,7 +37,7 @@ def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
 def route_value(row: Row, slots: tuple[ColumnSlot, ...], value: JsonDocument) -> None:
     """Set every column of one field that can hold the value, in place.
 
-    Source: spec of evolution, U14.
+    Source: docs/evolution-rules.md#u14
     """
     for slot in slots:
         held = cell_of(slot, value)

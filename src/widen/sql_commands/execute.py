@@ -1,7 +1,4 @@
-"""Running a statement: one statement, one call, one commit.
-
-Source: house rule: a statement is a value; this module only calls.
-"""
+"""Running a statement: one statement, one call, one commit."""
 
 from __future__ import annotations
 
@@ -68,8 +65,6 @@ def sql(
         NameNotFound: the catalog has no such table.
         ContentionError: somebody changed the table meanwhile.
         TableError: the table cannot be read or written.
-
-    Source: house rule: one statement, one call, one commit.
     """
     done = run_statement(parse_statement(text), spark, storage_options)
     return done.table if isinstance(done, ChangedTable) else done.to_frame(find_session(spark))
@@ -133,10 +128,7 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
 
 
 def _ensure_set(table: Table, keys: Iterable[str]) -> None:
-    """Check that properties are set, which the statement expects.
-
-    Source: house rule: Spark says so of its own tables; Delta Lake lets it pass, and a slip of the pen with it.
-    """
+    """Check that properties are set, which the statement expects."""
     missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
     if missing:
         expected = "It is not set. Say UNSET TBLPROPERTIES IF EXISTS to pass over that."

@@ -40,8 +40,6 @@ def parse_statement(text: str) -> Statement:
             where it stopped, and which form is nearest.
         InvalidType: a type cannot be read.
 
-    Source: house rule: what is not understood as a whole is not done in part.
-
     Example:
         >>> parse("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
         'amount'

@@ -1,7 +1,4 @@
-"""What is said of a text that is not understood: where it stopped, what could stand there, which form is nearest.
-
-Source: house rule: the error type says who must act, the message shows how.
-"""
+"""What is said of a text that is not understood: where it stopped, what could stand there, which form is nearest."""
 
 from __future__ import annotations
 

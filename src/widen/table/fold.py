@@ -41,7 +41,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             JobFailed: Spark could not finish the job.
             StorageError: the store refused.
 
-        Source: spec of evolution, U3
+        Source: docs/evolution-rules.md#u3
         """
         other = None if into is None else to_path(into)
         fold = plan_fold(self._snapshot.schema, to_path(column), other)
@@ -82,7 +82,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             JobFailed: Spark could not finish the job.
             StorageError: the store refused.
 
-        Source: spec of evolution, U3
+        Source: docs/evolution-rules.md#u3
         """
         wanted = _rest(rest)
         self._ensure_changeable(FOLD)

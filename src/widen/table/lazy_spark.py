@@ -1,7 +1,4 @@
-"""What the faces that work without Spark call of it, imported when it is first used.
-
-Source: house rule: optional extras are imported at a face.
-"""
+"""What the faces that work without Spark call of it, imported when it is first used."""
 
 from __future__ import annotations
 

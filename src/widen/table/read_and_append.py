@@ -61,7 +61,7 @@ class ReadAndAppendMixin(TableVersion):
             CorruptLog: the log is damaged.
             StorageError: the store refused.
 
-        Source: PROTOCOL.md#reader-requirements-for-type-widening; spec of evolution, section 3, "one logical field"
+        Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
         """
         snapshot = self._past(version, timestamp)
         rows = read_snapshot(spark, self._store, snapshot, where)
@@ -75,7 +75,7 @@ class ReadAndAppendMixin(TableVersion):
             rows: What it is a view of, likewise; by default ``delta.`<location>```, for which Spark needs Delta Lake.
             temporary: Whether the view goes with the session.
 
-        Source: spec of evolution, section 3, "one logical field"
+        Source: docs/evolution-rules.md#one-logical-field
         """
         rows = rows or f"delta.{to_identifier(self.location)}"
         return view_sql(self._snapshot.schema, name, rows, is_temporary=temporary)

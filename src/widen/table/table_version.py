@@ -1,7 +1,4 @@
-"""What every table is: a version in a store, and what the log says of it.
-
-Source: house rule: a change is planned as a value, then committed; the modules of this package only join the stages.
-"""
+"""What every table is: a version in a store, and what the log says of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where Arrow takes its memory from while a log is read.
-
-Source: house rule: the memory of `Snapshot.files`.
-"""
+"""Where Arrow takes its memory from while a log is read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commit files without their file actions: the small actions are found by their keys, the rest is not decoded.
 
-Source: PROTOCOL.md#delta-log-entries (one action for each line); house rule: metadata must not cost the file list.
+Source: PROTOCOL.md#delta-log-entries (one action for each line).
 """
 
 from __future__ import annotations

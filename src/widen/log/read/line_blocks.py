@@ -4,7 +4,7 @@ Arrow's JSON reader turns a block of lines into columns without a Python object 
 keys of partition values are known from the metadata, and a block with tags is decoded line by line, as is one that
 the reader refuses. The slow way also finds the line to blame.
 
-Source: PROTOCOL.md#actions; house rule: speed of `Snapshot.files`.
+Source: PROTOCOL.md#actions
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class LogListing:
 
         Commits go before the checkpoints that belong to them.
 
-        Source: PROTOCOL.md#metadata-cleanup; the requirements for checkpoint protection for the order
+        Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for the order
         """
         found = [(rank, int(match[1]), entry) for entry in self._entries for rank, match in _ranked(entry.name)]
         last = {rank: version if pattern is _COMPACTED else version - 1 for rank, pattern in enumerate(_KINDS)}

@@ -1,6 +1,6 @@
 """A version of a table as a value: what it is at once, what it holds when asked.
 
-Source: PROTOCOL.md#action-reconciliation; house rule: metadata must not cost the file list.
+Source: PROTOCOL.md#action-reconciliation
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
         InvalidOption: both a version and a time are given.
         StorageError: the store refused.
 
-    Source: PROTOCOL.md#reader-requirements-for-table-features; house rule: opening is cheap.
+    Source: PROTOCOL.md#supported-features
     """
     if timestamp_ms is not None:
         if version is not None:

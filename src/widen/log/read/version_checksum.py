@@ -70,7 +70,7 @@ def next_checksum(
         txn_id: Of the commit.
         in_commit_timestamp: Of the commit, in ms, if the table has them.
 
-    Source: PROTOCOL.md#version-checksum-file; house rule: no checksum is better than a wrong one.
+    Source: PROTOCOL.md#version-checksum-file
     """
     metadata = _newest(actions, Metadata) or (previous.metadata if previous else None)
     protocol = _newest(actions, Protocol) or (previous.protocol if previous else None)

@@ -1,6 +1,6 @@
 """Barriers: an empty commit with a checkpoint on top, so that no reader has to look at what lies before it.
 
-Source: Delta Spark's DROP FEATURE; the requirements for checkpoint protection.
+Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md.
 """
 
 from __future__ import annotations

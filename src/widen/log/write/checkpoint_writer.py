@@ -76,7 +76,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
         CorruptLog: a log file of the version is damaged.
         StorageError: the store refused; the log is as it was.
 
-    Source: PROTOCOL.md#checkpoints, #last-checkpoint-file, #writer-requirements-for-checkpoint-protection
+    Source: PROTOCOL.md#checkpoints, #last-checkpoint-file; protocol_rfcs/checkpoint-protection.md
     """
     ensure_writable(snapshot.protocol, snapshot.location)
     files = snapshot.files()

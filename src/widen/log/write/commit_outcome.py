@@ -1,6 +1,6 @@
 """How a commit ends, and how everything that comes after it ends.
 
-Source: PROTOCOL.md#delta-log-entries; house rule: losing a race is an outcome.
+Source: PROTOCOL.md#delta-log-entries
 """
 
 from __future__ import annotations

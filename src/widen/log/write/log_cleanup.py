@@ -1,6 +1,6 @@
 """Cleanup of a log: versions that nobody may ask for any more go, up to a checkpoint that stands for them.
 
-Source: PROTOCOL.md#metadata-cleanup; the requirements for checkpoint protection
+Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Before its commit begins, a change owns what it wrote and deletes it if it fails. From the moment that the commit begins
 to write its log entry, the files belong to the outcome: only a commit that is proved absent gives them back.
-
-Source: house rule: after a commit may be visible, nothing is deleted.
 """
 
 from __future__ import annotations

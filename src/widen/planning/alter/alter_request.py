@@ -1,8 +1,6 @@
 """What callers ask of columns, in their own words, as operations on one schema.
 
 What changes nothing becomes no operation. Names are matched exactly first, then without case.
-
-Source: house rule: a face may leave things out, an operation may not.
 """
 
 from __future__ import annotations

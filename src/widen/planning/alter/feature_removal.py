@@ -181,7 +181,7 @@ def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: b
         truncates: As the history says it.
         protects: Whether older versions make use of it and stay, behind checkpoints that are protected from now on.
 
-    Source: Delta Spark's DROP FEATURE; the requirements for checkpoint protection
+    Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md
     """
     metadata = state.metadata
     if protects:

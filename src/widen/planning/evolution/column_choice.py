@@ -1,6 +1,6 @@
 """The choice for one field: which columns it gets, and which are widened, for the kinds that an interval brings.
 
-Source: spec of evolution, "Algorithm" and D1.
+Source: docs/evolution-rules.md#algorithm, #d1
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def uncovered_kinds(columns: Iterable[FieldColumn], kinds: Kinds, *, keeps_boole
         kinds: What the interval brings.
         keeps_booleans: Whether columns of numbers do not hold booleans.
 
-    Source: spec of evolution, U7, D2, D18.
+    Source: docs/evolution-rules.md#u7, #d2, #d18
     """
     known = tuple(columns)
     return tuple(
@@ -94,7 +94,7 @@ def choose_columns(
         table_format: What can be widened in place.
         keeps_booleans: Whether booleans never go to columns of numbers.
 
-    Source: spec of evolution, U4 to U9, U15 to U17, D1, D2, D15, D18.
+    Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
     """
     if not columns:
         return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
@@ -131,7 +131,7 @@ def _first_sight(kinds: Kinds, mode: Mode, *, keeps_booleans: bool) -> ColumnCho
 def _without_long_twins(kinds: Kinds) -> Kinds:
     """Return the kinds without the longs that a double of the same dim holds exactly.
 
-    Source: spec of evolution, U15, D2.
+    Source: docs/evolution-rules.md#u15, #d2
     """
     return {
         kind: seen
@@ -191,7 +191,7 @@ def _narrowest(kinds: Kinds, has_timestamp: bool) -> DataType | None:
 
     Beside timestamps whole numbers are longs, since a timestamp is one too (U16).
 
-    Source: spec of evolution, U15, D1.
+    Source: docs/evolution-rules.md#u15, #d1
     """
     types = number_types((kind.word for kind in kinds), (_decimal_span(seen) for seen in kinds.values()))
     for leaf in types[1:] if has_timestamp else types:
@@ -232,7 +232,7 @@ def _comparable(
 ) -> tuple[list[ColumnRequest], tuple[FieldColumn, ...]]:
     """Return the columns without those of booleans if what holds all of them together would be a number.
 
-    Source: spec of evolution, D18.
+    Source: docs/evolution-rules.md#d18
     """
     if not wants or word_of(_common_column(wants, kinds, columns).leaf) not in NUMERIC_WORDS:
         return wants, columns
@@ -261,7 +261,7 @@ def _with_common(
         widens: The format, if a column may be widened to be that one.
         keeps_booleans: Whether booleans never go to columns of numbers.
 
-    Source: spec of evolution, U9, D15, D18.
+    Source: docs/evolution-rules.md#u9, #d15, #d18
     """
     added = [want for want in choice.wants if _is_primitive(want)]
     have = [*((column.leaf, column.dim) for column in columns), *((want.leaf, want.dim) for want in added)]
@@ -300,7 +300,7 @@ def _plan_widenings(
 ) -> tuple[ColumnWidening, ...]:
     """Return the columns to widen in place, each as far as the format lets it, for values no column holds yet.
 
-    Source: spec of evolution, D1.
+    Source: docs/evolution-rules.md#d1
     """
     widened: tuple[ColumnWidening, ...] = ()
     while True:

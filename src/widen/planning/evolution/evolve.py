@@ -3,7 +3,7 @@
 Nothing here looks at a value: the observation and the schema decide. Keys are taken in one fixed order, so the plan
 does not depend on the order of the batch.
 
-Source: spec of evolution, sections 1 and 2.
+Source: docs/evolution-rules.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
         observation: What the batch holds.
         policy: What may be done.
 
-    Source: spec of evolution, U4 to U18, D1 to D4, D7 to D12, D15.
+    Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
     return _Evolution(policy, observation.kept_out).plan(schema, observation)
 
@@ -313,7 +313,7 @@ class _Evolution:
     ) -> list[tuple[FieldEvolution, BuiltColumn, Field]]:
         """Return the new columns with their names: first come keys that are names, then other keys, then suffixes.
 
-        Source: spec of evolution, U12, U18, D9, D22.
+        Source: docs/evolution-rules.md#u12, #u18, #d9, #d22
         """
         names = NameAllocator(
             struct.names if place.source else (*struct.names, *reserved_names(self.policy.table_format))

@@ -1,6 +1,6 @@
 """Plans as plain text, for people.
 
-Source: spec of evolution, section 3, "dry run".
+Source: docs/evolution-rules.md#dry-run
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The columns of one field: those that it has, those that it is to get, and those that are widened for it.
 
-Source: spec of evolution, "Algorithm" and D1.
+Source: docs/evolution-rules.md#algorithm, #d1
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Where objects are maps, what stands at their keys is a part of its own: its columns are those of the field as far as
 they hold maps, looked at from within, and it gets columns of maps.
 
-Source: spec of evolution, section 1, D7, D10.
+Source: docs/evolution-rules.md#rules, #d7, #d10
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class FieldEvolution:
     def suffix(self, want: ColumnRequest) -> str:
         """Return what is put behind the name of the field for a column that it gets.
 
-        Source: spec of evolution, U4, U12, D10.
+        Source: docs/evolution-rules.md#u4, #u12, #d10
         """
         if self.is_first and want.is_plain:
             return ""
@@ -170,7 +170,7 @@ def sub_fields(seen: FieldObservation, dim: int, largest: int) -> RecordObservat
         dim: How many arrays the column has.
         largest: How many the one with most of them has.
 
-    Source: spec of evolution, U17.
+    Source: docs/evolution-rules.md#u17
     """
     if dim != largest:
         return seen.records.get(dim, {})
@@ -197,7 +197,7 @@ def pending_fields(seen: FieldObservation, columns: list[FieldColumn], source: P
         columns: The columns that it has after the plan.
         source: The path of the source field.
 
-    Source: spec of evolution, D7.
+    Source: docs/evolution-rules.md#d7
     """
     if not columns and live_kinds(seen):
         return

@@ -1,6 +1,6 @@
 """What a policy and a table say of the fields that records get from their file.
 
-Source: spec of evolution, D9, D21; see `widen.observe.file_fields`.
+Source: docs/evolution-rules.md#d9, #d21; see `widen.observe.file_fields`.
 """
 
 from __future__ import annotations

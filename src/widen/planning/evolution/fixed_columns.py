@@ -1,7 +1,7 @@
 """Which columns of a table cannot yield to what comes: those that files are split by, that must not be null, and that
 its rules look at.
 
-Source: spec of evolution, D12; PROTOCOL.md#column-invariants, #check-constraints
+Source: docs/evolution-rules.md#d12; PROTOCOL.md#column-invariants, #check-constraints
 """
 
 from __future__ import annotations

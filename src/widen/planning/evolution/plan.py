@@ -1,6 +1,6 @@
 """The plan: what a batch needs, as one value that is decided, explained, checked and executed.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The policy: what an ingestion may do to the schema, and how it takes the values of single fields.
 
-Source: spec of evolution, D1, D5, D6, D10, D12, D13.
+Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Policy:
 
         A pin to a type does not change that: `true` and 1 stay apart beside a pinned column, too.
 
-        Source: spec of evolution, D18.
+        Source: docs/evolution-rules.md#d18
         """
         return self._nearest_mode(source) is not Mode.SPLIT
 

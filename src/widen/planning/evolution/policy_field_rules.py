@@ -3,7 +3,7 @@
 What a column shows needs not be said again: objects are maps where a column is a map, and values are texts where a
 column was made for them as texts.
 
-Source: spec of evolution, D6, D10, D13.
+Source: docs/evolution-rules.md#d6, #d10, #d13
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
         schema: Of the table, with the metadata of its columns.
         policy: What else was said.
 
-    Source: spec of evolution, D6, D10, D13.
+    Source: docs/evolution-rules.md#d6, #d10, #d13
     """
     root = _RuleNode()
     for column in schema:

@@ -1,6 +1,6 @@
 """The words of a policy, as people write them: pins, paths, units.
 
-Source: spec of evolution, D1, D5, D10.
+Source: docs/evolution-rules.md#d1, #d5, #d10
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The shape tells why a value did not fit, and nothing of what it says: `12.50 EUR` is `99.99 XXX`.
 
-Source: spec of evolution, D24.
+Source: docs/evolution-rules.md#d24
 """
 
 from __future__ import annotations

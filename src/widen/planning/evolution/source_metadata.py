@@ -3,7 +3,7 @@
 Routing never goes by a name: the source path stands in the metadata of the column, and stays there whoever renames it.
 Only a column without it, which was declared and has not been ingested into yet, holds the key that it is called.
 
-Source: spec of evolution, U12, U13, U18, D9, D14.
+Source: docs/evolution-rules.md#u12, #u13, #u18, #d9, #d14
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN, "_"))
 def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
     """Return the names that a new column at the top of a table must not have.
 
-    Source: spec of evolution, D22.
+    Source: docs/evolution-rules.md#d22
     """
     return (*ROLES, *RESERVED, *(_RESERVED_BY_ICEBERG if table_format in _ICEBERG else ()))
 
@@ -72,7 +72,7 @@ def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
 def column_suffix(word: str, dim: int) -> str:
     """Return what is put behind the name of a field for one of its types.
 
-    Source: spec of evolution, U12.
+    Source: docs/evolution-rules.md#u12
 
     Example:
         >>> suffix("long", 0), suffix("string", 1), suffix("long", 3)
@@ -109,7 +109,7 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
         source: The path of the source field, from the root.
         is_evolved: Whether it stands beside the column with the plain name.
 
-    Source: spec of evolution, U13, D9, D14.
+    Source: docs/evolution-rules.md#u13, #d9, #d14
     """
     text = format_path(source)
     metadata: dict[str, Any] = {SOURCE: list(source)}
@@ -129,7 +129,7 @@ def with_sources(schema: StructType, planned: StructType) -> StructType:
         schema: The columns of the table.
         planned: The same as the plan has them, which says if a column holds a field of the file.
 
-    Source: spec of evolution, D9.
+    Source: docs/evolution-rules.md#d9
     """
     return StructType(tuple(item if role_of(item) else _with_source(_planned(item, planned), ()) for item in schema))
 
@@ -201,7 +201,7 @@ class NameAllocator:
     def take(self, wanted: str) -> str:
         """Return the name, with the first number from 2 behind it that is free if the name is not, and keep it.
 
-        Source: spec of evolution, D9.
+        Source: docs/evolution-rules.md#d9
         """
         name, number = wanted, 2
         while not self.is_free(name):

@@ -3,7 +3,7 @@
 Two tables are the rule. `TAKES` says for every kind which columns take it and on what condition they hold every value
 of an interval exactly; `WIDER` orders the types whatever the values.
 
-Source: spec of evolution, "Conversion lattice", U14 to U16, D1 to D4.
+Source: docs/evolution-rules.md#lattice, #u14 to #u16, #d1 to #d4
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class ValueSpan:
 def can_route(leaf: DataType, kind_word: str) -> bool:
     """Tell whether values of a kind are routed to columns of that leaf type, exact or not.
 
-    Source: spec of evolution, U14, U16, D4.
+    Source: docs/evolution-rules.md#u14, #u16, #d4
     """
     return _name(leaf) in TAKES[kind_word]
 
@@ -231,7 +231,7 @@ def holds_exactly(leaf: DataType, kind_word: str, seen: KindObservation) -> bool
         kind_word: The word of the kind.
         seen: What is known of its values.
 
-    Source: spec of evolution, D2, D16.
+    Source: docs/evolution-rules.md#d2, #d16
     """
     said = parse_type(seen.type) if seen.type else None
     if said is not None and (said == leaf or is_widening(said, leaf)):
@@ -246,7 +246,7 @@ def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
         leaf: What the arrays of the column hold in the end.
         kind_word: The word of the kind of a value that the column holds.
 
-    Source: spec of evolution, D20.
+    Source: docs/evolution-rules.md#d20
     """
     return word_of(leaf) in KEEPS_KIND[kind_word]
 
@@ -254,7 +254,7 @@ def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
 def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
     """Tell whether values of a kind are booleans and a column of that leaf type holds numbers.
 
-    Source: spec of evolution, D18.
+    Source: docs/evolution-rules.md#d18
     """
     return kind_word == BOOLEAN_WORD and word_of(leaf) in NUMERIC_WORDS
 
@@ -268,7 +268,7 @@ def covers_kind(leaf: DataType, dim: int, kind: Kind, seen: KindObservation) -> 
         kind: The kind.
         seen: What is known of its values.
 
-    Source: spec of evolution, U7, D2.
+    Source: docs/evolution-rules.md#u7, #d2
     """
     return kind.dim <= dim and holds_exactly(leaf, kind.word, seen)
 
@@ -278,7 +278,7 @@ def common_leaf(spans: Iterable[ValueSpan]) -> DataType:
 
     A double and a decimal are comparable only by their values. Types that no word stands for are not looked at.
 
-    Source: spec of evolution, U4, U9.
+    Source: docs/evolution-rules.md#u4, #u9
     """
     known = [span for span in spans if span.word in WIDER]
     words = {span.word for span in known}
@@ -313,7 +313,7 @@ def number_types(words: Iterable[str], spans: Iterable[ValueSpan]) -> tuple[Data
         words: The words of the kinds and columns they come from.
         spans: What a decimal must have room for.
 
-    Source: spec of evolution, D1.
+    Source: docs/evolution-rules.md#d1
     """
     double = (DOUBLE,) if DOUBLE_WORD in set(words) else ()
     decimal = decimal_for(spans)

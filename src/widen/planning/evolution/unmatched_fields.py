@@ -2,7 +2,7 @@
 
 A name with a slip in it hides nothing: it must not pass without a word.
 
-Source: spec of evolution, D13.
+Source: docs/evolution-rules.md#d13
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Operations to schemas: what the schema is after them.
-
-Source: house rule: apply and evolve say the same.
-"""
+"""Operations to schemas: what the schema is after them."""
 
 from __future__ import annotations
 

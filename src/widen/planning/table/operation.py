@@ -2,8 +2,6 @@
 
 A plan is a tuple of them; several readers interpret the same objects: apply, explain, print, check, tell. Paths have
 the steps of element, key and value that lead to a field, and are spelled as in the schema.
-
-Source: house rule: a change is a value with many readers.
 """
 
 from __future__ import annotations

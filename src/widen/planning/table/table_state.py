@@ -1,7 +1,4 @@
-"""What a change of a table is judged by, and what it becomes: both are values.
-
-Source: house rule: the core does no input and no output.
-"""
+"""What a change of a table is judged by, and what it becomes: both are values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bringing a column that evolved back into another one of its field, after the source is repaired.
 
-Source: spec of evolution, U3; house rule: what would be lost is told before it is.
+Source: docs/evolution-rules.md#u3
 """
 
 from __future__ import annotations

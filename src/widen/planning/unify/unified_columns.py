@@ -5,7 +5,7 @@ arrays the elements, of maps the entries, of records the fields, so that what st
 another comes back whole. The type is one to which every value of every column converts exactly: the common denominator
 of the types, text where there is none, as many arrays as a column has, and records with the fields of all.
 
-Source: the seed's COALESCE; spec of evolution, section 3, "one logical field"; D2, D9.
+Source: docs/evolution-rules.md#one-logical-field, #d2, #d9
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def unify_schema(schema: StructType) -> list[UnifiedColumn]:
     Args:
         schema: Of the table, with its metadata.
 
-    Source: spec of evolution, section 3, "one logical field".
+    Source: docs/evolution-rules.md#one-logical-field
     """
     joiner = _Joiner(_free_prefix(schema.names))
     plain = (item for item in schema if role_of(item) is None)

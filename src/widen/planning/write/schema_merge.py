@@ -2,7 +2,7 @@
 
 Names are matched without case; the table's order and spelling stay.
 
-Source: spec of Delta's schema enforcement and evolution.
+Source: Delta Lake's schema enforcement and evolution.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Selections: which files may hold a row that a condition is true for, by their partitions and statistics.
 
-Source: PROTOCOL.md#per-file-statistics; house rule: a file is left out only if certainly no row of it matches.
+Source: PROTOCOL.md#per-file-statistics
 """
 
 from __future__ import annotations

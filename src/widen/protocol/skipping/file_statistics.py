@@ -164,7 +164,7 @@ def _bound(value: Any, data_type: DataType, *, down: bool) -> Scalar | UnknownVa
     The text of a float names a slightly other double, so one step of float is allowed for; times are cut to
     milliseconds, so the upper one may be too low by less than that.
 
-    Source: PROTOCOL.md#per-file-statistics; house rule for float, where Delta Spark may skip a matching file.
+    Source: PROTOCOL.md#per-file-statistics; Delta Spark, which may skip a matching file for float.
     """
     if isinstance(data_type, DecimalType):
         return _decimal_bound(value, data_type, down=down)

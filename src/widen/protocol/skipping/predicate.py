@@ -1,8 +1,6 @@
 """Predicates over the rows of a file, judged by what is known of its columns: can a row be true, can one be false?
 
 A file is skipped only if certainly no row of it makes the predicate true. What is not understood is `UnknownPredicate`.
-
-Source: house rule: a read never loses a row.
 """
 
 from __future__ import annotations

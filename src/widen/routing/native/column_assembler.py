@@ -1,6 +1,6 @@
 """Decoded records to columns: what the decoder let through as it is, and what is routed by hand.
 
-Source: spec of evolution, U14; house rule: the fast path must know when it cannot be exact.
+Source: docs/evolution-rules.md#u14
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 What it accepts needs no look at any value: every key is known, and every value is of the one kind that its column
 takes. Only the fields with several columns, or with values that need a conversion, are routed by hand afterwards.
 Everything else it refuses, and the caller takes the exact path with the whole record; both give the same row.
-
-Source: house rule: the fast path must know when it cannot be exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The shape of the records that fit the columns: a native decoder for each, and what it leaves to be routed by hand.
-
-Source: house rule: a change is a value, and so is what a step hands to the next.
-"""
+"""The shape of the records that fit the columns: a native decoder for each, and what it leaves to be routed by hand."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Records that fit the columns as they are take the native path; every other one i
 So the observation holds just what the columns do not already say, and an interval that brings nothing new costs
 little more than decoding it.
 
-Source: spec of evolution, section 3; D11 for what is no record, D12 for what is kept out.
+Source: docs/evolution-rules.md#one-interval, #d11, #d12
 """
 
 from __future__ import annotations

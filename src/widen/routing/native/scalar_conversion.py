@@ -3,7 +3,7 @@
 A scalar needs no closer look where it brings nothing new: the field has a column of its very kind, or one of texts
 that was there before the interval and holds whatever comes, or one column that was there before and does hold it.
 
-Source: spec of evolution, U7, U14, D2; house rule: rules are tables, code only walks them.
+Source: docs/evolution-rules.md#u7, #u14, #d2
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Shapes from routes: what of a record is decoded as it is, and what is routed by hand.
 
 What the decoder lets through must need no look at any value: whoever makes a shape decides that, field by field.
-
-Source: house rule: the fast path must know when it cannot be exact.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bringing values of a column that evolved back: what they come to, and the change of rows.
 
-Source: spec of evolution, U3; Delta Lake's UPDATE
+Source: docs/evolution-rules.md#u3; Delta Lake's UPDATE
 """
 
 from __future__ import annotations

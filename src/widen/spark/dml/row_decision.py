@@ -1,7 +1,4 @@
-"""Decisions: what is to become of each row, told by columns beside its own.
-
-Source: house rule: a row is judged once, and what was judged is what is written.
-"""
+"""Decisions: what is to become of each row, told by columns beside its own."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 An empty field is null, and a quoted empty one the empty text. A row with more or fewer fields than the first line has
 names is no record and is kept whole.
 
-Source: RFC 4180; spec of evolution, D11, D16.
+Source: RFC 4180; docs/evolution-rules.md#d11, #d16
 """
 
 from __future__ import annotations

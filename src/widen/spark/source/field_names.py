@@ -3,7 +3,7 @@
 Spark does not tell fields apart whose names differ only in case, in most sessions. Where a record has such fields, its
 fields are called by their numbers while it is taken in.
 
-Source: spec of evolution, D9, D16.
+Source: docs/evolution-rules.md#d9, #d16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The formats of files of records, and how the name of a file tells its format.
 
-Source: spec of evolution, D16; house rule: rules are tables.
+Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations

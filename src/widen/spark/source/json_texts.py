@@ -3,8 +3,6 @@
 A small file is read whole and taken apart on the executors, whatever form it has. A large one is read line by line
 where it holds a record on each, so that its parts can be read in parallel; where it does not, one task reads it from
 its beginning to its end, and no more of it than a record is ever held at once.
-
-Source: house rule: one raw batch, read on the executors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sources: which files an interval has, and of what format they are.
-
-Source: house rule: one raw batch, read on the executors.
-"""
+"""Sources: which files an interval has, and of what format they are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Decoded records as Arrow columns, without a row in between.
 
-Source: the Arrow format; house rule: what is decoded natively stays native.
+Source: the Arrow format.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of a batch apart: those that the table holds, and what is kept out of it.
 
-Source: spec of evolution, D11, D12.
+Source: docs/evolution-rules.md#d11, #d12
 """
 
 from __future__ import annotations

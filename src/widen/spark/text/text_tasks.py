@@ -1,6 +1,6 @@
 """One batch on the executors: raw texts to rows of the table, with what did not fit as an observation.
 
-Source: spec of evolution, section 3.
+Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations

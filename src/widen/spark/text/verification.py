@@ -3,7 +3,7 @@
 Both sides are brought to one form and digested. The sums of the digests are compared first, which takes no exchange of
 rows; only where they differ is every digest compared, and only the records that differ are told value by value.
 
-Source: spec of evolution, section 3, "conservation proof".
+Source: docs/evolution-rules.md#proof
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def verify(source: Side, there: Side, share: float = 1.0) -> Verification:
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
 
-    Source: spec of evolution, section 3, D20.
+    Source: docs/evolution-rules.md#one-interval, #d20
     """
     limit = int(share * 2**32)
     with translate_spark_errors():

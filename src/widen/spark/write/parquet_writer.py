@@ -2,7 +2,7 @@
 
 Nothing is visible before somebody commits the actions.
 
-Source: PROTOCOL.md#add-file-and-remove-file; spec of Spark: a directory per job, so that nothing shares `_temporary`.
+Source: PROTOCOL.md#add-file-and-remove-file; docs/spark-facts.md#writing-parquet
 """
 
 from __future__ import annotations

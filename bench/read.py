@@ -78,8 +78,8 @@ def _mixed(spark: SparkSession, old: str, new: str, value: str, rows: int) -> di
     rewritten = write_table(spark, old, new, value, rows, old_files=0)
     print(f"{rows:,} rows of id, value {old} -> {new}, name")
     return {
-        "90 % old": lambda: _read_rows(widen.Table(str(mixed)).read(spark)),
-        "rewritten": lambda: _read_rows(widen.Table(str(rewritten)).read(spark)),
+        "90 % old": lambda: _read_rows(widen.Table(str(mixed)).read(spark=spark)),
+        "rewritten": lambda: _read_rows(widen.Table(str(rewritten)).read(spark=spark)),
     }
 
 
@@ -88,7 +88,7 @@ def _old(spark: SparkSession, old: str, new: str, value: str, rows: int) -> dict
     files = [str(file) for file in table.glob("*/*.parquet")]
     print(f"{rows:,} rows of {old} -> {new}")
     return {
-        "Widen": lambda: _read_values(widen.Table(str(table)).read(spark)),
+        "Widen": lambda: _read_values(widen.Table(str(table)).read(spark=spark)),
         "Spark": lambda: _read_values(spark.read.schema(f"value {new}").parquet(*files)),
     }
 
@@ -106,7 +106,7 @@ def write_table(spark: SparkSession, old: str, new: str, value: str, rows: int, 
     place = DATA / f"read-{rows}-{old}-{new}-{old_files}"
     if not (place / "_done").exists():
         shutil.rmtree(place, ignore_errors=True)
-        table = widen.create_table(str(place), _columns(old if old_files else new), (), PROPERTIES)
+        table = widen.create_table(str(place), _columns(old if old_files else new), properties=PROPERTIES)
         if old_files:
             table.append(_rows(spark, value, old, old, 0, old_files, rows)).alter_column("value", type=new)
         if old_files < FILES:

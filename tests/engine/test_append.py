@@ -41,7 +41,9 @@ def test_statistics_are_those_of_delta(spark: SparkSession, tmp_path: Path) -> N
         "i int, d decimal(9,2), f float, g double, s string, day date, t timestamp, n timestamp_ntz, b boolean,"
         " x binary, st struct<a: int, b: struct<c: string>>, l array<int>, m map<string,int>, p string"
     )
-    table = widen.create_table(str(tmp_path), columns, ["p"], {"delta.feature.timestampNtz": "supported"})
+    table = widen.create_table(
+        str(tmp_path), columns, partition_by=["p"], properties={"delta.feature.timestampNtz": "supported"}
+    )
     moment = datetime(2024, 5, 1, 12, 0, 0, 123456)
     instant = moment.replace(tzinfo=timezone.utc)
     inner = (7, ("z",))
@@ -116,7 +118,7 @@ def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tm
     from widen.spark.parquet.footer import DRIVER_FILES
 
     count = DRIVER_FILES + 6
-    table = widen.create_table(str(tmp_path), "i int, p int", ["p"])
+    table = widen.create_table(str(tmp_path), "i int, p int", partition_by=["p"])
     table.append(spark.range(count).select(F.col("id").cast("int").alias("i"), F.col("id").cast("int").alias("p")))
     found = sorted(
         (entry["numRecords"], entry["minValues"]["i"], entry["maxValues"]["i"]) for entry in statistics(table)
@@ -125,7 +127,7 @@ def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tm
 
 
 def test_one_commit_with_its_provenance(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "i int, p int", ["p"])
+    table = widen.create_table(str(tmp_path), "i int, p int", partition_by=["p"])
     table.append(spark.createDataFrame([(1, 1), (2, 2), (3, 2)], "i int, p int").coalesce(1))
     version, _, info = table.history(1)[0]
     size = sum(path.stat().st_size for path in parquet_files(tmp_path))
@@ -142,7 +144,7 @@ def test_deltalake_reads_what_is_appended(spark: SparkSession, tmp_path: Path) -
     names, times = ["a b", "ü/%=", None] * 2, [datetime(2024, 1, 1, n, tzinfo=timezone.utc) for n in range(6)]
     amounts, day = [Decimal("1.10"), None], date(2024, 1, 1)
     rows = [(n, names[n], (n, amounts), times[n], day, {"k": 0.5}) for n in range(6)]
-    table = widen.create_table(str(tmp_path), columns, ["p"])
+    table = widen.create_table(str(tmp_path), columns, partition_by=["p"])
     table.append(spark.createDataFrame(rows, columns))
     table.append(spark.createDataFrame(rows[:1], columns))
     found = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table().sort_by("id").to_pylist()
@@ -164,14 +166,14 @@ def test_columns_are_matched_by_name_and_narrower_ones_are_cast(spark: SparkSess
     )
     table.append(frame)
     table.append(spark.createDataFrame([(1,)], "id int"))
-    assert table.read(spark).schema.simpleString() == (
+    assert table.read(spark=spark).schema.simpleString() == (
         "struct<Id:bigint,amount:decimal(12,2),s:struct<x:bigint,y:string>,l:array<struct<z:double>>,m:map<bigint,date>>"
     )
     expected = [
         Row(Id=5, amount=Decimal("7.00"), s=Row(x=3, y="why"), l=[Row(z=1.0)], m={1: None}),
         Row(Id=1, amount=None, s=None, l=None, m=None),
     ]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,9 @@ def test_columns_are_matched_by_name_and_narrower_ones_are_cast(spark: SparkSess
     ],
 )
 def test_what_does_not_fit_is_named(spark: SparkSession, tmp_path: Path, columns: str, told: str) -> None:
-    table = widen.create_table(str(tmp_path), "a int, s struct<x: int>, l array<int>, m map<int,int>", (), ENABLED)
+    table = widen.create_table(
+        str(tmp_path), "a int, s struct<x: int>, l array<int>, m map<int,int>", properties=ENABLED
+    )
     with pytest.raises(SchemaMismatch) as caught:
         table.append(spark.createDataFrame([], columns))
     assert set(caught.value.fields["reason"].split("; ")) == set(told.split("; "))  # type: ignore[union-attr, attr-defined]
@@ -200,7 +204,9 @@ def test_what_does_not_fit_is_named(spark: SparkSession, tmp_path: Path, columns
 @pytest.mark.parametrize("mapping", ["none", "name", "id"])
 def test_merging_adds_columns_and_widens(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     properties = {**ENABLED, "delta.columnMapping.mode": mapping}
-    table = widen.create_table(str(tmp_path), "a int, s struct<x: float>, l array<struct<y: int>>", (), properties)
+    table = widen.create_table(
+        str(tmp_path), "a int, s struct<x: float>, l array<struct<y: int>>", properties=properties
+    )
     old = spark.createDataFrame([(1, (0.5,), [(2,)])], "a int, s struct<x: float>, l array<struct<y: int>>")
     table.append(old)
     wide = "l array<struct<y: bigint, n: date>>, s struct<x: double, z: string>, a decimal(12,2), new map<string,int>"
@@ -222,7 +228,7 @@ def test_merging_adds_columns_and_widens(spark: SparkSession, tmp_path: Path, ma
         Row(a=Decimal("1.25"), s=Row(x=0.1, z="z"), l=[Row(y=2**40, n=date(2024, 1, 1))], new={"k": 1}),
         Row(a=Decimal("1.00"), s=Row(x=0.5, z=None), l=[Row(y=2, n=None)], new=None),
     ]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
 
 
 def test_merging_widens_nothing_where_widening_is_not_enabled(spark: SparkSession, tmp_path: Path) -> None:
@@ -248,7 +254,7 @@ def test_enabled_without_the_feature_is_an_illegal_state(spark: SparkSession, tm
             table.append(spark.createDataFrame([(1,)], "a int"), merge_schema=merge_schema)
     with pytest.raises(EnabledWithoutFeature):
         table.alter_column("a", type="bigint")
-    assert Table(str(tmp_path)).read(spark).count() == 0
+    assert Table(str(tmp_path)).read(spark=spark).count() == 0
 
 
 # ---- what fails leaves nothing ---------------------------------------------------------------------
@@ -276,7 +282,7 @@ def test_a_null_against_the_schema_fails_the_whole_append(
     table.append(spark.createDataFrame(good, STRICT.replace(" not null", "")))
     with pytest.raises(NotNullViolated, match=f"Column {column} is NOT NULL, but a row has null in it"):
         table.append(spark.createDataFrame([*good, row], STRICT.replace(" not null", "")))
-    assert (Table(str(tmp_path)).version, table.read(spark).count()) == (1, 2)
+    assert (Table(str(tmp_path)).version, table.read(spark=spark).count()) == (1, 2)
     assert len(parquet_files(tmp_path)) == table.files().num_rows
 
 
@@ -319,4 +325,4 @@ def test_two_appends_both_land(spark: SparkSession, tmp_path: Path, monkeypatch:
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).append(spark.createDataFrame([(2,)], "a int")))
     table.append(spark.createDataFrame([(1,)], "a int"))
     assert table.version == 2
-    assert_same(Table(str(tmp_path)).read(spark).collect(), [Row(a=1), Row(a=2)])
+    assert_same(Table(str(tmp_path)).read(spark=spark).collect(), [Row(a=1), Row(a=2)])

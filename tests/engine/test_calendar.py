@@ -22,7 +22,7 @@ EXPECTED = [(n, day, micros) for n, (day, micros) in enumerate(zip(DAYS, MICROS,
 
 def told(spark: SparkSession, table: Table, where: str | None = None) -> list[tuple[int, str, int]]:
     """The number of each row, its day as text, and the microseconds of its time."""
-    rows = table.read(spark, where=where).orderBy("n").selectExpr("n", "string(d)", "unix_micros(t)")
+    rows = table.read(where=where, spark=spark).orderBy("n").selectExpr("n", "string(d)", "unix_micros(t)")
     return [(row[0], row[1], row[2]) for row in rows.collect()]
 
 
@@ -53,7 +53,7 @@ def test_a_file_of_another_engine_is_read_in_the_calendar_of_parquet(spark: Spar
     pq.write_table(pa.table({"n": [1], "d": pa.array(["1200-01-01"]).cast(pa.date32())}), source)
     ingest(str(source), str(tmp_path / "table"), spark=spark)
     with modes(spark, "LEGACY"):
-        rows = Table(str(tmp_path / "table")).read(spark)
+        rows = Table(str(tmp_path / "table")).read(spark=spark)
         assert [row[0] for row in rows.selectExpr("string(d)").collect()] == ["1200-01-01"]
 
 

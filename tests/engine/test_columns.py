@@ -54,22 +54,24 @@ def test_old_and_new_files_are_read_alike_after_every_kind_of_change(
     table.rename_column("id", ODD)
     table.rename_column("l", "id")
     table.alter_column("m", first=True)
-    table.append(table.read(spark).selectExpr("*"))
+    table.append(table.read(spark=spark).selectExpr("*"))
     old = {"y": None, "z": 1, "x": None}
     row = {"m": {"k": old}, ODD: 1, "s": old, "id": [old]}
-    assert said(table.read(spark)) == [row, row]
+    assert said(table.read(spark=spark)) == [row, row]
     assert table.schema.sql.startswith("struct<m: map<string,struct<y: date, z: bigint, x: int>>, `n ``q``.r\n'\"")
 
 
 def test_a_dropped_column_does_not_come_back_with_its_name(spark: SparkSession, place: str) -> None:
-    table = widen.create_table(place, "p int, a int, b int", ("p",), {"delta.columnMapping.mode": "name"})
+    table = widen.create_table(
+        place, "p int, a int, b int", partition_by=("p",), properties={"delta.columnMapping.mode": "name"}
+    )
     table.append(rows(spark, [(1, 2, 3)], "p int, a int, b int"))
     table.drop_columns("a").rename_column("b", "a").rename_column("p", "b").add_columns({"p": "string"})
     table.append(rows(spark, [(4, 5, "6")], "b int, a int, p string"))
     assert table.partition_by == ("b",)
-    assert said(table.read(spark)) == [{"b": 1, "a": 3, "p": None}, {"b": 4, "a": 5, "p": "6"}]
-    assert said(table.read(spark, where="b = 1 and a > 2")) == [{"b": 1, "a": 3, "p": None}]
-    assert said(table.read(spark, version=1)) == [{"p": 1, "a": 2, "b": 3}]
+    assert said(table.read(spark=spark)) == [{"b": 1, "a": 3, "p": None}, {"b": 4, "a": 5, "p": "6"}]
+    assert said(table.read(where="b = 1 and a > 2", spark=spark)) == [{"b": 1, "a": 3, "p": None}]
+    assert said(table.read(version=1, spark=spark)) == [{"p": 1, "a": 2, "b": 3}]
 
 
 def test_null_is_forbidden_only_if_no_row_has_it(spark: SparkSession, place: str) -> None:
@@ -97,7 +99,7 @@ def test_what_all_rows_allow_fails_when_rows_come_meanwhile(spark: SparkSession,
     table.append(rows(spark, [(None,)], "a int"))
     for change in (
         lambda: late.alter_column("a", nullable=False, spark=spark),
-        lambda: late.add_constraint("c", "a > 0", spark),
+        lambda: late.add_constraint("c", "a > 0", spark=spark),
     ):
         with pytest.raises(ConcurrentAppend):
             change()
@@ -117,9 +119,9 @@ def test_a_constraint_is_what_all_rows_fulfil(spark: SparkSession, place: str) -
         ("c", "rand() < 2", "WIDEN_INVALID_CONSTRAINT", "rand"),
     ]:
         with pytest.raises(WidenError) as caught:
-            table.add_constraint(name, expression, spark)
+            table.add_constraint(name, expression, spark=spark)
         assert (caught.value.code, told in str(caught.value)) == (code, True), expression
-    table.add_constraint("Positive", "a > 0", spark)
+    table.add_constraint("Positive", "a > 0", spark=spark)
     assert table.properties["delta.constraints.positive"] == "a > 0"
     with pytest.raises(WidenError, match=r"positive -> a > 0"):
         table.drop_columns("a")
@@ -133,7 +135,7 @@ def test_a_default_has_the_type_of_its_column(spark: SparkSession, place: str) -
         with pytest.raises(WidenError) as caught:
             table.alter_column(path, default=wrong, spark=spark)
         assert caught.value.code == "INVALID_DEFAULT_VALUE", wrong
-    table.alter_columns({"a": {"default": "1 + 1"}, "b": {"default": "current_date()"}}, spark)
+    table.alter_columns({"a": {"default": "1 + 1"}, "b": {"default": "current_date()"}}, spark=spark)
     assert table.version == 1
     assert table.alter_column("b", default="null", spark=spark).version == 2
 
@@ -149,12 +151,12 @@ def test_an_identity_column_goes_on_behind_its_values(spark: SparkSession, place
     metadata["metaData"]["schemaString"] = json.dumps(schema)
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}
     log.write_text("\n".join(map(json.dumps, ({"commitInfo": {}}, metadata, protocol))))
-    table = Table(place).sync_identity("ID", spark)
+    table = Table(place).sync_identity("ID", spark=spark)
     assert table.snapshot.schema.fields[0].metadata == {**identity, "delta.identity.highWaterMark": 31}
     assert json.loads(table.history(1)[0][2]["operationParameters"]["column"])["metadata"] == identity
-    assert table.sync_identity("id", spark).version == 3
+    assert table.sync_identity("id", spark=spark).version == 3
     with pytest.raises(WidenError, match="DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN"):
-        table.sync_identity("v", spark)
+        table.sync_identity("v", spark=spark)
 
 
 ODD_NAMES = [ODD, "a.b", "`", "element", "'; drop table x --", "ключ", "\\n", " "]
@@ -173,9 +175,9 @@ def test_odd_names_survive_the_way_to_the_files_and_back(spark: SparkSession, pl
     reopened.append(spark.createDataFrame([(*range(8), tuple(range(8)))], to_spark(reopened.schema)))
     top = dict(zip(reopened.schema.names, range(8), strict=False))
     inner = {**{name: at for at, name in enumerate(reversed(others))}, first: 7}
-    assert said(reopened.read(spark)) == [{**top, "s": inner}]
+    assert said(reopened.read(spark=spark)) == [{**top, "s": inner}]
     reopened.drop_columns(*((name,) for name in others), *(("s", name) for name in others))
-    assert said(reopened.read(spark)) == [{first: 0, "s": {first: 7}}]
+    assert said(reopened.read(spark=spark)) == [{first: 0, "s": {first: 7}}]
 
 
 def test_of_two_changes_at_once_one_lands_and_the_other_is_told_why(place: str) -> None:

@@ -29,6 +29,7 @@ from widen.errors import (
     ConcurrentAppend,
     ConcurrentDelete,
     ConditionRefused,
+    InvalidOption,
     JobFailed,
     NotDeterministic,
 )
@@ -41,12 +42,12 @@ def test_rows_go_by_a_condition_and_only_they(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str], partition_by: tuple[str, ...]
 ) -> None:
     table = two_files(spark, tmp_path, properties, partition_by)
-    table.delete(spark, "id % 5 = 0 OR s.x = 7")
+    table.delete("id % 5 = 0 OR s.x = 7", spark=spark)
     assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 13, 14, 16, 17, 18, 19]
-    table.delete(spark, F.col("id") == 13)
+    table.delete(F.col("id") == 13, spark=spark)
     assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 14, 16, 17, 18, 19]
     assert told(table)[2]["numDeletedRows"] == 1
-    assert table.read(spark, version=3).count() == 20
+    assert table.read(version=3, spark=spark).count() == 20
     has_vectors = VECTORS.items() <= properties.items()
     assert any(file["deletion_vector"] for file in table.files().to_pylist()) is has_vectors
     if FEED.items() <= properties.items():
@@ -56,26 +57,26 @@ def test_rows_go_by_a_condition_and_only_they(
 
 def test_whole_partitions_go_without_a_look_into_files(spark: SparkSession, tmp_path: Path) -> None:
     table = two_files(spark, tmp_path, VECTORS, ("p",))
-    table.delete(spark, "p = 'p1' OR upper(p) = 'P2'")
+    table.delete("p = 'p1' OR upper(p) = 'P2'", spark=spark)
     operation, parameters, numbers = told(table)
     assert (operation, parameters["predicate"]) == ("DELETE", """["p = 'p1' OR upper(p) = 'P2'"]""")
     assert numbers == {"numRemovedFiles": 4, "numDeletedRows": 13}
     assert actions(table, "add") == []
     assert ids(spark, table) == [0, 3, 6, 9, 12, 15, 18]
-    table.delete(spark)
+    table.delete(spark=spark)
     assert table.files().num_rows == 0
 
 
 def test_a_vector_tells_its_file_and_grows(spark: SparkSession, tmp_path: Path) -> None:
     table = two_files(spark, tmp_path, VECTORS, ())
-    table.delete(spark, "id = 3")
+    table.delete("id = 3", spark=spark)
     (add,), (remove,) = actions(table, "add"), actions(table, "remove")
     assert add["path"] == remove["path"]
     assert "deletionVector" not in remove
     assert add["deletionVector"]["cardinality"] == 1
     assert '"numRecords":10' in add["stats"]
     assert '"tightBounds":false' in add["stats"]
-    table.delete(spark, "id IN (1, 2, 3, 4)")
+    table.delete("id IN (1, 2, 3, 4)", spark=spark)
     (grown,) = actions(table, "add")
     assert grown["deletionVector"]["cardinality"] == 4
     assert told(table)[2] == {
@@ -84,40 +85,86 @@ def test_a_vector_tells_its_file_and_grows(spark: SparkSession, tmp_path: Path) 
         "numDeletionVectorsUpdated": 1,
         "numDeletionVectorsRemoved": 1,
     }
-    table.delete(spark, "id < 10")
+    table.delete("id < 10", spark=spark)
     assert actions(table, "add") == []
     assert ids(spark, table) == list(range(10, 20))
 
 
 def test_vectors_of_others_and_files_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**VECTORS, "delta.dataSkippingNumIndexedCols": "0"}
-    table = two_files(spark, tmp_path, properties, ()).delete(spark, "id > 15")
+    table = two_files(spark, tmp_path, properties, ()).delete("id > 15", spark=spark)
     table.set_properties({"delta.enableDeletionVectors": "false"})
-    table.delete(spark, "id = 10")
+    table.delete("id = 10", spark=spark)
     assert ids(spark, table) == [*range(10), *range(11, 16)]
     assert table.files()["deletion_vector"].null_count == 2
+
+
+def test_a_condition_without_its_name_is_a_condition(spark: SparkSession, tmp_path: Path) -> None:
+    table = two_files(spark, tmp_path, {}, ())
+    table.delete("id = 4")
+    assert ids(spark, table) == [0, 1, 2, 3, *range(5, 20)]
+
+
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (lambda table, spark: table.delete(spark=spark), "where"),
+        (lambda table, spark: table.delete(["id = 4"]), "where"),
+        (lambda table, spark: table.delete(False), "where"),
+        (lambda table, spark: table.delete("id = 4", spark="id = 5"), "spark"),
+        (lambda table, spark: table.update({"id": "0"}, spark=spark), "assignments"),
+        (lambda table, spark: table.update("id = 4"), "assignments"),
+        (lambda table, spark: table.update({"id": 0}), "assignments"),
+        (lambda table, spark: table.overwrite("id = 4"), "frame"),
+        (lambda table, spark: table.overwrite(table.read(spark=spark), where=True), "where"),
+        (lambda table, spark: table.overwrite(table.read(spark=spark), overwrite_schema="false"), "overwrite_schema"),
+        (lambda table, spark: table.fold("a_string", spark=spark), "column"),
+        (lambda table, spark: table.merge("s", "true"), "source"),
+        (lambda table, spark: table.restore("1"), "version"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_changes_no_row(
+    spark: SparkSession, tmp_path: Path, call: Callable[[Any, SparkSession], object], option: str
+) -> None:
+    table = two_files(spark, tmp_path, {}, ())
+    version = table.version
+    with pytest.raises(InvalidOption) as refused:
+        call(table, spark)
+    assert refused.value.fields["option"] == option
+    assert Table(table.location).version == version
+
+
+@pytest.mark.parametrize(
+    "call", [lambda table: table.delete("id = 4", "id = 5"), lambda table: table.restore(1, "2024-01-01")]
+)
+def test_a_second_condition_is_an_error_of_python(
+    spark: SparkSession, tmp_path: Path, call: Callable[[Any], object]
+) -> None:
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        call(two_files(spark, tmp_path, {}, ()))
+    assert Table(str(tmp_path)).version == 3
 
 
 def test_null_is_not_true(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "id int, v int")
     table.append(spark.createDataFrame([(1, None), (2, 5), (3, 7)], "id int, v int").coalesce(1))
-    table.delete(spark, "v = 5")
+    table.delete("v = 5", spark=spark)
     assert ids(spark, table) == [1, 3]
-    version = table.delete(spark, "v = 6").version
-    assert table.delete(spark, "v IS NULL AND v = 1").version == version
+    version = table.delete("v = 6", spark=spark).version
+    assert table.delete("v IS NULL AND v = 1", spark=spark).version == version
 
 
 def test_what_is_no_condition_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     table = two_files(spark, tmp_path, {}, ())
     for condition in ("nothing = 1", "id +", "id", "count(*) > 1", F.lit("x")):
         with pytest.raises(ConditionRefused):
-            table.delete(spark, condition)
+            table.delete(condition, spark=spark)
     for condition in ("rand() > 0.5", F.expr("uuid()") == "x"):
         with pytest.raises(NotDeterministic):
-            table.delete(spark, condition)
+            table.delete(condition, spark=spark)
     table.set_properties({"delta.appendOnly": "true"})
     with pytest.raises(AppendOnlyTable):
-        table.delete(spark, "id = 1")
+        table.delete("id = 1", spark=spark)
     assert table.refresh().version == 4
 
 
@@ -140,14 +187,14 @@ def test_races(
 
     row = spark.createDataFrame([(30, "p2", (1, "new"))], SCHEMA)
     meanwhile(lambda: other.append(row))
-    table.delete(spark, "p = 'p1' AND id > 5")
+    table.delete("p = 'p1' AND id > 5", spark=spark)
     assert ids(spark, table) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 30]
     meanwhile(lambda: other.append(row))
     with pytest.raises(ConcurrentAppend):
-        table.delete(spark, "p = 'p2' AND id > 29")
-    meanwhile(lambda: other.delete(spark, "p = 'p0'"))
+        table.delete("p = 'p2' AND id > 29", spark=spark)
+    meanwhile(lambda: other.delete("p = 'p0'", spark=spark))
     with pytest.raises(ConcurrentDelete):
-        table.delete(spark, "id = 0")
+        table.delete("id = 0", spark=spark)
     assert ids(spark, table.refresh()) == [1, 2, 4, 5, 8, 11, 14, 17, 30, 30]
     assert leftovers(table) == []
 
@@ -156,6 +203,6 @@ def test_races(
 def test_a_failed_delete_leaves_nothing(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     table = two_files(spark, tmp_path, properties, ())
     with pytest.raises(JobFailed):
-        table.delete(spark, "if(id = 15, raise_error('stop'), id = 3)")
+        table.delete("if(id = 15, raise_error('stop'), id = 3)", spark=spark)
     assert table.refresh().version == 3
     assert leftovers(table) == []

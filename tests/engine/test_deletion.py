@@ -84,7 +84,7 @@ def test_the_published_example(text: str) -> None:
 def test_every_kind_of_vector(spark: SparkSession, tmp_path: Path, mapping: str, partition_by: tuple[str, ...]) -> None:
     folder = tmp_path / "ü table"
     properties = {**PROPERTIES, "delta.columnMapping.mode": mapping}
-    table = widen.create_table(str(folder), "id int, p string", partition_by, properties)
+    table = widen.create_table(str(folder), "id int, p string", partition_by=partition_by, properties=properties)
     for part in range(5):
         frame = spark.createDataFrame([(100 * part + n, f"p {part}") for n in range(100)], "id int, p string")
         table.append(frame.coalesce(1))
@@ -101,10 +101,10 @@ def test_every_kind_of_vector(spark: SparkSession, tmp_path: Path, mapping: str,
         delete(table, row, vector)
     deleted = {100 * part + n for part, some in enumerate(gone) for n in some}
     kept = [Row(id=n, p=f"p {n // 100}") for n in range(500) if n not in deleted]
-    assert_same(table.read(spark).collect(), kept)
+    assert_same(table.read(spark=spark).collect(), kept)
     table.alter_column("id", type="bigint")
-    assert_same(table.read(spark, where="id >= 95 and id < 300").collect(), [r for r in kept if 95 <= r.id < 300])
-    assert table.read(spark, version=5).count() == 500
+    assert_same(table.read(where="id >= 95 and id < 300", spark=spark).collect(), [r for r in kept if 95 <= r.id < 300])
+    assert table.read(version=5, spark=spark).count() == 500
 
 
 def first_id(stats: str) -> int:
@@ -118,7 +118,7 @@ def test_rows_beyond_32_bits() -> None:
 
 
 def test_a_damaged_vector_never_brings_rows_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "id int", (), PROPERTIES)
+    table = widen.create_table(str(tmp_path), "id int", properties=PROPERTIES)
     table.append(spark.range(10).selectExpr("cast(id as int) id").coalesce(1))
     good = in_file(tmp_path, [1, 2])
     with pytest.raises(CorruptFile, match="deletes 2 rows, but the log says 3"):
@@ -131,4 +131,4 @@ def test_a_damaged_vector_never_brings_rows_back(spark: SparkSession, tmp_path: 
         load_vector(table.store, good)
     delete(table, table.files().to_pylist()[0], good)
     with pytest.raises(PySparkException, match="checksum"):
-        table.read(spark).collect()
+        table.read(spark=spark).collect()

@@ -75,14 +75,14 @@ M = pa.map_(pa.int64(), pa.struct([("0", pa.decimal128(20, 4))]))
 
 
 def test_everything_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), OLD, ["p", "d"], PROPERTIES)
+    table = widen.create_table(str(tmp_path), OLD, partition_by=["p", "d"], properties=PROPERTIES)
     table.append(rows(spark, 0, OLD).union(rows(spark, 4, OLD)))
-    table.delete(spark, "id IN (1, 4)")
+    table.delete("id IN (1, 4)", spark=spark)
     table.alter_columns({path: {"type": new} for path, new in WIDER.items()})
-    table.append(rows(spark, 8, NEW)).delete(spark, "id = 8")
-    before, with_ids, files = table.read(spark).orderBy("id").collect(), ids(tmp_path), live(tmp_path)
+    table.append(rows(spark, 8, NEW)).delete("id = 8", spark=spark)
+    before, with_ids, files = table.read(spark=spark).orderBy("id").collect(), ids(tmp_path), live(tmp_path)
     table.drop_feature("typeWidening", spark=spark)
-    assert_same(table.read(spark).orderBy("id").collect(), before)
+    assert_same(table.read(spark=spark).orderBy("id").collect(), before)
     now = live(tmp_path)
     types = {tuple(kind for name, kind in file if not name.startswith("_row")) for file in file_types(tmp_path, now)}
     assert types == {(pa.int32(), S, M)}

@@ -83,7 +83,7 @@ INTEGERS = {(("a", pa.int32()),)}
 
 
 def test_drop_unused_table_feature_on_empty_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     drop(table, SUCCESS, 0, spark)
     assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (1, 2)
     assert (table.protocol.reader_features, table.protocol.writer_features) == (None, None)
@@ -94,15 +94,19 @@ def test_drop_unused_table_feature_on_empty_table(spark: SparkSession, tmp_path:
 def test_drop_unused_table_feature_on_table_with_data(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).append(file(spark, [1, 2, 3], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
+        file(spark, [1, 2, 3], "tinyint")
+    )
     drop(table, SUCCESS, 0, spark)
-    assert_same((row.a for row in table.read(spark).collect()), [1, 2, 3])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2, 3])
 
 
 def test_drop_feature_on_table_with_data_inserted_before_adding_the_table_feature(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {**properties, "delta.enableTypeWidening": "false"})
+    table = widen.create_table(
+        str(tmp_path), "a tinyint", properties={**properties, "delta.enableTypeWidening": "false"}
+    )
     table.append(file(spark, [1, 2, 3], "tinyint"))
     table.set_properties({"delta.enableTypeWidening": "true"}).alter_column("a", type="int")
     _three_calls(table, 1, spark)
@@ -111,7 +115,7 @@ def test_drop_feature_on_table_with_data_inserted_before_adding_the_table_featur
 def test_drop_table_feature_on_table_with_data_added_only_after_type_change(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).alter_column("a", type="int")
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).alter_column("a", type="int")
     table.append(file(spark, [1, 2, 3], "int"))
     _three_calls(table, 0, spark)
 
@@ -119,23 +123,31 @@ def test_drop_table_feature_on_table_with_data_added_only_after_type_change(
 def test_drop_table_feature_on_table_with_data_added_before_type_change(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).append(file(spark, [1, 2, 3], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
+        file(spark, [1, 2, 3], "tinyint")
+    )
     _three_calls(table.alter_column("a", type="int"), 1, spark)
 
 
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_fully_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).append(file(spark, [0, 1, 2], "tinyint"))
-    table.alter_column("a", type="int").update(spark, {"a": "a + 1"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
+        file(spark, [0, 1, 2], "tinyint")
+    )
+    table.alter_column("a", type="int").update({"a": "a + 1"}, spark=spark)
     _three_calls(table, 0, spark)
 
 
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_partially_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).append(file(spark, [11, 12], "tinyint"))
-    table.append(file(spark, [3], "tinyint")).alter_column("a", type="int").update(spark, {"a": "a - 10"}, "a > 4")
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
+        file(spark, [11, 12], "tinyint")
+    )
+    table.append(file(spark, [3], "tinyint")).alter_column("a", type="int").update(
+        {"a": "a - 10"}, "a > 4", spark=spark
+    )
     _three_calls(table, 1, spark)
 
 
@@ -147,15 +159,15 @@ def _three_calls(table: Table, rewritten: int, spark: SparkSession) -> None:
     age(Path(table.location), hours=25)
     drop(table, SUCCESS, 0, spark)
     assert column_types(table) == INTEGERS
-    assert_same((row.a for row in Table(table.location).read(spark).collect()), [1, 2, 3])
+    assert_same((row.a for row in Table(table.location).read(spark=spark).collect()), [1, 2, 3])
 
 
 def test_void_to_any_is_not_considered_type_widening_and_causes_no_rewrite(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int, v void", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int, v void", properties=ENABLED)
     table.append(spark.createDataFrame([(1,), (2,)], "a int").coalesce(1)).alter_column("v", type="int")
     table.append(spark.createDataFrame([(3, 3)], "a int, v int").coalesce(1))
     drop(table, SUCCESS, 0, spark)
-    assert_same(map(tuple, table.read(spark).collect()), [(1, None), (2, None), (3, 3)])
+    assert_same(map(tuple, table.read(spark=spark).collect()), [(1, None), (2, None), (3, 3)])
 
 
 # ---- the matrix, 7.13: advanced --------------------------------------------------------------------
@@ -210,28 +222,28 @@ def columns(which: str) -> str:
 
 def test_drop_feature_after_every_type_change_at_every_depth(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ENABLED, "delta.columnMapping.mode": "name"}
-    table = widen.create_table(str(tmp_path), columns("old"), (), properties)
+    table = widen.create_table(str(tmp_path), columns("old"), properties=properties)
     table.append(spark.createDataFrame(rows("before"), columns("old")).repartition(2))
     wider = {f"{case.name}_{depth}{step}": case.new for case in CASES for depth, step in STEPS.items()}
     table.alter_columns({path: {"type": new} for path, new in wider.items()})
     table.append(spark.createDataFrame(rows("after"), columns("new")).repartition(3))
-    before = table.read(spark).collect()
+    before = table.read(spark=spark).collect()
     drop(table, CURRENT, 2, spark)
-    assert_same(table.read(spark).collect(), before)
+    assert_same(table.read(spark=spark).collect(), before)
     types = [SHAPES[depth](arrow(case.new)) for case in CASES for depth in DEPTHS]
     assert {tuple(kind for _, kind in columns) for columns in column_types(table)} == {tuple(types)}
 
 
 def test_drop_feature_after_a_type_change_with_schema_evolution(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
     table.append(file(spark, [1024], "int"), merge_schema=True)
     drop(table, CURRENT, 1, spark)
     assert column_types(table) == INTEGERS
-    assert_same((row.a for row in table.read(spark).collect()), [1, 1024])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 1024])
 
 
 def test_unsupported_type_changes_stop_the_drop_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a array<int>, b tinyint", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a array<int>, b tinyint", properties=ENABLED)
     table.append(spark.createDataFrame([([1], 1)], "a array<int>, b tinyint").coalesce(1))
     table.alter_column("b", type="int")
     _record(table, "a", {"fromType": "integer", "toType": "string", "fieldPath": "element"})
@@ -256,7 +268,7 @@ def test_dropping_feature_after_clone_correctly_rewrites_files_with_old_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source, place = tmp_path / "source", tmp_path / "cl one"
-    table = widen.create_table(str(source), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(source), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.append(file(spark, [1], "tinyint")).append(file(spark, [2], "tinyint")).alter_column("a", type="int")
     table.append(file(spark, [200], "int"))
     head = [line for line in log(source) if {"protocol", "metaData"} & line.keys()]
@@ -269,33 +281,33 @@ def test_dropping_feature_after_clone_correctly_rewrites_files_with_old_type(
     clone = Table(str(place))
     drop(clone, CURRENT, 2, spark)
     assert column_types(clone) == INTEGERS
-    assert_same((row.a for row in clone.read(spark).collect()), [1, 2, 200])
+    assert_same((row.a for row in clone.read(spark=spark).collect()), [1, 2, 200])
     mine = [path for path in live(place) if not path.startswith("file:")]
     assert len(live(place)) - len(mine) == 1  # the wide file of the source is shared still
-    assert_same((row.a for row in Table(str(source)).read(spark).collect()), [1, 2, 200])
+    assert_same((row.a for row in Table(str(source)).read(spark=spark).collect()), [1, 2, 200])
 
 
 def test_restore_to_before_type_change(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ENABLED).append(file(spark, [1], "smallint"))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED).append(file(spark, [1], "smallint"))
     table.alter_column("a", type="int").append(file(spark, [-2147483648], "int")).restore(version=1)
     drop(table, HISTORICAL, 0, spark)
     assert column_types(table) == {(("a", pa.int16()),)}
-    assert_same((row.a for row in table.read(spark).collect()), [1])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1])
 
 
 def test_dropping_feature_after_restore_correctly_rewrites_files_with_old_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED)
     table.append(file(spark, [1], "smallint")).append(file(spark, [2], "smallint")).alter_column("a", type="int")
-    table.rewrite(spark).append(file(spark, [-2147483648], "int")).restore(version=3)
+    table.rewrite(spark=spark).append(file(spark, [-2147483648], "int")).restore(version=3)
     drop(table, CURRENT, 2, spark)
     assert column_types(table) == INTEGERS
-    assert_same((row.a for row in table.read(spark).collect()), [1, 2])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2])
 
 
 def test_rewriting_files_fails_if_there_are_corrupted_files(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), ENABLED).alter_column("a", type="int")
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).alter_column("a", type="int")
     table.append(file(spark, [2], "int")).append(file(spark, [3], "int"))
     path = table.files()["path"].to_pylist()[0]
     (tmp_path / path).write_text("corrupted")
@@ -310,7 +322,7 @@ MAPPED = pytest.mark.parametrize("mapping", ["name", "id"])
 
 
 def mapped(tmp_path: Path, mapping: str, columns: str) -> Table:
-    return widen.create_table(str(tmp_path), columns, (), {**ENABLED, "delta.columnMapping.mode": mapping})
+    return widen.create_table(str(tmp_path), columns, properties={**ENABLED, "delta.columnMapping.mode": mapping})
 
 
 def physical(table: Table, column: str) -> str:
@@ -328,7 +340,7 @@ def test_change_column_type_and_rename_it(spark: SparkSession, tmp_path: Path, m
     table.alter_column(f"`{odd}`", type="int").append(file(spark, [4], "int").withColumnRenamed("a", odd))
     drop(table, CURRENT, 3, spark)
     assert column_types(table) == {((physical(table, odd), pa.int32()),)}
-    assert_same((row[odd] for row in table.read(spark).collect()), [1, 2, 3, 4])
+    assert_same((row[odd] for row in table.read(spark=spark).collect()), [1, 2, 3, 4])
 
 
 @MAPPED
@@ -352,14 +364,14 @@ def test_swap_column_names_and_change_type(spark: SparkSession, tmp_path: Path, 
     drop(table, CURRENT, 1, spark)
     a, b = physical(table, "a"), physical(table, "b")
     assert {frozenset(columns) for columns in column_types(table)} == {frozenset({(a, pa.int32()), (b, pa.int8())})}
-    assert_same((tuple(row) for row in table.read(spark).select("a", "b").collect()), [(1, 1), (2, 2), (3, 3)])
+    assert_same((tuple(row) for row in table.read(spark=spark).select("a", "b").collect()), [(1, 1), (2, 2), (3, 3)])
 
 
 # ---- the matrix, 7.13: preview ---------------------------------------------------------------------
 
 
 def test_enabling_the_stable_feature_does_not_enable_the_preview_feature(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
     table.alter_column("a", type="int")
     with pytest.raises(FeatureNotPresent):
         table.drop_feature(PREVIEW, spark=spark)
@@ -395,7 +407,7 @@ def test_tables_with_the_preview_feature_drop_it_and_not_the_stable_one(spark: S
 
 
 def test_a_fast_drop_hides_the_history_behind_protected_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.append(file(spark, [1], "tinyint")).alter_column("a", type="int").append(file(spark, [1000], "int"))
     table.drop_feature(FEATURE, spark=spark)
     assert operations(tmp_path)[4:] == [
@@ -408,8 +420,8 @@ def test_a_fast_drop_hides_the_history_behind_protected_checkpoints(spark: Spark
     checkpoints = sorted(int(path.name[:20]) for path in (tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
     assert checkpoints == [7, 8, 9, 10]
     assert column_types(table) == INTEGERS
-    assert_same((row.a for row in table.read(spark).collect()), [1, 1000])
-    assert_same((row.a for row in table.read(spark, version=2).collect()), [1])  # we know what it takes
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 1000])
+    assert_same((row.a for row in table.read(version=2, spark=spark).collect()), [1])  # we know what it takes
 
     with pytest.raises(ProtectionWaits, match="versions before 10"):
         table.drop_feature("checkpointProtection", truncate_history=True)
@@ -418,11 +430,11 @@ def test_a_fast_drop_hides_the_history_behind_protected_checkpoints(spark: Spark
     assert (table.protocol.min_reader_version, table.protocol.min_writer_version) == (1, 2)
     assert table.properties == {}
     assert min(int(path.stem) for path in (tmp_path / "_delta_log").glob("*.json")) >= 10
-    assert_same((row.a for row in Table(str(tmp_path)).read(spark).collect()), [1, 1000])
+    assert_same((row.a for row in Table(str(tmp_path)).read(spark=spark).collect()), [1, 1000])
 
 
 def test_nothing_is_left_of_a_property_that_says_false(tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.set_properties({"delta.enableTypeWidening": "false"}).drop_feature(FEATURE)
     assert table.properties == {"delta.requireCheckpointProtectionBeforeVersion": "6"}
     assert table.version == 6
@@ -430,7 +442,7 @@ def test_nothing_is_left_of_a_property_that_says_false(tmp_path: Path) -> None:
 
 def test_where_sessions_forbid_fast_drops_the_retention_of_the_log_counts(spark: SparkSession, tmp_path: Path) -> None:
     setting = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
-    table = widen.create_table(str(tmp_path), "a tinyint", (), ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
     table.alter_column("a", type="int")
     spark.conf.set(setting, "false")
     try:
@@ -469,20 +481,20 @@ def _first_time(monkeypatch: pytest.MonkeyPatch, meanwhile: Any, operation: str,
 def test_the_protected_version_moves_with_the_commit_that_sets_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.append(file(spark, [1], "tinyint")).alter_column("a", type="int")
     other = Table(str(tmp_path))
     attempts = _first_time(monkeypatch, lambda: other.append(file(spark, [1000], "int")), "DROP FEATURE", protocol=True)
     table.drop_feature(FEATURE, spark=spark)
     assert len(attempts) == 2
     assert table.properties["delta.requireCheckpointProtectionBeforeVersion"] == str(table.version)
-    assert_same((row.a for row in table.read(spark).collect()), [1, 1000])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 1000])
 
 
 def test_a_narrow_file_that_somebody_adds_meanwhile_is_rewritten_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.append(file(spark, [1], "tinyint"))
     table.alter_column("a", type="int")
     (path,) = live(tmp_path)
@@ -497,7 +509,7 @@ def test_a_narrow_file_that_somebody_adds_meanwhile_is_rewritten_too(
     table.drop_feature(FEATURE, spark=spark)
     assert operations(tmp_path).count("REORG") == 2
     assert column_types(table) == INTEGERS
-    assert_same((row.a for row in table.read(spark).collect()), [1, 1])
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 1])
 
 
 def _add(path: str, size: int) -> Add:
@@ -507,7 +519,7 @@ def _add(path: str, size: int) -> Add:
 def test_a_drop_gives_up_if_somebody_enables_the_feature_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
     table.append(file(spark, [1], "tinyint")).alter_column("a", type="int")
     other = Table(str(tmp_path))
     again = {"delta.enableTypeWidening": "true"}

@@ -48,7 +48,7 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
     assert done.verification is not None
     assert done.verification.is_clean, done.verification
     assert (done.records, done.corrupt) == (len(lines), len(WHOLE))
-    found = [row.asDict(recursive=True) for row in Table(str(place / "table")).read(spark).collect()]
+    found = [row.asDict(recursive=True) for row in Table(str(place / "table")).read(spark=spark).collect()]
     return [{key: value for key, value in row.items() if value is not None} for row in found]
 
 

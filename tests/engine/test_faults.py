@@ -40,7 +40,7 @@ def prepare_old_types(spark: SparkSession, place: Path) -> None:
 
 def prepare_constraint(spark: SparkSession, place: Path) -> None:
     made = create_table(str(place / "t"), "n int, amount int", properties=EVERY_VERSION)
-    made.add_constraint("positive", "amount > 0", spark)
+    made.add_constraint("positive", "amount > 0", spark=spark)
     write_source(place, *RECORDS)
 
 
@@ -48,7 +48,7 @@ def prepare_quarantine(spark: SparkSession, place: Path) -> None:
     prepare_constraint(spark, place)
     ingest(str(place / "s.jsonl"), str(place / "t"), spark=spark)
     table(place).drop_constraint("positive")
-    table(place).add_constraint("bounded", "amount > -100", spark)
+    table(place).add_constraint("bounded", "amount > -100", spark=spark)
 
 
 def write_source(place: Path, *records: object) -> None:
@@ -80,12 +80,15 @@ def release(spark: SparkSession, place: Path) -> int:
 OPERATIONS = {
     "append": (prepare, append),
     "overwrite": (prepare, overwrite),
-    "update": (prepare, lambda spark, place: table(place).update(spark, {"amount": "amount + 1"}, "n = 1").version),
-    "delete": (prepare, lambda spark, place: table(place).delete(spark, "n = 1").version),
+    "update": (
+        prepare,
+        lambda spark, place: table(place).update({"amount": "amount + 1"}, "n = 1", spark=spark).version,
+    ),
+    "delete": (prepare, lambda spark, place: table(place).delete("n = 1", spark=spark).version),
     "merge": (prepare, merge),
     "ingest": (prepare, take),
     "stream": (prepare, partial(take, txn=("stream", 7))),
-    "rewrite": (prepare_old_types, lambda spark, place: table(place).rewrite(spark).version),
+    "rewrite": (prepare_old_types, lambda spark, place: table(place).rewrite(spark=spark).version),
     "ingest with quarantine": (prepare_constraint, take),
     "replay": (prepare_quarantine, release),
 }

@@ -31,7 +31,7 @@ def told(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 def widened(spark: SparkSession, place: Path) -> tuple[Table, Table]:
     """A table before and after its type changed: 1 writes narrow rows, 2 changes the type, 3 writes wide rows."""
-    table = widen.create_table(str(place), "a smallint", (), ON).append(file(spark, 1, 2))
+    table = widen.create_table(str(place), "a smallint", properties=ON).append(file(spark, 1, 2))
     before = Table(str(place))
     return before, table.alter_column("a", type="int").append(file(spark, 3, 4, kind="int"))
 
@@ -39,35 +39,37 @@ def widened(spark: SparkSession, place: Path) -> tuple[Table, Table]:
 def test_reading_cdf_with_a_type_change(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
     with pytest.raises(ChangesInOtherTypes) as raised:
-        table.changes(spark, 1, 1)
+        table.changes(1, 1, spark=spark)
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
     said = {"first": 1, "last": 1, "shown": 3, "version": 1, "schema": "struct<a: int>"}
     assert raised.value.fields == said
-    assert_same(told(table.changes(spark, 3, 3)), [(3, "insert", 3), (4, "insert", 3)])
+    assert_same(told(table.changes(3, 3, spark=spark)), [(3, "insert", 3), (4, "insert", 3)])
 
 
 def test_reading_cdf_with_a_type_change_using_read_schema_from_before_the_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     before, _ = widened(spark, tmp_path)
-    assert_same(told(before.changes(spark, 1, 1)), [(1, "insert", 1), (2, "insert", 1)])
+    assert_same(told(before.changes(1, 1, spark=spark)), [(1, "insert", 1), (2, "insert", 1)])
     with pytest.raises(ColumnsChangedBetween) as raised:
-        before.changes(spark, 1, 3)
+        before.changes(1, 3, spark=spark)
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"
     assert {key: raised.value.fields[key] for key in ("shown", "version")} == {"shown": 1, "version": 2}
 
 
 def test_time_travel_read_before_type_change(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
-    old = table.read(spark, version=1)
+    old = table.read(version=1, spark=spark)
     assert old.schema["a"].dataType.simpleString() == "smallint"
     assert_same((row.a for row in old.collect()), [1, 2])
-    assert table.read(spark).schema["a"].dataType.simpleString() == "int"
-    assert_same((row.a for row in table.read(spark).collect()), [1, 2, 3, 4])
+    assert table.read(spark=spark).schema["a"].dataType.simpleString() == "int"
+    assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2, 3, 4])
 
 
 def test_compatibility_with_char_and_varchar_columns(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), ON).add_columns({"c": "char(3)", "v": "varchar(3)"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ON).add_columns(
+        {"c": "char(3)", "v": "varchar(3)"}
+    )
     table.append(spark.createDataFrame([(1, "abc", "def")], "a tinyint, c string, v string"))
 
     def kept() -> list[Any]:
@@ -80,14 +82,14 @@ def test_compatibility_with_char_and_varchar_columns(spark: SparkSession, tmp_pa
     assert kept() == [None, None, None]
     table.append(spark.createDataFrame([(3, "longer string 1", "longer string 2")], "a smallint, c string, v string"))
     expected = [(1, "abc", "def"), (2, "ghi", "jkl"), (3, "longer string 1", "longer string 2")]
-    assert_same(map(tuple, table.read(spark).collect()), expected)
+    assert_same(map(tuple, table.read(spark=spark).collect()), expected)
 
 
 def test_rows_that_are_deleted_and_updated_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ON).append(file(spark, 1, 2, 3))
-    table.delete(spark, "a = 1").update(spark, {"a": "a + 10"}, "a = 2")
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1, 2, 3))
+    table.delete("a = 1", spark=spark).update({"a": "a + 10"}, "a = 2", spark=spark)
     assert_same(
-        told(table.changes(spark, 1)),
+        told(table.changes(1, spark=spark)),
         [
             (1, "insert", 1),
             (2, "insert", 1),
@@ -104,35 +106,35 @@ def test_what_commits_do_not_tell_follows_from_their_files(
     spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
     properties = {**ON, "delta.enableDeletionVectors": "true"}
-    table = widen.create_table(str(tmp_path), "a int, p int", partition_by, properties)
+    table = widen.create_table(str(tmp_path), "a int, p int", partition_by=partition_by, properties=properties)
     rows = spark.createDataFrame([(value, 7) for value in range(5)], "a int, p int").coalesce(1)
     table.append(rows)
     delete(table, table.files().to_pylist()[0], inline([0, 3]))
     table.restore(version=1)
-    found = [(row[0], *row[2:]) for row in told(table.changes(spark, 2))]
+    found = [(row[0], *row[2:]) for row in told(table.changes(2, spark=spark))]
     assert_same(found, [(0, "delete", 2), (3, "delete", 2), (0, "insert", 3), (3, "insert", 3)])
 
 
 def test_a_rewrite_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
-    table.rewrite(spark)
-    assert told(table.changes(spark, 4)) == []
-    assert table.changes(spark, 4).columns == ["a", "_change_type", "_commit_version", "_commit_timestamp"]
+    table.rewrite(spark=spark)
+    assert told(table.changes(4, spark=spark)) == []
+    assert table.changes(4, spark=spark).columns == ["a", "_change_type", "_commit_version", "_commit_timestamp"]
 
 
 def test_new_columns_are_bridged(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ON).append(file(spark, 1))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1))
     before = Table(str(tmp_path))
     table.add_columns({"b": "string"}).append(spark.createDataFrame([(2, "x")], "a smallint, b string").coalesce(1))
-    assert_same(told(table.changes(spark, 1)), [(1, None, "insert", 1), (2, "x", "insert", 3)])
-    assert_same(told(before.changes(spark, 1, 3)), [(1, "insert", 1), (2, "insert", 3)])
+    assert_same(told(table.changes(1, spark=spark)), [(1, None, "insert", 1), (2, "x", "insert", 3)])
+    assert_same(told(before.changes(1, 3, spark=spark)), [(1, "insert", 1), (2, "insert", 3)])
 
 
 def test_versions_have_the_times_of_their_commits(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ON, "delta.enableInCommitTimestamps": "true"}
-    table = widen.create_table(str(tmp_path), "a smallint", (), properties).append(file(spark, 1))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=properties).append(file(spark, 1))
     said = [line["commitInfo"]["inCommitTimestamp"] for line in log(tmp_path) if "commitInfo" in line]
-    row = table.changes(spark, 1).selectExpr("unix_millis(_commit_timestamp) ms").collect()[0]
+    row = table.changes(1, spark=spark).selectExpr("unix_millis(_commit_timestamp) ms").collect()[0]
     assert row.ms == said[1]
 
 
@@ -141,10 +143,10 @@ def test_what_was_not_recorded_is_not_made_up(spark: SparkSession, tmp_path: Pat
     table.set_properties(ON).append(file(spark, 2)).set_properties({"delta.enableChangeDataFeed": "false"})
     for first, last, version in ((1, 3, 1), (3, 4, 4)):
         with pytest.raises(ChangesNotRecorded) as raised:
-            table.changes(spark, first, last)
+            table.changes(first, last, spark=spark)
         assert (raised.value.code, raised.value.fields["version"]) == ("DELTA_MISSING_CHANGE_DATA", version)
-    assert_same(told(table.changes(spark, 2, 3)), [(2, "insert", 3)])
+    assert_same(told(table.changes(2, 3, spark=spark)), [(2, "insert", 3)])
     with pytest.raises(InvalidOption):
-        table.changes(spark, 3, 2)
+        table.changes(3, 2, spark=spark)
     with pytest.raises(VersionNotFound):
-        table.changes(spark, 3, 9)
+        table.changes(3, 9, spark=spark)

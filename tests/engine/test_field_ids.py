@@ -58,41 +58,44 @@ def test_columns_are_found_by_their_ids(
     table = made(spark, tmp_path)
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorised)
     try:
-        assert shown(table.read(spark)) == [ONE, TWO, THREE, FOUR]
+        assert shown(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
         for condition, expected in (("id = 2", TWO), ("n = 30", THREE), ("who.b = 200", ONE), ("who.a = 102", FOUR)):
-            assert shown(table.read(spark), condition) == [expected]
-            assert shown(table.read(spark, where=condition)) == [expected]
+            assert shown(table.read(spark=spark), condition) == [expected]
+            assert shown(table.read(where=condition, spark=spark)) == [expected]
     finally:
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
 def test_the_schema_that_is_shown_has_no_ids(spark: SparkSession, tmp_path: Path) -> None:
-    assert "field.id" not in made(spark, tmp_path).read(spark).schema.json()
+    assert "field.id" not in made(spark, tmp_path).read(spark=spark).schema.json()
 
 
 @pytest.mark.parametrize("properties", [CHANGES, VECTORS], ids=["rewritten", "vectors"])
 def test_changes_of_rows_lose_nothing(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     table = made(spark, tmp_path, **properties)
     before = table.version
-    table = table.delete(spark, "who.b = 200").update(spark, {"n": "n + 1"}, "id = 2")
-    assert shown(table.read(spark)) == [(2, 21, *TWO[2:]), THREE, FOUR]
-    told = table.changes(spark, before + 1).select("id", "n", "_change_type").orderBy("_change_type").collect()
+    table = table.delete("who.b = 200", spark=spark).update({"n": "n + 1"}, "id = 2", spark=spark)
+    assert shown(table.read(spark=spark)) == [(2, 21, *TWO[2:]), THREE, FOUR]
+    told = table.changes(before + 1, spark=spark).select("id", "n", "_change_type").orderBy("_change_type").collect()
     assert told == [(1, 10, "delete"), (2, 21, "update_postimage"), (2, 20, "update_preimage")]
 
 
 def test_widening_looks_for_old_types_by_id(spark: SparkSession, tmp_path: Path) -> None:
     table = made(spark, tmp_path).alter_columns({path: {"type": "bigint"} for path in ("n", "items.element.y")})
-    assert {(old.path, old.files) for old in table.old_types(spark)} == {(("n",), 2), (("items", "element", "y"), 2)}
-    table = table.rewrite(spark)
-    assert table.old_types(spark) == []
-    assert shown(table.read(spark)) == [ONE, TWO, THREE, FOUR]
+    assert {(old.path, old.files) for old in table.old_types(spark=spark)} == {
+        (("n",), 2),
+        (("items", "element", "y"), 2),
+    }
+    table = table.rewrite(spark=spark)
+    assert table.old_types(spark=spark) == []
+    assert shown(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
 
 
 def test_a_file_without_ids_is_refused(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(spark, tmp_path)
     add_shuffled_file(str(tmp_path / "table"), FOREIGN, "no_ids.parquet", ids=False)
     with pytest.raises(CorruptFile, match=r"no_ids\.parquet"):
-        table.refresh().delete(spark, "id = 1")
+        table.refresh().delete("id = 1", spark=spark)
     monkeypatch.setattr(field_ids, "HERE_FILES", 0)
     with pytest.raises(CorruptFile, match=r"no_ids\.parquet.*has no field ids"):
-        table.refresh().read(spark)
+        table.refresh().read(spark=spark)

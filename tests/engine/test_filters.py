@@ -53,7 +53,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     found = {}
     for layout, split in (("none", ()), ("name", ()), ("partitioned", SPLIT)):
         properties = {**PROPERTIES, "delta.columnMapping.mode": "name" if layout == "name" else "none"}
-        table = widen.create_table(str(tmp_path_factory.mktemp(layout)), columns("old"), split, properties)
+        table = widen.create_table(
+            str(tmp_path_factory.mktemp(layout)), columns("old"), partition_by=split, properties=properties
+        )
         append(spark, table, "old", rows("before", 0))
         restate(table)
         table.alter_columns({path: {"type": case.new} for case in CASES for path in paths(case)})
@@ -195,7 +197,7 @@ def test_no_filter_loses_a_row(
         if not knows_old_types:
             patch.setattr(old_decimals, "LOOKED_AT_FILES", 0)
         old_decimals._cached_types.cache_clear()
-        pairs = [(table.read(spark).where(where), table.read(spark, where=where)) for where in wheres]
+        pairs = [(table.read(spark=spark).where(where), table.read(where=where, spark=spark)) for where in wheres]
     marked = [
         read.select(F.lit(2 * number + side).alias("number"), "id")
         for number, pair in enumerate(pairs)

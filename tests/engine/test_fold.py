@@ -40,7 +40,7 @@ def drifted(spark: SparkSession, tmp_path: Path) -> Table:
 
 
 def rows(spark: SparkSession, table: Table, *columns: str) -> Sequence[Any]:
-    return [tuple(row) for row in table.read(spark).orderBy("n").selectExpr(*columns).collect()]
+    return [tuple(row) for row in table.read(spark=spark).orderBy("n").selectExpr(*columns).collect()]
 
 
 def paths(table: Table) -> set[str]:
@@ -48,30 +48,30 @@ def paths(table: Table) -> set[str]:
 
 
 def test_what_would_be_lost_is_told_and_refused_and_kept_or_lost(spark: SparkSession, drifted: Table) -> None:
-    found = drifted.plan_fold(spark, "a_string")
+    found = drifted.plan_fold("a_string", spark=spark)
     assert (found.values, found.fits, found.held, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
     assert not found.is_dropped
     with pytest.raises(FoldLoses, match="1 of 3 values of a_string cannot be converted exactly to int"):
-        drifted.fold(spark, "a_string")
+        drifted.fold("a_string", spark=spark)
     with pytest.raises(InvalidOption):
-        drifted.fold(spark, "a_string", rest="some")
+        drifted.fold("a_string", rest="some", spark=spark)
     assert drifted.refresh().version == 3
 
     before = paths(drifted)
-    drifted.fold(spark, "a_string", into="a", rest="keep")
+    drifted.fold("a_string", into="a", rest="keep", spark=spark)
     assert rows(spark, drifted, "a", "a_string") == [(1, None), (2, None), (3, None), (None, "007"), (None, None)]
     assert len(paths(drifted) & before) == 2, "only the file with texts was written anew"
     assert [info["operation"] for _, _, info in drifted.history(1)] == ["FOLD COLUMN"]
 
-    drifted.fold(spark, "a_string", rest="lose")
+    drifted.fold("a_string", rest="lose", spark=spark)
     assert rows(spark, drifted, "a", "a_string")[3] == (None, None)
-    assert drifted.fold(spark, "a_string").version == 5, "nothing is left to bring back"
+    assert drifted.fold("a_string", spark=spark).version == 5, "nothing is left to bring back"
 
 
 def test_a_column_in_a_record_is_dropped_where_columns_are_mapped(spark: SparkSession, drifted: Table) -> None:
     drifted.set_properties({"delta.columnMapping.mode": "name"})
-    found = drifted.plan_fold(spark, "s.b_string")
+    found = drifted.plan_fold("s.b_string", spark=spark)
     assert (found.values, found.fits, found.is_dropped) == (1, 1, True)
-    drifted.fold(spark, "s.b_string")
+    drifted.fold("s.b_string", spark=spark)
     assert rows(spark, drifted, "s.b") == [(1,), (20,), (None,), (None,), (None,)]
     assert [field.name for field in drifted.schema.find("s").type] == ["b"]  # type: ignore[union-attr]

@@ -78,11 +78,11 @@ def sql_type(table: Table, column: str) -> str:
 
 def test_every_pair_of_the_matrix_widens_at_every_depth(spark: SparkSession, tmp_path: Path) -> None:
     cases = list(CASES)
-    table = widen.create_table(str(tmp_path), columns(cases, "old"), (), ENABLED)
+    table = widen.create_table(str(tmp_path), columns(cases, "old"), properties=ENABLED)
     table.append(frame(spark, columns(cases, "old"), row(cases, "before")))
     table.append(frame(spark, columns(cases, "new"), row(cases, "after")), merge_schema=True)
     wanted = spark.createDataFrame([], columns(cases, "new")).schema.simpleString()
-    assert table.read(spark).schema.simpleString() == wanted
+    assert table.read(spark=spark).schema.simpleString() == wanted
     steps = [(".".join(path), str(c.old), str(c.new)) for path, c in all_type_changes(table.snapshot.schema)]
     places = ("", ".x", ".element", ".key", ".value")
     assert steps == [
@@ -91,7 +91,7 @@ def test_every_pair_of_the_matrix_widens_at_every_depth(spark: SparkSession, tmp
         for at, place in enumerate(places)
     ]
     expected = [row(cases, "widened"), row(cases, "after")]
-    found = [tuple(_plain(value) for value in each) for each in table.read(spark).collect()]
+    found = [tuple(_plain(value) for value in each) for each in table.read(spark=spark).collect()]
     assert_same(found, [tuple(_plain(value) for value in each) for each in expected])
 
 
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_the_same_family_is_all_that_widens_where_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), columns(list(CASES), "old"), (), ENABLED)
+    table = widen.create_table(str(tmp_path), columns(list(CASES), "old"), properties=ENABLED)
     family = [case for case in CASES if not is_restricted(case)]
     with session(spark, widening="Same_Family_Type", merge="true"):
         table.append(frame(spark, columns(family, "new"), row(family, "after")))
@@ -117,7 +117,7 @@ def test_the_same_family_is_all_that_widens_where_that_is_asked_for(spark: Spark
 
 
 def test_nothing_widens_where_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint, b double", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a smallint, b double", properties=ENABLED)
     with pytest.raises(SchemaMismatch, match="a is smallint in the table and int in the data"):
         table.append(frame(spark, "a int", (1,)), merge_schema=True, widening="NEVER")
     data = frame(spark, "a int, b decimal(3,1), n int", (7, Decimal("1.5"), 1))
@@ -126,7 +126,7 @@ def test_nothing_widens_where_that_is_asked_for(spark: SparkSession, tmp_path: P
     with pytest.raises(CastOverflow) as caught:
         table.append(frame(spark, "a int", (1,), (70_000,)), merge_schema=True, widening="never", cast=True)
     assert caught.value.fields == {"column": "a", "value": "70000", "old": "int", "new": "smallint"}
-    assert_same(Table(str(tmp_path)).read(spark).collect(), [Row(a=7, b=1.5, n=1)])
+    assert_same(Table(str(tmp_path)).read(spark=spark).collect(), [Row(a=7, b=1.5, n=1)])
 
 
 NARROWER = {("int", "tinyint"), ("bigint", "int"), ("double", "float"), ("timestamp_ntz", "date")}
@@ -136,7 +136,7 @@ NARROWER |= {("decimal(9,2)", "decimal(8,2)")}
 
 def test_a_pair_that_is_not_in_the_matrix_changes_no_type(spark: SparkSession, tmp_path: Path) -> None:
     types = ", ".join(f"c{at} {old}" for at, (old, _) in enumerate(REFUSED))
-    table = widen.create_table(str(tmp_path), types, (), ENABLED)
+    table = widen.create_table(str(tmp_path), types, properties=ENABLED)
     data = ", ".join(f"c{at} {new}" for at, (_, new) in enumerate(REFUSED))
     with pytest.raises(SchemaMismatch) as caught:
         table.append(frame(spark, data), merge_schema=True)
@@ -152,7 +152,7 @@ def test_a_pair_that_is_not_in_the_matrix_changes_no_type(spark: SparkSession, t
 
 
 def test_only_a_wider_type_widens_not_one_that_overlaps(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "d decimal(10,2), i int, l bigint, w decimal(10,2)", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "d decimal(10,2), i int, l bigint, w decimal(10,2)", properties=ENABLED)
     data = frame(
         spark,
         "d decimal(5,4), i decimal(5,2), l double, w int",
@@ -167,14 +167,14 @@ def test_only_a_wider_type_widens_not_one_that_overlaps(spark: SparkSession, tmp
         "  - cast w from int to decimal(10,2)"
     )
     table.append(data, merge_schema=True, cast=True)
-    assert_same(table.read(spark).collect(), [Row(d=Decimal("1.23"), i=7, l=2**40, w=Decimal("5.00"))])
+    assert_same(table.read(spark=spark).collect(), [Row(d=Decimal("1.23"), i=7, l=2**40, w=Decimal("5.00"))])
 
 
 # ---- what must be on -------------------------------------------------------------------------------
 
 
 def test_types_widen_only_where_the_schema_may_grow(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED)
     wide = frame(spark, "a int", (70_000,))
     for grows in (None, False):
         with pytest.raises(SchemaMismatch, match="merge_schema=True"):
@@ -190,7 +190,7 @@ def test_types_widen_only_where_the_schema_may_grow(spark: SparkSession, tmp_pat
 
 def test_types_widen_only_where_that_is_enabled(spark: SparkSession, tmp_path: Path) -> None:
     disabled = {**ENABLED, "delta.feature.typeWidening": "supported", "delta.enableTypeWidening": "false"}
-    table = widen.create_table(str(tmp_path), "a smallint", (), disabled)
+    table = widen.create_table(str(tmp_path), "a smallint", properties=disabled)
     with pytest.raises(SchemaMismatch, match=r"delta\.enableTypeWidening"):
         table.append(frame(spark, "a int", (1,)), merge_schema=True)
     table.append(frame(spark, "a int", (1,)), merge_schema=True, cast=True)
@@ -210,7 +210,7 @@ NESTED = "s struct<x: smallint, y: bigint>, m map<string, smallint>, a array<sma
 def test_wider_narrower_missing_and_new_fields_at_once(spark: SparkSession, tmp_path: Path) -> None:
     inner = "struct<x: smallint, y: bigint, z: date>"
     columns = f"id int, s {inner}, l array<{inner}>, m map<string, {inner}>"
-    table = widen.create_table(str(tmp_path), columns, (), ENABLED)
+    table = widen.create_table(str(tmp_path), columns, properties=ENABLED)
     table.append(frame(spark, f"id int, s {inner}", (1, (1, 2, None))))
     data = "struct<n: string, Y: int, X: int>"
     item = ("new", 5, 70_000)
@@ -223,11 +223,13 @@ def test_wider_narrower_missing_and_new_fields_at_once(spark: SparkSession, tmp_
         Row(id=1, s=Row(x=1, y=2, z=None, n=None), l=None, m=None),
         Row(id=2**40, s=full, l=[full, None], m={"k": full}),
     ]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
 
 
 def test_partition_columns_widen_too(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int, p int, d date, m decimal(4,1)", ["p", "d", "m"], ENABLED)
+    table = widen.create_table(
+        str(tmp_path), "a int, p int, d date, m decimal(4,1)", partition_by=["p", "d", "m"], properties=ENABLED
+    )
     day, time = date(2024, 2, 29), datetime(2024, 2, 29, 12, 30)
     narrow, wide = "a int, p int, d date, m decimal(4,1)", "a int, p bigint, d timestamp_ntz, m decimal(8,3)"
     table.append(frame(spark, narrow, (1, 7, day, Decimal("1.5")), (2, None, None, None)))
@@ -240,15 +242,15 @@ def test_partition_columns_widen_too(spark: SparkSession, tmp_path: Path) -> Non
         Row(a=3, p=2**40, d=time, m=Decimal("0.125")),
         Row(a=4, p=7, d=None, m=Decimal("1.500")),
     ]
-    assert_same(table.read(spark).collect(), expected)
-    assert {row.a for row in table.read(spark, where="p = 7 and m = 1.5").collect()} == {1, 4}
+    assert_same(table.read(spark=spark).collect(), expected)
+    assert {row.a for row in table.read(where="p = 7 and m = 1.5", spark=spark).collect()} == {1, 4}
 
 
 def test_casts_reach_every_depth_and_name_the_value_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), NESTED)
     wide = "s struct<x: double, y: decimal(20,0)>, m map<string, bigint>, a array<bigint>"
     table.append(frame(spark, wide, ((1.9, Decimal(5)), {"k": 7}, [8, None])), cast=True)
-    assert_same(table.read(spark).collect(), [Row(s=Row(x=1, y=5), m={"k": 7}, a=[8, None])])
+    assert_same(table.read(spark=spark).collect(), [Row(s=Row(x=1, y=5), m={"k": 7}, a=[8, None])])
     far = 10**5
     for values, column, value in [
         (((float(far), None), None, None), "s.x", "100000.0"),
@@ -271,7 +273,7 @@ def test_casts_do_not_depend_on_the_session(spark: SparkSession, tmp_path: Path)
         table.append(frame(spark, "a int, s decimal(4,2)", (3, Decimal("1.50"))), cast=True)
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
-    assert_same(table.read(spark).collect(), [Row(a=3, s="1.50")])
+    assert_same(table.read(spark=spark).collect(), [Row(a=3, s="1.50")])
 
 
 def test_columns_without_a_type_get_one_and_record_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_columns_without_a_type_get_one_and_record_nothing(spark: SparkSession, 
     assert table.schema.sql == "struct<a: int, v: string, s: struct<x: int, v: array<int>>>"
     assert (table.type_changes, table.protocol.writer_features) == ([], None)
     expected = [Row(a=1, v=None, s=Row(x=2, v=None)), Row(a=None, v="x", s=Row(x=None, v=[3]))]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
 
 
 # ---- the history of types --------------------------------------------------------------------------
@@ -289,7 +291,7 @@ def test_columns_without_a_type_get_one_and_record_nothing(spark: SparkSession, 
 
 def test_the_history_stays_in_the_log_and_goes_nowhere_else(spark: SparkSession, tmp_path: Path) -> None:
     columns = "a smallint, m map<smallint, struct<x: smallint>>"
-    table = widen.create_table(str(tmp_path / "one"), columns, (), ENABLED)
+    table = widen.create_table(str(tmp_path / "one"), columns, properties=ENABLED)
     wide = "a int, m map<int, struct<x: int>>"
     table.append(frame(spark, wide, (1, {1: (1,)})), merge_schema=True)
     kept = list(all_type_changes(table.snapshot.schema))
@@ -297,10 +299,10 @@ def test_the_history_stays_in_the_log_and_goes_nowhere_else(spark: SparkSession,
     table.add_columns({"n": "int"}).alter_column("a", comment="c").set_properties({"note": "x"})
     table.set_properties({"delta.enableTypeWidening": "false"}).append(frame(spark, "a int, n int", (2, 3)))
     assert list(all_type_changes(table.snapshot.schema)) == kept
-    read = table.read(spark)
+    read = table.read(spark=spark)
     assert {str(field.metadata) for field in read.schema} == {"{}", "{'comment': 'c'}"}
     other = widen.create_table(str(tmp_path / "other"), read.schema)
     other.append(read)
     assert (other.type_changes, other.protocol.min_writer_version) == ([], 2)
     assert "typeChanges" not in other.metadata.schema_string
-    assert_same(other.read(spark).collect(), read.collect())
+    assert_same(other.read(spark=spark).collect(), read.collect())

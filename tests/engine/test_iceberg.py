@@ -60,7 +60,7 @@ def test_elements_keys_and_values_have_their_ids_in_the_files(
     spark: SparkSession, tmp_path: Path, mapping: str
 ) -> None:
     columns = "l array<array<int>>, m map<string, struct<x: array<decimal(9,2)>>>, s struct<t: timestamp>"
-    table = widen.create_table(str(tmp_path), columns, (), {**V2, "delta.columnMapping.mode": mapping})
+    table = widen.create_table(str(tmp_path), columns, properties={**V2, "delta.columnMapping.mode": mapping})
     instant = MOMENT.replace(tzinfo=timezone.utc)
     row = ([[1, None], None], {"k": ([Decimal("1.10")],)}, (instant,))
     table.append(spark.createDataFrame([row, (None, None, None)], columns))
@@ -88,8 +88,10 @@ def test_elements_keys_and_values_have_their_ids_in_the_files(
         physical = {column.path: column.physical_type for column in pq.read_metadata(path).schema}
         assert physical[f"{struct}.{time}"] == "INT64"
     expected = Row(l=[[1, None], None], m={"k": Row(x=[Decimal("1.10")])}, s=row[2])
-    assert table.read(spark).where("l is not null").select("l", "m").collect() == [Row(l=expected.l, m=expected.m)]
-    assert table.read(spark).where(f"s.t = timestamp'{instant.isoformat()}'").count() == 1
+    assert table.read(spark=spark).where("l is not null").select("l", "m").collect() == [
+        Row(l=expected.l, m=expected.m)
+    ]
+    assert table.read(spark=spark).where(f"s.t = timestamp'{instant.isoformat()}'").count() == 1
 
 
 @pytest.mark.parametrize("switch", [V1, V2])
@@ -97,7 +99,7 @@ def test_partition_columns_stand_in_the_files_after_the_others(
     spark: SparkSession, tmp_path: Path, switch: dict[str, str]
 ) -> None:
     columns = "p string, a int, d date, b string, t timestamp_ntz"
-    table = widen.create_table(str(tmp_path), columns, ["p", "d", "t"], switch)
+    table = widen.create_table(str(tmp_path), columns, partition_by=["p", "d", "t"], properties=switch)
     day, other = date(2024, 2, 29), date(1, 1, 1)
     rows = [
         ("a/b", 1, day, "one", MOMENT),
@@ -122,23 +124,23 @@ def test_partition_columns_stand_in_the_files_after_the_others(
     time = "2024-02-29 12:30:15.123456"
     assert seen == {("a/b", "2024-02-29", time), ("ü %", "0001-01-01", None), (None, None, time)}
     expected = [Row(p=p or None, a=a, d=d, b=b, t=t) for p, a, d, b, t in rows]
-    assert_same(table.read(spark).collect(), expected)
-    assert_same(table.read(spark, where="p = 'a/b' and a > 1").select("a").collect(), [Row(a=2)])
+    assert_same(table.read(spark=spark).collect(), expected)
+    assert_same(table.read(where="p = 'a/b' and a > 1", spark=spark).select("a").collect(), [Row(a=2)])
 
 
 def test_rules_hold_there_too_and_nothing_is_left_of_what_fails(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**V2, "delta.constraints.positive": "a > 0"}
-    table = widen.create_table(str(tmp_path), "a int not null, l array<int>", (), properties)
+    table = widen.create_table(str(tmp_path), "a int not null, l array<int>", properties=properties)
     table.append(spark.createDataFrame([(1, [1])], "a int, l array<int>"))
     with pytest.raises(CheckViolated, match="positive"):
         table.append(spark.createDataFrame([(1, [1]), (-1, [2])], "a int, l array<int>"))
     table.append(spark.createDataFrame([], "a int, l array<int>"))
     assert len([path for path in tmp_path.rglob("*.parquet") if "_delta_log" not in path.parts]) == 1
-    assert_same(table.read(spark).collect(), [Row(a=1, l=[1])])
+    assert_same(table.read(spark=spark).collect(), [Row(a=1, l=[1])])
 
 
 def test_types_change_only_as_iceberg_knows(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int, f float, l array<int>", (), {**V2, **WIDE})
+    table = widen.create_table(str(tmp_path), "a int, f float, l array<int>", properties={**V2, **WIDE})
     table.append(spark.createDataFrame([(1, 0.5, [1])], "a int, f float, l array<int>"))
     with pytest.raises(TypeChangeRefused, match=r"from INT to DOUBLE.*icebergCompatV2"):
         table.alter_column("l.element", type="double")
@@ -148,18 +150,18 @@ def test_types_change_only_as_iceberg_knows(spark: SparkSession, tmp_path: Path)
     table.alter_column("f", type="double").append(spark.createDataFrame([(0.1,)], "f double"))
     assert table.schema.sql == "struct<a: int, f: double, l: array<bigint>>"
     expected = [Row(a=1, f=0.5, l=[1]), Row(a=2, f=None, l=[7]), Row(a=None, f=0.1, l=None)]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
 
 
 def test_compatibility_begins_only_where_the_files_allow_it(spark: SparkSession, tmp_path: Path) -> None:
     mapped = {"delta.columnMapping.mode": "name", **WIDE}
-    table = widen.create_table(str(tmp_path / "split"), "a int, p int", ["p"], mapped)
+    table = widen.create_table(str(tmp_path / "split"), "a int, p int", partition_by=["p"], properties=mapped)
     table.append(spark.createDataFrame([(1, 1)], "a int, p int"))
     with pytest.raises(IcebergIncompatible, match="PARTITION_COLUMNS_NOT_IN_FILES"):
         table.set_properties(V1)
     table.set_properties(V2).append(spark.createDataFrame([(2, 2)], "a int, p int"))
-    assert_same(table.read(spark).collect(), [Row(a=1, p=1), Row(a=2, p=2)])
-    changed = widen.create_table(str(tmp_path / "changed"), "a int", (), mapped)
+    assert_same(table.read(spark=spark).collect(), [Row(a=1, p=1), Row(a=2, p=2)])
+    changed = widen.create_table(str(tmp_path / "changed"), "a int", properties=mapped)
     changed.append(spark.createDataFrame([(1,)], "a int")).alter_column("a", type="double")
     with pytest.raises(IcebergIncompatible, match=r"UNSUPPORTED_TYPE_WIDENING.*from int to double"):
         changed.set_properties(V2)

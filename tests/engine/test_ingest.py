@@ -46,7 +46,7 @@ def types(table: str, prefix: str = "") -> dict[str, str]:
 
 def rows(spark: SparkSession, table: str) -> list[dict[str, Any]]:
     """The rows without what is null in them, by ``n``."""
-    found = [row.asDict(recursive=True) for row in Table(table).read(spark).collect()]
+    found = [row.asDict(recursive=True) for row in Table(table).read(spark=spark).collect()]
     told = [{name: value for name, value in row.items() if value is not None} for row in found]
     return sorted(told, key=lambda row: row.get("n", -1))
 
@@ -260,7 +260,7 @@ def test_v8_a_long_after_a_declared_timestamp_is_in_both(spark: SparkSession, tm
     widen.create_table(table, "started timestamp")
     proved(spark, write_lines(tmp_path / "s.jsonl", [{"started": 1700000000}]), table, "split")
     assert types(table) == {"started": "timestamp", "started_long": "bigint"}
-    read = Table(table).read(spark).selectExpr("started_long", "unix_seconds(started) AS seconds").collect()
+    read = Table(table).read(spark=spark).selectExpr("started_long", "unix_seconds(started) AS seconds").collect()
     assert [tuple(row) for row in read] == [(1700000000, 1700000000)]
 
 

@@ -33,7 +33,9 @@ def ids_in(schema: object) -> dict[str, int]:
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_files_hold_physical_names_and_ids(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    table = widen.create_table(str(tmp_path), COLUMNS, ["p"], {"delta.columnMapping.mode": mode})
+    table = widen.create_table(
+        str(tmp_path), COLUMNS, partition_by=["p"], properties={"delta.columnMapping.mode": mode}
+    )
     table.append(spark.createDataFrame(ROWS, COLUMNS))
     known = {
         f.metadata["delta.columnMapping.physicalName"]: f.metadata["delta.columnMapping.id"]
@@ -47,7 +49,7 @@ def test_files_hold_physical_names_and_ids(spark: SparkSession, tmp_path: Path, 
         assert found == {name: number for name, number in known.items() if name != partition}
         assert set(dict(row["partition_values"])) == {partition}
         assert set(json.loads(row["stats"])["nullCount"]) <= known.keys()
-    read = Table(str(tmp_path)).read(spark)
+    read = Table(str(tmp_path)).read(spark=spark)
     assert read.schema.simpleString() == spark.createDataFrame([], COLUMNS).schema.simpleString()
     assert_same(map(tuple_of, read.collect()), map(tuple_of, spark.createDataFrame(ROWS, COLUMNS).collect()))
 
@@ -57,7 +59,9 @@ def tuple_of(row: Row) -> dict[str, object]:
 
 
 def test_new_columns_get_new_ids(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int, s struct<x: int>", (), {"delta.columnMapping.mode": "name"})
+    table = widen.create_table(
+        str(tmp_path), "a int, s struct<x: int>", properties={"delta.columnMapping.mode": "name"}
+    )
     table.add_columns({"s.y": "int", "b": "struct<c: int>"})
     ids = {path: f.metadata["delta.columnMapping.id"] for path, f in fields(table.snapshot.schema)}
     assert ids == {("a",): 1, ("s",): 2, ("s", "x"): 3, ("s", "y"): 4, ("b",): 5, ("b", "c"): 6}
@@ -65,11 +69,13 @@ def test_new_columns_get_new_ids(spark: SparkSession, tmp_path: Path) -> None:
     names = [f.metadata["delta.columnMapping.physicalName"] for _, f in fields(table.snapshot.schema)]
     assert len(set(names)) == 6
     table.append(spark.createDataFrame([(1, (2, 3), (4,))], "a int, s struct<x: int, y: int>, b struct<c: int>"))
-    assert_same(table.read(spark).collect(), [Row(a=1, s=Row(x=2, y=3), b=Row(c=4))])
+    assert_same(table.read(spark=spark).collect(), [Row(a=1, s=Row(x=2, y=3), b=Row(c=4))])
 
 
 def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int, s struct<x: int>", (), {"delta.enableTypeWidening": "true"})
+    table = widen.create_table(
+        str(tmp_path), "a int, s struct<x: int>", properties={"delta.enableTypeWidening": "true"}
+    )
     table.append(spark.createDataFrame([(1, (2,))], "a int, s struct<x: int>"))
     table.set_properties({"delta.columnMapping.mode": "name"})
     assert {f.name: f.metadata["delta.columnMapping.physicalName"] for _, f in fields(table.snapshot.schema)} == {
@@ -79,7 +85,7 @@ def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) ->
     }
     table.alter_column("s.x", type="bigint")
     table.append(spark.createDataFrame([(3, (2**40,))], "a int, s struct<x: bigint>"))
-    assert_same(table.read(spark).collect(), [Row(a=1, s=Row(x=2)), Row(a=3, s=Row(x=2**40))])
+    assert_same(table.read(spark=spark).collect(), [Row(a=1, s=Row(x=2)), Row(a=3, s=Row(x=2**40))])
     with pytest.raises(InvalidOption, match="only from none to name"):
         table.set_properties({"delta.columnMapping.mode": "id"})
     with pytest.raises(InvalidOption, match="cannot be switched off"):

@@ -113,17 +113,17 @@ def test_the_source_is_asked_only_once(spark: SparkSession, tmp_path: Path) -> N
 
 def test_types_widen_to_those_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id int, a smallint, b smallint, c smallint, s struct<x: tinyint, z: int>, m map<string, smallint>"
-    table = widen.create_table(str(tmp_path), columns, (), WIDENING)
+    table = widen.create_table(str(tmp_path), columns, properties=WIDENING)
     table.append(spark.sql("SELECT 1 id, 1S a, 2S b, 3S c, named_struct('x', 4Y, 'z', 5) s, map('k', 6S) m"))
     rows = spark.sql("SELECT 1 id, 70000 a, 7 b, 8L c, named_struct('x', 900, 'new', 'n') s, map('k', 80000) m, 1.5D d")
     merge = table.merge(rows, "t.id = s.id", merge_schema=True)
     merge.when_matched_update({"a": "s.a", "b": "s.b + 1", "s.x": "s.s.x", "m": "s.m"}).execute()
-    assert table.read(spark).schema.simpleString() == (
+    assert table.read(spark=spark).schema.simpleString() == (
         "struct<id:int,a:int,b:int,c:smallint,s:struct<x:int,z:int>,m:map<string,int>>"
     )
     assert plain(spark, table) == [(1, 70000, 8, 3, (900, 5), {"k": 80000})]
     table.merge(rows, "t.id = s.id", merge_schema=True).when_matched_update_all().execute()
-    assert table.read(spark).schema.simpleString() == (
+    assert table.read(spark=spark).schema.simpleString() == (
         "struct<id:int,a:int,b:int,c:bigint,s:struct<x:int,z:int,new:string>,m:map<string,int>,d:double>"
     )
     assert plain(spark, table) == [(1, 70000, 7, 8, (900, 5, "n"), {"k": 80000}, 1.5)]
@@ -131,7 +131,7 @@ def test_types_widen_to_those_of_the_source(spark: SparkSession, tmp_path: Path)
 
 
 def test_nothing_widens_unasked(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "id int, v smallint", (), WIDENING)
+    table = widen.create_table(str(tmp_path), "id int, v smallint", properties=WIDENING)
     table.append(spark.sql("SELECT 1 id, 1S v"))
     small, large = spark.sql("SELECT 1 id, 7 v, 'x' more"), spark.sql("SELECT 1 id, 70000 v")
     table.merge(small, "t.id = s.id").when_matched_update_all().execute()
@@ -140,7 +140,7 @@ def test_nothing_widens_unasked(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(AssignedOverflow, match="70000"):
             table.merge(large, "t.id = s.id", **options).when_matched_update_all().execute()  # type: ignore[arg-type]
     table.merge(large, "t.id = s.id", merge_schema=True).when_not_matched_by_source_update({"v": "9"}).execute()
-    assert table.read(spark).schema.simpleString() == "struct<id:int,v:smallint>"
+    assert table.read(spark=spark).schema.simpleString() == "struct<id:int,v:smallint>"
     with pytest.raises(ColumnMissingInSource, match="v"):
         table.merge(spark.sql("SELECT 1 id"), "t.id = s.id").when_matched_update_all().execute()
     with pytest.raises(AssignedOverflow, match="value x"):
@@ -155,7 +155,7 @@ def test_what_a_new_row_lacks_is_filled_in(spark: SparkSession, tmp_path: Path, 
     note = Field("note", STRING, metadata={"CURRENT_DEFAULT": "'none'"})
     twice = Field("twice", INTEGER, metadata={"delta.generationExpression": "id * 2"})
     schema = StructType((Field("id", INTEGER), note, twice, Field("v", INTEGER)))
-    table = widen.create_table(str(tmp_path), schema, (), properties)
+    table = widen.create_table(str(tmp_path), schema, properties=properties)
     table.append(spark.sql("SELECT 1 id, 'old' note, 1 v"))
     merge = table.merge(spark.sql("SELECT explode(array(1, 5)) id, 7 v"), "t.id = s.id")
     merge.when_matched_update({"id": "s.id + 100"}).when_not_matched_insert({"id": "s.id"}).execute()
@@ -233,7 +233,7 @@ def test_a_field_that_the_source_lacks(spark: SparkSession, tmp_path: Path, colu
         with pytest.raises(SchemaMismatch, match=r"a is in the table and not in the data"):
             refused.execute()
     with pytest.raises(SchemaMismatch, match=r"a is in the table and not in the data"):
-        table.update(spark, {"v": shape.format(part)})
+        table.update({"v": shape.format(part)}, spark=spark)
     assert plain(spark, table) == before
     merge = table.merge(rows, "t.id = s.id", merge_schema=True).when_not_matched_insert({"id": "s.id", "v": "s.v"})
     merge.execute()
@@ -278,7 +278,7 @@ def test_values_are_cast(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_assignments_add_columns_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     """The column of that name in the source says the type of a new column, whatever is assigned to it."""
-    table = widen.create_table(str(tmp_path), "id int, n struct<a: smallint>", (), WIDENING)
+    table = widen.create_table(str(tmp_path), "id int, n struct<a: smallint>", properties=WIDENING)
     table.append(spark.sql("SELECT 1 id, named_struct('a', 1S) n"))
     rows = spark.sql("SELECT explode(array(1, 2)) id, named_struct('a', 70000, 'b', 'x') n, 7L w, 'z' z")
     merge = table.merge(rows, "t.id = s.id", merge_schema=True)
@@ -291,5 +291,5 @@ def test_assignments_add_columns_of_the_source(spark: SparkSession, tmp_path: Pa
         table.merge(rows, "t.id = s.id", merge_schema=False).when_matched_update({"n.b": "s.n.b"}).execute()
     merge = merge.when_matched_update({"n.b": "upper(s.n.b)", "n.a": "s.n.a + 1"})
     merge.when_not_matched_insert({"id": "id", "w": "1"}).execute()
-    assert table.read(spark).schema.simpleString() == "struct<id:int,n:struct<a:int,b:string>,w:bigint>"
+    assert table.read(spark=spark).schema.simpleString() == "struct<id:int,n:struct<a:int,b:string>,w:bigint>"
     assert plain(spark, table) == [(1, (70001, "X"), None), (2, None, 1)]

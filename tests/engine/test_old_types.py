@@ -37,7 +37,7 @@ CHANGES = {
 def table(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     """Two files: one in old types, one in new ones."""
     properties = {"delta.enableTypeWidening": "true", "delta.columnMapping.mode": request.param}
-    made = widen.create_table(str(tmp_path), OLD, (), properties)
+    made = widen.create_table(str(tmp_path), OLD, properties=properties)
     made.append(spark.createDataFrame([(5, D("1.23"), (D("1.23"), 1, (D("1.23"),)), [1, None])], OLD).coalesce(1))
     made.alter_columns({path: {"type": new} for path, new in CHANGES.items()})
     new = (D(10**19), D("99999999999999.99"), (D("99999999999999.99"), 2, (D("1.23"),)), [D("1.5")])
@@ -64,7 +64,7 @@ def _shown(key: str, block: str) -> str:
 def test_old_files_are_read_in_their_own_types(
     spark: SparkSession, table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = table.read(spark).selectExpr("n", "d", "s.t.e as e", "l")
+    read = table.read(spark=spark).selectExpr("n", "d", "s.t.e as e", "l")
     assert scans(table, read, capsys) == {
         "struct<n:decimal(20,0),d:decimal(19,2),s:struct<t:struct<e:decimal(19,2)>>,l:array<decimal(20,1)>>": set(),
         "struct<n:int,d:decimal(9,2),s:struct<t:struct<e:decimal(9,2)>>,l:array<int>>": set(),
@@ -94,7 +94,7 @@ def test_filters_reach_old_files_where_spark_can_tell_them(
     old: set[str],
     new: set[str],
 ) -> None:
-    found = scans(table, table.read(spark).where(where).select("n", "d", "s.d", "s.y"), capsys)
+    found = scans(table, table.read(spark=spark).where(where).select("n", "d", "s.d", "s.y"), capsys)
     assert {"n:int" in schema: pushed for schema, pushed in found.items()} == {True: old, False: new}
 
 
@@ -110,7 +110,7 @@ def test_filters_reach_old_files_where_spark_can_tell_them(
 def test_a_text_reaches_fields_of_old_files_too(
     spark: SparkSession, table: Table, capsys: pytest.CaptureFixture[str], where: str, pushed: set[str]
 ) -> None:
-    read = table.read(spark, where=where)
+    read = table.read(where=where, spark=spark)
     found = scans(table, read.select("n", "s.d"), capsys)
     assert [filters for schema, filters in found.items() if "n:int" in schema] == [pushed]
     assert [row.n for row in read.collect() if row.n < 7] == [D(5)]
@@ -126,9 +126,9 @@ def test_footers_are_opened_once(spark: SparkSession, table: Table, monkeypatch:
 
     monkeypatch.setattr(old_decimals, "find_old_files", counted)
     for where in ("n = 5", None, "n > 0"):
-        table.read(spark, where=where)
-    table.read(spark, version=1)
-    table.add_columns({"z": "int"}).read(spark)
+        table.read(where=where, spark=spark)
+    table.read(version=1, spark=spark)
+    table.add_columns({"z": "int"}).read(spark=spark)
     assert opened == [1, 1, 2]
 
 
@@ -147,6 +147,6 @@ def test_filters_stay_away_from_files_that_were_not_looked_into(
 ) -> None:
     monkeypatch.setattr(old_decimals, name, value)
     for where in ("d < 21474836.48 and n = 5", "s.d < 92233720368547758.07 and s.y = 1", "s.t.e = 1.23 and s.y = 1"):
-        (pushed,) = scans(table, table.read(spark).where(where), capsys).values()
+        (pushed,) = scans(table, table.read(spark=spark).where(where), capsys).values()
         assert not {one for one in pushed if ".48" in one or ".07" in one or "1.23" in one}
-        assert table.read(spark).where(where).count() == table.read(spark, where=where).count() == 1
+        assert table.read(spark=spark).where(where).count() == table.read(where=where, spark=spark).count() == 1

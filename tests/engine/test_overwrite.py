@@ -59,7 +59,7 @@ def test_everything_goes_for_the_new_rows(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(SchemaMismatch, match="more"):
         table.overwrite(frame(spark, (1, "x")).selectExpr("*", "1 more"))
     table.overwrite(frame(spark, (2, "y")).selectExpr("CAST(id AS decimal(25,5)) id", "p", "1 more"), merge_schema=True)
-    assert table.read(spark).schema.simpleString() == (
+    assert table.read(spark=spark).schema.simpleString() == (
         "struct<id:decimal(25,5),p:string,s:struct<x:int,y:string>,more:int>"
     )
     assert len(table.type_changes) == 2
@@ -70,9 +70,9 @@ def test_a_new_schema_has_no_history(spark: SparkSession, tmp_path: Path, mappin
     table = two_files(spark, tmp_path, {"delta.columnMapping.mode": mapping}, ("p",))
     table.overwrite(spark.sql("SELECT 'a' p, 1.5D id, true `is`"), overwrite_schema=True)
     assert table.type_changes == []
-    assert table.read(spark).schema.simpleString() == "struct<p:string,id:double,is:boolean>"
-    assert [tuple(row) for row in table.read(spark).collect()] == [("a", 1.5, True)]
-    assert table.read(spark, version=3).count() == 20
+    assert table.read(spark=spark).schema.simpleString() == "struct<p:string,id:double,is:boolean>"
+    assert [tuple(row) for row in table.read(spark=spark).collect()] == [("a", 1.5, True)]
+    assert table.read(version=3, spark=spark).count() == 20
     assert table.partition_by == ("p",)
     assert told(table)[1]["canOverwriteSchema"] is True
 
@@ -80,7 +80,7 @@ def test_a_new_schema_has_no_history(spark: SparkSession, tmp_path: Path, mappin
 def test_partitions_are_the_same_by_value(spark: SparkSession, tmp_path: Path) -> None:
     """One value may stand there as 1 and as 1.00, in files from before and after its type changed."""
     properties = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
-    table = widen.create_table(str(tmp_path), "p int, d date, v int", ["p", "d"], properties)
+    table = widen.create_table(str(tmp_path), "p int, d date, v int", partition_by=["p", "d"], properties=properties)
     old = "p int, d string, v int"
     rows = spark.createDataFrame([(1, "2024-01-01", 1), (2, "2024-01-01", 2), (None, None, 3)], old)
     table.append(rows.selectExpr("p", "CAST(d AS date) d", "v"))
@@ -89,12 +89,12 @@ def test_partitions_are_the_same_by_value(spark: SparkSession, tmp_path: Path) -
     table.append(rows.selectExpr(*wide).selectExpr("p", "d", "v + 10 v"))
     new = spark.createDataFrame([(1, "2024-01-01", 100), (None, None, 300), (5, None, 500)], old)
     table.overwrite(new.selectExpr(*wide), partitions="dynamic")
-    assert sorted(row.v for row in table.read(spark).collect()) == [2, 12, 100, 300, 500]
+    assert sorted(row.v for row in table.read(spark=spark).collect()) == [2, 12, 100, 300, 500]
     assert told(table)[1]["isDynamicPartitionOverwrite"] is True
     table.overwrite(new.selectExpr(*wide).where("p = 1"), where="p = 1.0")
-    assert sorted(row.v for row in table.read(spark).collect()) == [2, 12, 100, 300, 500]
+    assert sorted(row.v for row in table.read(spark=spark).collect()) == [2, 12, 100, 300, 500]
     table.overwrite(new.selectExpr(*wide).limit(0), partitions="dynamic")
-    assert table.read(spark).count() == 5
+    assert table.read(spark=spark).count() == 5
 
 
 def test_options_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:

@@ -41,20 +41,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(spark: SparkSession, place: Path) -> IngestResult:
-    widen.create_table(str(place / "t"), "id int not null, p int, amount int", ["p"], PROPERTIES)
+    widen.create_table(
+        str(place / "t"), "id int not null, p int, amount int", partition_by=["p"], properties=PROPERTIES
+    )
     (place / "s.jsonl").write_text("\n".join([*FITTING, *KEPT_OUT]) + "\n", encoding="utf-8")
     return ingest(str(place / "s.jsonl"), str(place / "t"), verify=True, spark=spark)
 
 
 def test_the_rest_of_the_batch_goes_through(spark: SparkSession, place: Path, done: IngestResult) -> None:
-    found = [tuple(row) for row in Table(str(place / "t")).read(spark).select("id", "p", "amount", "new").collect()]
+    found = [
+        tuple(row) for row in Table(str(place / "t")).read(spark=spark).select("id", "p", "amount", "new").collect()
+    ]
     assert sorted(found) == [(1, 1, 5, None), (2, 3000000000, 9, True), (3000000000, 1, 5, None)]
     assert Table(str(place / "t")).schema.names == ("id", "p", "amount", "new")
     assert (done.records, done.corrupt, done.quarantined) == (3, 0, 6)
 
 
 def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, place: Path, done: IngestResult) -> None:
-    rows = [row.asDict() for row in Table(str(place / "t_quarantine")).read(spark).collect()]
+    rows = [row.asDict() for row in Table(str(place / "t_quarantine")).read(spark=spark).collect()]
     assert {row["text"] for row in rows} == set(KEPT_OUT)
     for row in rows:
         assert row["reason"].startswith(KEPT_OUT[row["text"]])
@@ -90,5 +94,5 @@ def test_several_may_make_one_quarantine_at_once(spark: SparkSession, tmp_path: 
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(take, (1, 2))) == [1, 1]
-    kept = Table(f"{table}_quarantine").read(spark).select("text").collect()
+    kept = Table(f"{table}_quarantine").read(spark=spark).select("text").collect()
     assert sorted(row["text"] for row in kept) == ['{"n":1}', '{"n":2}']

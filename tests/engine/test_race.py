@@ -46,11 +46,11 @@ def changes(table: Table) -> list[tuple[str, str, int | None]]:
 def test_an_append_is_written_anew_in_the_type_that_somebody_has_widened_to(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int", properties=ENABLED)
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).alter_column("a", type="bigint"))
     table.append(frame(spark, "a int", 1))
     assert (table.version, types_in_files(table), leftovers(table)) == (2, {"int64"}, 0)
-    assert table.read(spark).collect() == [Row(a=1)]
+    assert table.read(spark=spark).collect() == [Row(a=1)]
     assert table.history(1)[0][2]["readVersion"] == 1
 
 
@@ -72,44 +72,44 @@ def test_two_appends_that_widen_the_same_column_both_land(
     final: str,
 ) -> None:
     """The first one wins, and the second one plans anew: it has nothing to widen, or not the same as before."""
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int", properties=ENABLED)
     other = frame(spark, "a bigint", value).selectExpr(f"cast(a as {winner}) as a")
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).append(other, merge_schema=True))
     table.append(frame(spark, "a bigint", 2**50), merge_schema=True)
     assert table.version == 2
     assert table.schema.sql == f"struct<a: {final}>"
     assert [f"{old.sql}->{new.sql}" for old, new in ((c.old, c.new) for _, c in table.type_changes)] == recorded
-    assert {int(row.a) for row in table.read(spark).collect()} == {value, 2**50}
+    assert {int(row.a) for row in table.read(spark=spark).collect()} == {value, 2**50}
     assert leftovers(table) == 0
 
 
 def test_an_append_goes_farther_than_the_winner_and_records_both_steps(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED)
     other = frame(spark, "a int", 70_000)
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).append(other, merge_schema=True))
     table.append(frame(spark, "a bigint, b string", (2**40, "x")), merge_schema=True)
     assert changes(table) == [("short", "integer", None), ("integer", "long", None)]
-    assert_same(table.read(spark).collect(), [Row(a=70_000, b=None), Row(a=2**40, b="x")])
+    assert_same(table.read(spark=spark).collect(), [Row(a=70_000, b=None), Row(a=2**40, b="x")])
 
 
 def test_a_widening_append_survives_a_plain_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = {**ENABLED, "delta.feature.typeWidening-preview": "supported"}
-    table = widen.create_table(str(tmp_path), "a int", (), properties)
+    table = widen.create_table(str(tmp_path), "a int", properties=properties)
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).append(frame(spark, "a int", 1)))
     table.append(frame(spark, "a bigint", 2**40), merge_schema=True)
     assert table.history(1)[0][2]["readVersion"] == 0
     assert changes(table) == [("integer", "long", 2)]
-    assert_same(table.read(spark).collect(), [Row(a=1), Row(a=2**40)])
+    assert_same(table.read(spark=spark).collect(), [Row(a=1), Row(a=2**40)])
 
 
 def test_other_changes_of_the_table_are_followed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), MAPPED)
+    table = widen.create_table(str(tmp_path), "a int", properties=MAPPED)
     other = Table(str(tmp_path))
     interrupt(
         monkeypatch,
@@ -119,7 +119,7 @@ def test_other_changes_of_the_table_are_followed(
     )
     table.append(frame(spark, "a int, n string", (1, "new")), merge_schema=True)
     assert table.schema.sql == "struct<a: int, b: date, n: string>"
-    assert table.read(spark).collect() == [Row(a=1, b=None, n="new")]
+    assert table.read(spark=spark).collect() == [Row(a=1, b=None, n="new")]
     assert (table.version, leftovers(table)) == (4, 0)
 
 
@@ -131,7 +131,7 @@ def test_two_appends_never_share_identity_values(
     table = widen.create_table(str(tmp_path), schema)
     interrupt(monkeypatch, lambda: Table(str(tmp_path)).append(frame(spark, "a int", 1, 2, 3)))
     table.append(frame(spark, "a int", 4, 5, 6))
-    values = [row.i for row in table.read(spark).collect()]
+    values = [row.i for row in table.read(spark=spark).collect()]
     assert len(set(values)) == 6
     assert table.snapshot.schema.fields[1].metadata["delta.identity.highWaterMark"] == max(values)
 
@@ -146,7 +146,7 @@ def test_a_column_that_somebody_took_away_is_not_put_back(
         ("dropped", lambda other: other.drop_columns("b")),
         ("renamed", lambda other: other.rename_column("b", "c")),
     ]:
-        table = widen.create_table(str(tmp_path / name), "a int, b int", (), MAPPED)
+        table = widen.create_table(str(tmp_path / name), "a int, b int", properties=MAPPED)
         other = Table(table.location)
         with monkeypatch.context() as patch:
             interrupt(patch, lambda: meanwhile(other))  # noqa: B023 (it happens within this turn)
@@ -162,7 +162,7 @@ def test_a_column_that_somebody_took_away_is_not_put_back(
 def test_what_fits_no_longer_is_told_as_such(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int", properties=ENABLED)
     other = Table(str(tmp_path))
     interrupt(monkeypatch, lambda: other.set_properties({"delta.enableTypeWidening": "false"}))
     with pytest.raises(SchemaMismatch, match="a is int in the table and bigint in the data"):

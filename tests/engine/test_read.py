@@ -58,7 +58,9 @@ def test_a_partitioned_nested_table_of_deltalake(spark: SparkSession, tmp_path: 
     deltalake.write_deltalake(str(tmp_path), pa.table(rows), partition_by=["day"])
     deltalake.write_deltalake(str(tmp_path), pa.table(rows).slice(0, 2), mode="append")
 
-    read = Table(str(tmp_path)).read(spark).select("id", "day", "nested", "amount", F.unix_micros("at").alias("at"))
+    read = (
+        Table(str(tmp_path)).read(spark=spark).select("id", "day", "nested", "amount", F.unix_micros("at").alias("at"))
+    )
 
     first = 1704110400000000
     Nested = Row("x", "tags")
@@ -84,17 +86,17 @@ def test_partition_columns_of_every_type_of_deltalake(spark: SparkSession, tmp_p
     )
     deltalake.write_deltalake(str(tmp_path), rows, partition_by=["b", "d", "n", "c", "f"])
     expected = Row(v=1, b=True, d=moment.date(), n=moment, c=Decimal("1.50"), f=1.5)
-    assert_same(Table(str(tmp_path)).read(spark).collect(), [expected])
+    assert_same(Table(str(tmp_path)).read(spark=spark).collect(), [expected])
 
 
 def test_a_partition_of_times_does_not_depend_on_the_session(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "v int, t timestamp", ["t"])
+    table = widen.create_table(str(tmp_path), "v int, t timestamp", partition_by=["t"])
     rows = spark.sql("select 1 v, timestamp_micros(1704112200000005) t union all select 2, timestamp_micros(-1)")
     table.append(rows.select("v", "t"))
     values = sorted(dict(entries)["t"] for entries in table.files()["partition_values"].to_pylist())
     assert values == ["1969-12-31T23:59:59.999999Z", "2024-01-01T12:30:00.000005Z"]
     assert_same(
-        table.read(spark).select("v", F.unix_micros("t").alias("t")).collect(),
+        table.read(spark=spark).select("v", F.unix_micros("t").alias("t")).collect(),
         [Row(v=1, t=1704112200000005), Row(v=2, t=-1)],
     )
     assert kept(table, "t > timestamp'2000-01-01T00:00:00Z'") == 1
@@ -104,7 +106,9 @@ def test_a_partition_of_times_does_not_depend_on_the_session(spark: SparkSession
 
 
 def test_partitions_are_what_the_log_says_and_not_the_directories(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path / "t"), "v int, p decimal(5,1), q string", ["p", "q"], ENABLED)
+    table = widen.create_table(
+        str(tmp_path / "t"), "v int, p decimal(5,1), q string", partition_by=["p", "q"], properties=ENABLED
+    )
     data = pa.table({"v": pa.array([1], pa.int32())})
     add_file(table, "p=1/q=x/a.parquet", data, {"p": "1", "q": "x"})
     add_file(table, "q=x/p=1/b.parquet", data, {"p": "1.0", "q": "x"})
@@ -121,36 +125,36 @@ def test_partitions_are_what_the_log_says_and_not_the_directories(spark: SparkSe
         (1, Decimal("4.0"), None),
     ]
     rows = [Row(v=v, p=p, q=q) for v, p, q in expected]
-    assert_same(table.read(spark).collect(), rows)
-    assert_same(table.read(spark, where="p = 1").collect(), rows[:2])
+    assert_same(table.read(spark=spark).collect(), rows)
+    assert_same(table.read(where="p = 1", spark=spark).collect(), rows[:2])
     assert kept(table, "p = 1") == 2
     assert kept(table, "q is null and p > 2") == 1
 
 
 def test_many_partitions_that_no_directory_names(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path / "t"), "v int, p int", ["p"])
+    table = widen.create_table(str(tmp_path / "t"), "v int, p int", partition_by=["p"])
     count = scans.EXPLICIT_FILES + 8
     for number in range(count):
         data = pa.table({"v": pa.array([number], pa.int32())})
         add_file(table, f"d %{number}/x+y.parquet", data, {"p": str(number)})
-    assert_same(table.read(spark).collect(), [Row(v=n, p=n) for n in range(count)])
-    assert_same(table.read(spark, where="p in (3, 5)").collect(), [Row(v=n, p=n) for n in (3, 5)])
+    assert_same(table.read(spark=spark).collect(), [Row(v=n, p=n) for n in range(count)])
+    assert_same(table.read(where="p in (3, 5)", spark=spark).collect(), [Row(v=n, p=n) for n in (3, 5)])
 
 
 @pytest.mark.parametrize("folder", ["plain", "x=1", "ü b[1]*{2}"])
 @pytest.mark.parametrize("count", [2, scans.EXPLICIT_FILES + 1])
 def test_odd_places_and_long_lists(spark: SparkSession, tmp_path: Path, folder: str, count: int) -> None:
-    table = widen.create_table(str(tmp_path / folder), "v int, p string, x int", ["p"])
+    table = widen.create_table(str(tmp_path / folder), "v int, p string, x int", partition_by=["p"])
     for number in range(count):
         data = pa.table({"v": pa.array([number], pa.int32()), "x": pa.array([5], pa.int32())})
         add_file(table, f"job{number % 3}/p=a%20{number % 2}/f{number}.parquet", data, {"p": f"a {number % 2}"})
     assert {g.is_hive for g in plan_scan(table.snapshot, parse_predicate("true", table.schema)).groups} == {True}
-    assert_same(table.read(spark).collect(), [Row(v=n, p=f"a {n % 2}", x=5) for n in range(count)])
+    assert_same(table.read(spark=spark).collect(), [Row(v=n, p=f"a {n % 2}", x=5) for n in range(count)])
     unpartitioned = widen.create_table(str(tmp_path / folder / "u"), "v int, x int")
     for number in range(count):
         data = pa.table({"v": pa.array([number], pa.int32()), "x": pa.array([5], pa.int32())})
         add_file(unpartitioned, f"x=9/f{number}.parquet", data, {})
-    assert_same(unpartitioned.read(spark).collect(), [Row(v=n, x=5) for n in range(count)])
+    assert_same(unpartitioned.read(spark=spark).collect(), [Row(v=n, x=5) for n in range(count)])
 
 
 # ---- schemas ---------------------------------------------------------------------------------------
@@ -158,12 +162,12 @@ def test_odd_places_and_long_lists(spark: SparkSession, tmp_path: Path, folder: 
 
 def test_the_schema_shows_comments_and_nothing_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ENABLED, "delta.columnMapping.mode": "name"}
-    table = widen.create_table(str(tmp_path), "b int not null, s struct<x: int>, a int", (), properties)
+    table = widen.create_table(str(tmp_path), "b int not null, s struct<x: int>, a int", properties=properties)
     table.append(spark.createDataFrame([(1, (2,), 3)], "b int, s struct<x: int>, a int"))
     table.alter_column("b", type="bigint", comment="the b")
     table.alter_column("s.x", type="bigint", comment="the x")
     table.add_columns({"s.y": "string", "z": "date"})
-    schema = table.read(spark).schema
+    schema = table.read(spark=spark).schema
     assert json.loads(schema.json()) == {
         "type": "struct",
         "fields": [
@@ -184,12 +188,14 @@ def test_the_schema_shows_comments_and_nothing_of_the_log(spark: SparkSession, t
             {"name": "z", "type": "date", "nullable": True, "metadata": {}},
         ],
     }
-    assert_same(table.read(spark).collect(), [Row(b=1, s=Row(x=2, y=None), a=3, z=None)])
+    assert_same(table.read(spark=spark).collect(), [Row(b=1, s=Row(x=2, y=None), a=3, z=None)])
 
 
 def test_an_empty_table_has_its_schema(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int not null, p string, l array<struct<x: int not null>>", ["p"])
-    read = table.read(spark, where="p = 'x'")
+    table = widen.create_table(
+        str(tmp_path), "a int not null, p string, l array<struct<x: int not null>>", partition_by=["p"]
+    )
+    read = table.read(where="p = 'x'", spark=spark)
     assert read.collect() == []
     assert read.schema.simpleString() == "struct<a:int,p:string,l:array<struct<x:int>>>"
 
@@ -219,22 +225,22 @@ NARROWED = [
 def test_a_recorded_change_outside_the_matrix_is_refused(
     spark: SparkSession, tmp_path: Path, kind: Any, entry: dict[str, str] | None, expected: tuple[str, str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int", properties=ENABLED)
     good = table.metadata.schema_string
     put_columns(table, history({"name": "a", "type": kind, "nullable": True, "metadata": {}}, entry))
     for version in (None, 1):
         with pytest.raises(UnsupportedTypeChange) as caught:
-            table.read(spark, version=version)
+            table.read(version=version, spark=spark)
         assert tuple(caught.value.fields.values()) == expected
         put_columns(table, *json.loads(good)["fields"])
-    assert table.read(spark).collect() == []
+    assert table.read(spark=spark).collect() == []
 
 
 def test_recorded_changes_between_texts_are_no_matter(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a string", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a string", properties=ENABLED)
     column = {"name": "a", "type": "string", "nullable": True, "metadata": {}}
     put_columns(table, history(column, {"fromType": "string", "toType": "string"}))
-    assert table.read(spark).collect() == []
+    assert table.read(spark=spark).collect() == []
 
 
 def put_columns(table: Table, *columns: dict[str, Any]) -> None:
@@ -267,35 +273,35 @@ def test_a_reader_feature_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 def test_times_of_years_that_python_does_not_know_are_written_and_found(spark: SparkSession, tmp_path: Path) -> None:
     columns = "d date, n timestamp_ntz, t timestamp"
-    table = widen.create_table(str(tmp_path), columns, (), {**ENABLED, "delta.checkpointInterval": "1"})
+    table = widen.create_table(str(tmp_path), columns, properties={**ENABLED, "delta.checkpointInterval": "1"})
     for year in ("+10000", "-0001", "2024"):
         moments = [f"date'{year}-01-01' d", f"timestamp_ntz'{year}-01-01' n", f"timestamp'{year}-01-01' t"]
         table.append(spark.sql(f"select {', '.join(moments)}"))
     for where, count in (("d > '9999-12-31'", 1), ("n < timestamp_ntz'2000-01-01'", 1), ("t is not null", 3)):
-        assert (where, table.read(spark, where=where).count()) == (where, count)
+        assert (where, table.read(where=where, spark=spark).count()) == (where, count)
 
 
 # ---- time travel -----------------------------------------------------------------------------------
 
 
 def test_a_version_is_read_in_its_own_types(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a int", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "a int", properties=ENABLED)
     table.append(spark.createDataFrame([(1,)], "a int"))
     table.alter_column("a", type="bigint")
     table.append(spark.createDataFrame([(2**40,)], "a bigint"))
-    old = table.read(spark, version=1)
+    old = table.read(version=1, spark=spark)
     assert (old.schema.simpleString(), old.collect()) == ("struct<a:int>", [Row(a=1)])
     times = {version: time for version, time, _ in table.history()}
     at = datetime.fromtimestamp(times[2] / 1000, timezone.utc)
-    read = table.read(spark, timestamp=at)
+    read = table.read(timestamp=at, spark=spark)
     assert (read.schema.simpleString(), read.collect()) == ("struct<a:bigint>", [Row(a=1)])
-    assert_same(table.read(spark, timestamp="2999-01-01").collect(), [Row(a=1), Row(a=2**40)])
+    assert_same(table.read(timestamp="2999-01-01", spark=spark).collect(), [Row(a=1), Row(a=2**40)])
     with pytest.raises(VersionNotFound):
-        table.read(spark, version=9)
+        table.read(version=9, spark=spark)
     with pytest.raises(InvalidOption):
-        table.read(spark, timestamp="yesterday")
+        table.read(timestamp="yesterday", spark=spark)
     with pytest.raises(InvalidOption):
-        table.read(spark, version=1, timestamp="2999-01-01")
+        table.read(version=1, timestamp="2999-01-01", spark=spark)
     with pytest.raises(TableNotFound):
         Table(str(tmp_path / "nowhere"))
 
@@ -310,7 +316,7 @@ DECIMALS = "a decimal(9,2), s struct<d: decimal(9,2), n: int>, l array<struct<d:
 def test_filters_on_a_widened_decimal_lose_no_row(
     spark: SparkSession, tmp_path: Path, mapping: str, writer: str
 ) -> None:
-    table = widen.create_table(str(tmp_path), DECIMALS, (), {**ENABLED, "delta.columnMapping.mode": mapping})
+    table = widen.create_table(str(tmp_path), DECIMALS, properties={**ENABLED, "delta.columnMapping.mode": mapping})
     value = Decimal("1.23")
     if writer == "spark":
         table.append(spark.createDataFrame([(value, (value, 1), [(value,)])], DECIMALS))
@@ -330,7 +336,7 @@ def test_filters_on_a_widened_decimal_lose_no_row(
         for column in ("a", "s.d")
         for where in ("{c} < {x}", "{c} <= {x} and {c} > -{x}", "{c} <> {x} and {c} in (1.23, {x})", "not {c} = {x}")
     ]
-    pairs = [(where, table.read(spark).where(where), table.read(spark, where=where)) for where in matching]
+    pairs = [(where, table.read(spark=spark).where(where), table.read(where=where, spark=spark)) for where in matching]
     reads = [read.select(F.lit(where)) for where, *both in pairs for read in both]
     found = Counter(row[0] for row in reduce(DataFrame.unionAll, reads).collect())
     assert found == dict.fromkeys(matching, 2)
@@ -343,7 +349,7 @@ def in_files(field: Field) -> str:
 
 
 def test_files_are_skipped_by_statistics_old_and_new(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "i int, f float, s struct<t: string>, d date", (), ENABLED)
+    table = widen.create_table(str(tmp_path), "i int, f float, s struct<t: string>, d date", properties=ENABLED)
     for low in (0, 100):
         rows = [(n, float(n), (f"k{n:03d}",), datetime(2024, 1, 1 + n // 100).date()) for n in range(low, low + 10)]
         table.append(spark.createDataFrame(rows, "i int, f float, s struct<t: string>, d date").coalesce(1))
@@ -363,13 +369,13 @@ def test_files_are_skipped_by_statistics_old_and_new(spark: SparkSession, tmp_pa
         ("i is null", 0, 0),
         ("not i < 100", 1, 10),
     ]:
-        assert (where, kept(table, where), table.read(spark, where=where).count()) == (where, files, count)
+        assert (where, kept(table, where), table.read(where=where, spark=spark).count()) == (where, files, count)
 
 
 def test_no_row_is_skipped_that_spark_would_find(spark: SparkSession, tmp_path: Path) -> None:
     """Every comparison at every edge: what is read with skipping is what Spark finds without it."""
     columns = "id int, f float, d double, t timestamp, n timestamp_ntz, s string, i int"
-    table = widen.create_table(str(tmp_path), columns, (), ENABLED)
+    table = widen.create_table(str(tmp_path), columns, properties=ENABLED)
     edges: Sequence[tuple[Any, ...]] = [
         (3.4, 3.4, datetime(2024, 1, 1, 0, 0, 0, 1999), datetime(2024, 1, 1, 0, 0, 0, 1999), "a" * 31 + "zz", 1),
         (float("nan"), float("nan"), None, None, "\U0010ffff" * 33, None),
@@ -399,7 +405,7 @@ def test_no_row_is_skipped_that_spark_would_find(spark: SparkSession, tmp_path: 
             f"({column} {sign} {value}) is null",
         )
     ]
-    found = table.read(spark).select("id", *(F.expr(where) for where in wheres)).collect()
+    found = table.read(spark=spark).select("id", *(F.expr(where) for where in wheres)).collect()
     assert len(found) == len(edges)
     skips = 0
     for number, where in enumerate(wheres, 1):

@@ -20,7 +20,7 @@ RECORDS = [{"n": 1, "amount": 5}, {"n": 2, "amount": -5}, {"n": 3, "amount": -90
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     """A table whose condition kept two records out."""
     made = create_table(str(tmp_path / "t"), "n int, amount int")
-    made.add_constraint("positive", "amount > 0", spark)
+    made.add_constraint("positive", "amount > 0", spark=spark)
     source = tmp_path / "day.json"
     source.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     ingest(str(source), made.location, spark=spark)
@@ -28,13 +28,13 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
 
 
 def rows(spark: SparkSession, table: Table, *columns: str) -> list[Any]:
-    return sorted(tuple(row) for row in table.refresh().read(spark).select(*columns).collect())
+    return sorted(tuple(row) for row in table.refresh().read(spark=spark).select(*columns).collect())
 
 
 def relaxed(spark: SparkSession, table: Table) -> None:
     """The fix: small losses are allowed."""
     table.refresh().drop_constraint("positive")
-    table.add_constraint("bounded", "amount > -100", spark)
+    table.add_constraint("bounded", "amount > -100", spark=spark)
 
 
 def test_what_fits_by_now_leaves_the_quarantine_once(spark: SparkSession, table: Table) -> None:

@@ -24,28 +24,28 @@ def file(spark: SparkSession, *values: int, kind: str = "tinyint") -> DataFrame:
 
 
 def values(table: Table, spark: SparkSession) -> list[Any]:
-    return [row.a for row in table.read(spark).collect()]
+    return [row.a for row in table.read(spark=spark).collect()]
 
 
 def widened(spark: SparkSession, place: Path, **properties: str) -> Table:
     """Version 1: two narrow rows; 2: the type is wider; 3: a wide row."""
-    table = widen.create_table(str(place), "a tinyint", (), {**ENABLED, **properties})
+    table = widen.create_table(str(place), "a tinyint", properties={**ENABLED, **properties})
     table.append(file(spark, 1, 2)).alter_column("a", type="int")
     return table.append(file(spark, 1000, kind="int"))
 
 
 def test_restore_to_before_a_type_change_brings_the_old_type_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark).restore(version=1)
+    table = widened(spark, tmp_path).rewrite(spark=spark).restore(version=1)
     assert (table.version, table.schema.sql) == (5, "struct<a: tinyint>")
     assert table.type_changes == []
     assert_same(values(table, spark), [1, 2])
     assert file_types(tmp_path, live(tmp_path)) == {(("a", pa.int8()),)}
     assert_same(values(table.append(file(spark, 3)), spark), [1, 2, 3])
-    assert_same((row.a for row in table.read(spark, version=3).collect()), [1, 2, 1000])
+    assert_same((row.a for row in table.read(version=3, spark=spark).collect()), [1, 2, 1000])
 
 
 def test_restore_to_after_a_type_change_brings_narrow_files_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark, clear_history=True).restore(version=3)
+    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark).restore(version=3)
     assert [(path, str(change.new)) for path, change in table.type_changes] == [(("a",), "integer")]
     assert_same(values(table, spark), [1, 2, 1000])
     assert file_types(tmp_path, live(tmp_path)) == {(("a", pa.int8()),), (("a", pa.int32()),)}
@@ -99,7 +99,7 @@ def test_a_version_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_files_that_are_gone_are_named_and_nothing_is_committed(spark: SparkSession, tmp_path: Path) -> None:
     table = widened(spark, tmp_path)
     narrow = [path for path in live(tmp_path) if file_types(tmp_path, [path]) == {(("a", pa.int8()),)}]
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     (tmp_path / narrow[0]).unlink()
     with pytest.raises(FileMissing, match=f"version 1 needs {narrow[0]}, which are gone"):
         table.restore(version=1)
@@ -107,7 +107,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(spark: SparkSess
 
 
 def test_deleted_rows_come_back_with_their_file(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {"delta.enableDeletionVectors": "true"})
+    table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableDeletionVectors": "true"})
     table.append(file(spark, 1, 2, 3))
     delete(table, table.files().to_pylist()[0], inline([0, 1]))
     assert_same(values(table, spark), [3])
@@ -119,7 +119,7 @@ def test_deleted_rows_come_back_with_their_file(spark: SparkSession, tmp_path: P
 def test_restored_rows_have_the_ids_that_they_had(spark: SparkSession, tmp_path: Path) -> None:
     table = widened(spark, tmp_path, **{"delta.enableRowTracking": "true"})
     before = {path: add["baseRowId"] for path, add in live(tmp_path).items()}
-    table.rewrite(spark).restore(version=3)
+    table.rewrite(spark=spark).restore(version=3)
     assert {path: add["baseRowId"] for path, add in live(tmp_path).items()} == before
     table.append(file(spark, 5, kind="int"))
     assert max(add["baseRowId"] for add in live(tmp_path).values()) >= 5  # two ids went to the rewritten file

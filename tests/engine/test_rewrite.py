@@ -34,13 +34,13 @@ def file(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "a tinyint")
 
 def widened(spark: SparkSession, place: Path, properties: dict[str, str] | None = None) -> Table:
     """A table of two narrow files and a wide one."""
-    table = widen.create_table(str(place), "a tinyint", (), {**ENABLED, **(properties or {})})
+    table = widen.create_table(str(place), "a tinyint", properties={**ENABLED, **(properties or {})})
     table.append(file(spark, (1,), (2,))).append(file(spark, (3,))).alter_column("a", type="int")
     return table.append(file(spark, (1000,), schema="a int"))
 
 
 def values(table: Table, spark: SparkSession) -> list[Any]:
-    return [row.a for row in table.read(spark).collect()]
+    return [row.a for row in table.read(spark=spark).collect()]
 
 
 def test_only_files_that_hold_an_old_type_are_rewritten(spark: SparkSession, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_only_files_that_hold_an_old_type_are_rewritten(spark: SparkSession, tmp
     size = sum(add["size"] for path, add in live(tmp_path).items() if path not in wide)
     assert table.old_types() == [OldType(("a",), "tinyint", 2, size)]
 
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
 
     assert table.old_types() == []
     assert set(live(tmp_path)) & before == set(wide)
@@ -58,11 +58,11 @@ def test_only_files_that_hold_an_old_type_are_rewritten(spark: SparkSession, tmp
     assert_same(values(table, spark), [1, 2, 3, 1000])
     assert len(table.type_changes) == 1
     version = table.version
-    assert table.rewrite(spark).version == version  # there is nothing left to do
+    assert table.rewrite(spark=spark).version == version  # there is nothing left to do
 
 
 def test_the_history_shows_a_rewrite_as_delta_does(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark)
+    table = widened(spark, tmp_path).rewrite(spark=spark)
     lines = [line for line in log(tmp_path) if line["version"] == table.version]
     info = next(line["commitInfo"] for line in lines if "commitInfo" in line)
     assert info["operation"] == "REORG"
@@ -81,7 +81,7 @@ def test_the_history_shows_a_rewrite_as_delta_does(spark: SparkSession, tmp_path
 
 
 def test_the_history_of_types_goes_if_it_is_asked_to(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark, clear_history=True)
+    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark)
     assert table.type_changes == []
     assert operations(tmp_path)[-2:] == ["REORG", "CLEAR TYPE HISTORY"]
     assert table.properties["delta.enableTypeWidening"] == "true"
@@ -89,10 +89,12 @@ def test_the_history_of_types_goes_if_it_is_asked_to(spark: SparkSession, tmp_pa
 
 
 def test_deleted_rows_stay_away_and_their_vectors_go(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", (), {**ENABLED, "delta.enableDeletionVectors": "true"})
+    table = widen.create_table(
+        str(tmp_path), "a tinyint", properties={**ENABLED, "delta.enableDeletionVectors": "true"}
+    )
     table.append(file(spark, *((value,) for value in range(10))))
     delete(table, table.files().to_pylist()[0], inline([0, 3, 9]))
-    table.alter_column("a", type="int").rewrite(spark)
+    table.alter_column("a", type="int").rewrite(spark=spark)
     assert_same(values(table, spark), [1, 2, 4, 5, 6, 7, 8])
     assert table.files()["deletion_vector"].null_count == 1
     infos = [line["commitInfo"] for line in log(tmp_path) if "commitInfo" in line]
@@ -100,15 +102,15 @@ def test_deleted_rows_stay_away_and_their_vectors_go(spark: SparkSession, tmp_pa
 
 
 def test_partition_values_keep_their_texts(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint, p float, q date", ["p", "q"], ENABLED)
+    table = widen.create_table(str(tmp_path), "a tinyint, p float, q date", partition_by=["p", "q"], properties=ENABLED)
     rows = [(1, 3.5, None), (2, None, "2024-02-29"), (3, 1e10, "0001-01-01")]
     frame = spark.createDataFrame(rows, "a tinyint, p float, q string").selectExpr("a", "p", "cast(q as date) q")
     table.append(frame)
     table.alter_columns({"a": {"type": "int"}, "p": {"type": "double"}, "q": {"type": "timestamp_ntz"}})
-    before, found = [add["partitionValues"] for add in live(tmp_path).values()], table.read(spark).collect()
-    table.rewrite(spark)
+    before, found = [add["partitionValues"] for add in live(tmp_path).values()], table.read(spark=spark).collect()
+    table.rewrite(spark=spark)
     assert_same(_pairs(add["partitionValues"] for add in live(tmp_path).values()), _pairs(before))
-    assert_same(table.read(spark).collect(), found)
+    assert_same(table.read(spark=spark).collect(), found)
 
 
 def _pairs(values: Any) -> list[Any]:
@@ -116,14 +118,14 @@ def _pairs(values: Any) -> list[Any]:
 
 
 def test_a_partition_text_that_no_type_can_hold_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint, p int", ["p"], ENABLED).append(
+    table = widen.create_table(str(tmp_path), "a tinyint, p int", partition_by=["p"], properties=ENABLED).append(
         file(spark, (1, 7), schema="a tinyint, p int")
     )
     (add,) = to_adds(table.files())
     odd = msgspec.structs.replace(add, partition_values={"p": "seven"})
     actions = [to_remove(add, 1, data_change=False), odd]
     commit(table.store, table.snapshot, actions, "MANUAL", {}).or_raise()
-    table.alter_column("a", type="int").rewrite(spark)
+    table.alter_column("a", type="int").rewrite(spark=spark)
     assert [add["partitionValues"] for add in live(tmp_path).values()] == [{"p": "seven"}]
 
 
@@ -135,9 +137,9 @@ def test_rows_keep_their_ids_and_versions_however_often_they_are_written(
     table = widened(spark, tmp_path, properties)
     before = rows_with_ids(tmp_path)
     assert sorted(before) == [(1, 0, 1), (2, 1, 1), (3, 2, 2), (1000, 3, 4)]
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert sorted(rows_with_ids(tmp_path)) == sorted(before)
-    table.alter_column("a", type="bigint").rewrite(spark)  # the ids now stand in files
+    table.alter_column("a", type="bigint").rewrite(spark=spark)  # the ids now stand in files
     assert sorted(rows_with_ids(tmp_path)) == sorted(before)
     assert_same(values(table, spark), [1, 2, 3, 1000])
     stats = [msgspec.json.decode(add["stats"]) for add in live(tmp_path).values()]
@@ -169,14 +171,14 @@ def rows_with_ids(place: Path) -> list[tuple[int, int, int]]:
 
 def test_rows_whose_ids_could_not_be_kept_are_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ENABLED, "delta.feature.rowTracking": "supported"}
-    table = widen.create_table(str(tmp_path), "a tinyint", (), properties).append(file(spark, (1,)))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(file(spark, (1,)))
     metadata = table.metadata
     enabled = {**metadata.configuration, "delta.enableRowTracking": "true"}
     nameless = msgspec.structs.replace(metadata, configuration=enabled)
     commit(table.store, table.snapshot, [nameless], "MANUAL", {}).or_raise()
     table.refresh().alter_column("a", type="int")
     with pytest.raises(UnsupportedFeatureForWrite, match="materializedRowIdColumnName"):
-        table.rewrite(spark)
+        table.rewrite(spark=spark)
     assert removed(tmp_path, 0) == 0
 
 
@@ -188,7 +190,7 @@ def test_rows_that_came_out_otherwise_are_never_committed(
     monkeypatch.setattr(rewrite_files, "read_snapshot", lambda *args, **more: honest(*args, **more).limit(1))
     files = {path.name for path in tmp_path.rglob("*.parquet")}
     with pytest.raises(InternalError, match="2 files with 3 rows became files with 1 rows"):
-        table.rewrite(spark)
+        table.rewrite(spark=spark)
     assert removed(tmp_path, 0) == 0
     assert {path.name for path in tmp_path.rglob("*.parquet")} == files
 
@@ -239,7 +241,7 @@ def test_appends_go_on_while_files_are_rewritten(
 ) -> None:
     table = widened(spark, tmp_path)
     attempts = race(monkeypatch, lambda: Table(str(tmp_path)).append(file(spark, (2000,), schema="a int")))
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert attempts == [2]
     assert_same(values(table, spark), [1, 2, 3, 1000, 2000])
 
@@ -251,7 +253,7 @@ def test_what_is_deleted_while_it_is_rewritten_does_not_come_back(
     gone = next(path for path, add in live(tmp_path).items() if '"numRecords":2' in add["stats"])
     attempts = race(monkeypatch, lambda: take(Table(str(tmp_path)), gone))
     files = {path.name for path in tmp_path.rglob("*.parquet")}
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert attempts == [2, 1]
     assert_same(values(table, spark), [3, 1000])
     assert table.old_types() == []
@@ -262,8 +264,8 @@ def test_rows_that_are_marked_as_deleted_while_their_file_is_rewritten_do_not_co
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = widened(spark, tmp_path, {"delta.enableDeletionVectors": "true"})
-    attempts = race(monkeypatch, lambda: Table(str(tmp_path)).delete(spark, "a = 1"))
-    table.rewrite(spark)
+    attempts = race(monkeypatch, lambda: Table(str(tmp_path)).delete("a = 1", spark=spark))
+    table.rewrite(spark=spark)
     assert attempts == [2, 2]
     assert_same(values(table, spark), [2, 3, 1000])
     assert not any("deletionVector" in add for add in live(tmp_path).values())
@@ -275,7 +277,7 @@ def test_a_type_that_changes_meanwhile_is_the_one_that_counts(
 ) -> None:
     table = widened(spark, tmp_path)
     attempts = race(monkeypatch, lambda: Table(str(tmp_path)).alter_column("a", type="bigint"))
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert attempts == [2, 3]
     assert file_types(tmp_path, live(tmp_path)) == {(("a", pa.int64()),)}
 
@@ -298,5 +300,5 @@ def test_who_loses_every_race_tells_so(spark: SparkSession, tmp_path: Path, monk
     again = [lambda: Table(str(tmp_path)).alter_column("a", comment=next(comments))] * 3
     attempts = race(monkeypatch, *again)
     with pytest.raises(MetadataChanged):
-        table.rewrite(spark)
+        table.rewrite(spark=spark)
     assert len(attempts) == 2

@@ -41,7 +41,9 @@ def _dotted(key: str) -> str:
 
 def made(place: Path, *fields: Field, partition_by: tuple[str, ...] = (), **properties: str) -> Table:
     given = {_dotted(key): value for key, value in properties.items()}
-    return widen.create_table(str(place), StructType(fields), partition_by, {**FEATURES, **given})
+    return widen.create_table(
+        str(place), StructType(fields), partition_by=partition_by, properties={**FEATURES, **given}
+    )
 
 
 def parquet_files(place: Path) -> list[Path]:
@@ -103,7 +105,7 @@ def test_a_row_that_breaks_a_rule_fails_the_append_with_its_values(
 def test_rows_that_obey_are_written(spark: SparkSession, ruled: Table) -> None:
     ruled.append(spark.createDataFrame([GOOD, (2, 500, "why", (8,), "b")], ROW))
     assert_same(
-        ruled.read(spark).where("amount > 4").collect(),
+        ruled.read(spark=spark).where("amount > 4").collect(),
         [Row(id=1, amount=5, note=None, s=Row(x=1), p="a"), Row(id=2, amount=500, note="why", s=Row(x=8), p="b")],
     )
 
@@ -111,7 +113,9 @@ def test_rows_that_obey_are_written(spark: SparkSession, ruled: Table) -> None:
 def test_a_rule_counts_only_where_its_feature_is_supported(spark: SparkSession, tmp_path: Path) -> None:
     invariant = json.dumps({"expression": {"expression": "a > 0"}})
     listed = {"delta.feature.domainMetadata": "supported", "delta.feature.timestampNtz": "supported"}
-    table = widen.create_table(str(tmp_path), StructType((field("a", "int", delta__invariants=invariant),)), (), listed)
+    table = widen.create_table(
+        str(tmp_path), StructType((field("a", "int", delta__invariants=invariant),)), properties=listed
+    )
     assert "invariants" in (table.protocol.writer_features or ())
     with pytest.raises(CheckViolated):
         table.append(spark.createDataFrame([(0,)], "a int"))
@@ -164,7 +168,7 @@ def test_missing_columns_get_their_defaults_and_given_nulls_stay(spark: SparkSes
         Row(id=1, a=42, b=date(2024, 2, 29), c=default, d=None),
         Row(id=2, a=5, b=None, c=default, d=None),
     ]
-    assert_same(table.read(spark).collect(), expected)
+    assert_same(table.read(spark=spark).collect(), expected)
     with pytest.raises(NotNullViolated, match="Column a"):
         table.append(spark.createDataFrame([(3, None)], "id int, a int"))
 
@@ -184,7 +188,7 @@ def test_generated_columns_are_computed_or_checked(spark: SparkSession, tmp_path
     moment = datetime(2024, 2, 29, 23, 30)
     table.append(spark.createDataFrame([(moment,), (None,)], "at timestamp_ntz"))
     table.append(spark.createDataFrame([(moment, date(2024, 2, 29))], "at timestamp_ntz, day date"))
-    found = table.read(spark).selectExpr("string(at)", "string(day)", "string(price)", "string(total)").collect()
+    found = table.read(spark=spark).selectExpr("string(at)", "string(day)", "string(price)", "string(total)").collect()
     filled = ("2024-02-29 23:30:00", "2024-02-29", "1.50", "3.00")
     assert_same([tuple(row) for row in found], [filled, filled, (None, None, "1.50", "3.00")])
     with pytest.raises(CheckViolated) as caught:
@@ -225,7 +229,7 @@ def test_identity_values_are_unique_and_go_on_where_they_ended(
     for turn, partitions in enumerate((1, 4, 2)):
         rows = spark.range(turn * 100, turn * 100 + 50, numPartitions=partitions).withColumnRenamed("id", "n")
         table.append(rows)
-        found = table.read(spark).where(f"n >= {turn * 100}").collect()
+        found = table.read(spark=spark).where(f"n >= {turn * 100}").collect()
         up, down = {row.up for row in found}, {row.down for row in found}
         assert len(up) == len(down) == 50
         assert not up & seen_up
@@ -244,7 +248,7 @@ def test_identity_values_are_unique_and_go_on_where_they_ended(
 def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) -> None:
     table = made(tmp_path, field("n", "int"), identity("i", mark=9223372036854775806))
     table.append(spark.createDataFrame([(1,)], "n int").coalesce(1))
-    assert [row.i for row in table.read(spark).collect()] == [9223372036854775807]
+    assert [row.i for row in table.read(spark=spark).collect()] == [9223372036854775807]
     with pytest.raises(IdentityExhausted, match="Column i"):
         table.append(spark.createDataFrame([(2,)], "n int"))
     assert table.version == 1

@@ -29,7 +29,9 @@ def proved(spark: SparkSession, source: Any, table: Path, **words: Any) -> Inges
 
 def rows(spark: SparkSession, table: Path, order: str = "n") -> list[dict[str, Any]]:
     """The rows without what is null in them."""
-    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark).orderBy(*order.split(", ")).collect()]
+    found = [
+        row.asDict(recursive=True) for row in Table(str(table)).read(spark=spark).orderBy(*order.split(", ")).collect()
+    ]
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
@@ -205,7 +207,7 @@ def test_relative_paths_are_those_of_the_folder_of_now(
     running = ingest_stream("in", "streamed", checkpoint="checkpoint", once=True, spark=spark)
     assert running.wait()
     assert {path.name for path in here.iterdir()} == {"in", "table", "strict", "kept", "streamed", "checkpoint"}
-    found = Table("table").read(spark)
+    found = Table("table").read(spark=spark)
     assert sorted(row["n"] for row in found.where("n is not null").collect()) == [1, 1]
     assert {path.name for path in tmp_path.iterdir()} == {"a [folder]"}
 
@@ -299,13 +301,13 @@ def test_rows_tell_their_file_and_the_time_of_the_load(spark: SparkSession, tmp_
     place = written(tmp_path / "in", {"a b.json": '{"n":1,"_source_file":"own"}\n{"n":2}'})
     before = datetime.now(timezone.utc)
     proved(spark, place, tmp_path / "table", source_columns=True)
-    first, second = Table(str(tmp_path / "table")).read(spark).orderBy("n").collect()
+    first, second = Table(str(tmp_path / "table")).read(spark=spark).orderBy("n").collect()
     assert first["_source_file"] == "own"
     assert second["_source_file_2"] == f"file:{place}/a%20b.json"
     assert types(tmp_path / "table")["_loaded_at"] == "timestamp"
     frame = spark.sql("SELECT 1 AS n")
     proved(spark, frame, tmp_path / "typed", source_columns=True)
-    (loaded,) = Table(str(tmp_path / "typed")).read(spark).selectExpr("unix_micros(_loaded_at)").collect()
+    (loaded,) = Table(str(tmp_path / "typed")).read(spark=spark).selectExpr("unix_micros(_loaded_at)").collect()
     assert before.timestamp() * 1e6 - 1 <= loaded[0] <= datetime.now(timezone.utc).timestamp() * 1e6 + 1
 
 

@@ -16,14 +16,14 @@ from widen.errors import InvalidDefault, InvalidGeneration, InvalidOption, NameN
 def t(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     place = tmp_path_factory.mktemp("sql") / "it`s"
     name = f"delta.`{str(place).replace('`', '``')}`"
-    table = widen.sql(f"CREATE TABLE {name} (id int NOT NULL, n int, s string) USING delta", spark)
+    table = widen.sql(f"CREATE TABLE {name} (id int NOT NULL, n int, s string) USING delta", spark=spark)
     assert isinstance(table, widen.Table)
     table.append(spark.sql("SELECT 1 AS id, 2 AS n, cast(null AS string) AS s"))
     return name
 
 
 def ask(spark: SparkSession, text: str) -> DataFrame:
-    found = widen.sql(text, spark)
+    found = widen.sql(text, spark=spark)
     assert isinstance(found, DataFrame)
     return found
 
@@ -43,11 +43,11 @@ def test_answers_are_dataframes(spark: SparkSession, t: str) -> None:
 
 def test_what_rows_must_show_first(spark: SparkSession, t: str) -> None:
     with pytest.raises(NullsInColumn):
-        widen.sql(f"ALTER TABLE {t} ALTER COLUMN s SET NOT NULL", spark)
-    widen.sql(f"ALTER TABLE {t} ALTER COLUMN n SET NOT NULL", spark)
+        widen.sql(f"ALTER TABLE {t} ALTER COLUMN s SET NOT NULL", spark=spark)
+    widen.sql(f"ALTER TABLE {t} ALTER COLUMN n SET NOT NULL", spark=spark)
     with pytest.raises(RequestError, match="DELTA_NEW_CHECK_CONSTRAINT_VIOLATION"):
-        widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT small CHECK (n < 2)", spark)
-    widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT large CHECK (n>=2)", spark)
+        widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT small CHECK (n < 2)", spark=spark)
+    widen.sql(f"ALTER TABLE {t} ADD CONSTRAINT large CHECK (n>=2)", spark=spark)
     assert ask(spark, f"SHOW TBLPROPERTIES {t} ('delta.constraints.large')").collect()[0].value == "n >= 2"
 
 
@@ -67,7 +67,7 @@ def test_columns_that_a_new_table_cannot_make(
     spark: SparkSession, tmp_path: Path, column: str, error: type[RequestError], reason: str
 ) -> None:
     with pytest.raises(error) as caught:
-        widen.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id int, {column})", spark)
+        widen.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id int, {column})", spark=spark)
     assert reason in caught.value.message
     assert list(tmp_path.iterdir()) == []
 
@@ -76,11 +76,11 @@ def test_names_without_delta_lake(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).createOrReplaceTempView("a_view")
     for name, reason in [("nowhere", "cannot be found"), ("a_view", "not a table")]:
         with pytest.raises(NameNotFound, match=reason):
-            widen.sql(f"ALTER TABLE {name} ALTER COLUMN id COMMENT 'x'", spark)
+            widen.sql(f"ALTER TABLE {name} ALTER COLUMN id COMMENT 'x'", spark=spark)
     with pytest.raises(NameNotFound, match="without Delta Lake"):
-        widen.sql(f"CREATE TABLE shop (id int) USING delta LOCATION '{tmp_path}/shop'", spark)
+        widen.sql(f"CREATE TABLE shop (id int) USING delta LOCATION '{tmp_path}/shop'", spark=spark)
     with pytest.raises(InvalidOption, match="LOCATION"):
-        widen.sql("CREATE TABLE shop (id int) USING delta", spark)
+        widen.sql("CREATE TABLE shop (id int) USING delta", spark=spark)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -50,7 +50,7 @@ def stream(spark: SparkSession, place: Path, **words: Any) -> list[widen.IngestR
 
 
 def numbers(spark: SparkSession, place: Path) -> Counter[Any]:
-    return Counter(row["n"] for row in Table(str(place / "table")).read(spark).select("n").collect())
+    return Counter(row["n"] for row in Table(str(place / "table")).read(spark=spark).select("n").collect())
 
 
 def test_a_table_grows_in_the_middle_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:

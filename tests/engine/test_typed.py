@@ -45,7 +45,7 @@ def types(table: Path) -> dict[str, str]:
 
 def rows(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
     """The rows without what is null in them, by ``n``."""
-    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark).orderBy("n").collect()]
+    found = [row.asDict(recursive=True) for row in Table(str(table)).read(spark=spark).orderBy("n").collect()]
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
@@ -201,7 +201,7 @@ def test_names_that_differ_only_in_case_are_fields_of_their_own(spark: SparkSess
     proved(frame(spark, "1 AS n"), frozen)
     proved(source.where("n = 1").drop("n"), frozen, evolve="freeze")
     rescued = '{"id":2,"ID":3,"r":{"a":4,"A":"x","x":"y"},"l":[{"b":5,"B":6}]}'
-    assert [row._rescued for row in Table(str(frozen)).read(spark).where("n IS NULL").collect()] == [rescued]
+    assert [row._rescued for row in Table(str(frozen)).read(spark=spark).where("n IS NULL").collect()] == [rescued]
 
 
 def test_keys_of_maps_are_the_same_texts_in_json(spark: SparkSession, tmp_path: Path) -> None:
@@ -241,8 +241,10 @@ def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: Sp
     widen.create_table(str(table), "n bigint, p int not null")
     chance = F.udf(lambda: random.choice((1, None)), "int").asNondeterministic()
     done = ingest(spark.range(500).select(F.col("id").alias("n"), chance().alias("p")), str(table))
-    there = Table(str(table)).read(spark).select("n")
-    kept = Table(str(done.quarantine)).read(spark).select(F.get_json_object("text", "$.n").cast("bigint").alias("n"))
+    there = Table(str(table)).read(spark=spark).select("n")
+    kept = (
+        Table(str(done.quarantine)).read(spark=spark).select(F.get_json_object("text", "$.n").cast("bigint").alias("n"))
+    )
     assert there.unionAll(kept).distinct().count() == there.count() + kept.count() == 500
 
 
@@ -269,7 +271,7 @@ def test_rows_that_do_not_fit_what_cannot_yield_are_kept_out(spark: SparkSession
     source = frame(spark, "2 AS n, 2 AS p, 'x' AS a", "null, 3, 'y'")
     done = proved(source, table)
     assert (done.records, done.quarantined) == (1, 1)
-    kept = Table(str(done.quarantine)).read(spark).orderBy("reason").collect()
+    kept = Table(str(done.quarantine)).read(spark=spark).orderBy("reason").collect()
     assert [row["text"] for row in kept] == ['{"p":3,"a":"y"}', '{"n":1,"p":"1","a":1}']
     assert rows(spark, table) == [{"n": 2, "p": 2, "a_string": "x"}]
 

@@ -52,11 +52,11 @@ def test_every_value_is_in_the_one_column_of_its_field(spark: SparkSession, tmp_
         source = write_lines(tmp_path / f"{number}.json", records)
         ingest(source, place, evolve="split", detect_dates=["at"], spark=spark)
     table = Table(place)
-    told = table.read(spark, unified=True)
+    told = table.read(unified=True, spark=spark)
     rows = [row.asDict(recursive=True) for row in told.orderBy("n").collect()]
     assert [{name: value for name, value in row.items() if value is not None} for row in rows] == EXPECTED
 
-    table.read(spark).createOrReplaceTempView("as_it_is")
+    table.read(spark=spark).createOrReplaceTempView("as_it_is")
     spark.sql(table.view_sql("one_column_a_field", "as_it_is", temporary=True))
     view = spark.table("one_column_a_field")
     assert view.schema == told.schema
@@ -68,7 +68,7 @@ def test_a_condition_means_the_columns_as_they_are(spark: SparkSession, tmp_path
     ingest(write_lines(tmp_path / "a.json", [{"a": 1}]), place, evolve="split", spark=spark)
     ingest(write_lines(tmp_path / "b.json", [{"a": "x"}]), place, evolve="split", spark=spark)
     table = Table(place)
-    assert table.read(spark, where="a_string = 'x'", unified=True).collect() == [("x",)]
+    assert table.read(where="a_string = 'x'", unified=True, spark=spark).collect() == [("x",)]
     assert "FROM delta.`" in table.view_sql("v")
 
 

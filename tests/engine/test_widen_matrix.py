@@ -41,19 +41,21 @@ def test_old_and_new_files_read_exactly(
     spark: SparkSession, tmp_path: Path, mapping: str, partition_by: tuple[str, ...], deleted: tuple[int, ...]
 ) -> None:
     properties = {**PROPERTIES, "delta.columnMapping.mode": mapping, "delta.enableDeletionVectors": "true"}
-    table = widen.create_table(str(tmp_path), every_pair.columns("old"), partition_by, properties)
+    table = widen.create_table(
+        str(tmp_path), every_pair.columns("old"), partition_by=partition_by, properties=properties
+    )
     table.append(rows_before(spark))
     if deleted:
-        table.delete(spark, f"id in {deleted}")
+        table.delete(f"id in {deleted}", spark=spark)
         assert table.files()["deletion_vector"].null_count == 0
     changed_and_read(spark, table, ["vectorised", "row by row"], deleted=deleted)
-    assert [(f.name, f.dataType.simpleString(), f.metadata) for f in table.read(spark).schema] == [
+    assert [(f.name, f.dataType.simpleString(), f.metadata) for f in table.read(spark=spark).schema] == [
         (f.name, f.dataType.simpleString(), {}) for f in spark.createDataFrame([], every_pair.columns("new")).schema
     ]
 
 
 def test_files_in_every_form_of_spark_and_pyarrow_read_exactly(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), every_pair.columns("old"), (), PROPERTIES)
+    table = widen.create_table(str(tmp_path), every_pair.columns("old"), properties=PROPERTIES)
     rows = rows_before(spark)
     for number, options in enumerate(SPARK_FORMS.values()):
         add_spark_files(table, f"spark-{number}", rows, options)
@@ -83,20 +85,20 @@ def changed_and_read(
     for reader in readers:
         for key, value in READERS[reader].items():
             spark.conf.set(key, value)
-        assert_holds(Table(table.location).read(spark).collect(), *[widened] * copies, after)
+        assert_holds(Table(table.location).read(spark=spark).collect(), *[widened] * copies, after)
 
 
 def test_partition_columns_widen(spark: SparkSession, tmp_path: Path) -> None:
     location = str(tmp_path / "table")
     names = [case.name for case in CASES]
     old, new = (", ".join(f"{case.name} {getattr(case, which)}" for case in CASES) for which in ("old", "new"))
-    table = widen.create_table(location, f"id int, {old}", names, PROPERTIES)
+    table = widen.create_table(location, f"id int, {old}", partition_by=names, properties=PROPERTIES)
     table.append(spark.createDataFrame(partitions("before"), f"id int, {old}"))
     table.alter_columns({case.name: {"type": case.new} for case in CASES})
     after = [(row[0] + 100, *row[1:]) for row in partitions("after")]
     table.append(spark.createDataFrame(after, f"id int, {new}"))
 
-    read = Table(location).read(spark).collect()
+    read = Table(location).read(spark=spark).collect()
 
     expected = [*partitions("widened"), *after]
     assert {row.id: _named(names, row[1:]) for row in read} == {
@@ -124,7 +126,7 @@ def _read_from_text(value: Any) -> Any:
 
 @pytest.mark.parametrize(("old", "new"), REFUSED)
 def test_other_pairs_are_refused(tmp_path: Path, old: str, new: str) -> None:
-    table = widen.create_table(str(tmp_path), f"a {old}, s struct<b: {old}>", (), PROPERTIES)
+    table = widen.create_table(str(tmp_path), f"a {old}, s struct<b: {old}>", properties=PROPERTIES)
     for path in ("a", "s.b"):
         with pytest.raises(TypeChangeRefused):
             table.alter_column(path, type=new)

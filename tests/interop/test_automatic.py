@@ -95,7 +95,7 @@ def test_what_one_widens_by_itself_the_other_reads_records_alike_and_goes_on(
         they_append(wide, place, merges=True)
         Table(place).append(wide)
     expected = [row("widened"), row("after"), row("after")]
-    assert_same(plain(Table(place).read(spark).collect()), expected)
+    assert_same(plain(Table(place).read(spark=spark).collect()), expected)
     assert_same(plain(they_read(spark, place).collect()), expected)
 
 
@@ -110,7 +110,7 @@ def test_both_widen_the_same_table_in_turns(spark: SparkSession, place: str) -> 
     table.append(data(spark, "id int, a tinyint", (5, 7)), merge_schema=True)
     pairs = [(c["fromType"], c["toType"]) for c in recorded(place)["a"]]
     assert pairs == [("byte", "short"), ("short", "integer"), ("integer", "long"), ("long", "decimal(20,0)")]
-    for found in (they_read(spark, place), table.read(spark)):
+    for found in (they_read(spark, place), table.read(spark=spark)):
         assert found.schema.simpleString() == "struct<id:bigint,a:decimal(20,0),s:struct<x:double>,n:array<bigint>>"
         rows = found.orderBy("id").collect()
         assert [int(each.a) for each in rows] == [300, 70_000, 2**40, 10**18, 7]
@@ -160,7 +160,7 @@ def test_the_modes_mean_the_same(spark: SparkSession, tmp_path: Path, widening: 
         for key in settings:
             spark.conf.unset(key)
     assert Table(mine).schema.sql == Table(other).schema.sql
-    assert_same(Table(mine).read(spark).collect(), they_read(spark, other).collect())
+    assert_same(Table(mine).read(spark=spark).collect(), they_read(spark, other).collect())
 
 
 # ---- rules -----------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_rules_that_they_made_bind_our_appends(spark: SparkSession, place: str) 
         (3, "2024-03-02", "x"),
     ]
     assert len({each.id for each in found}) == 3
-    assert_same(table.refresh().read(spark).collect(), found)
+    assert_same(table.refresh().read(spark=spark).collect(), found)
 
 
 def test_rules_that_we_keep_bind_their_appends(spark: SparkSession, place: str) -> None:
@@ -227,7 +227,7 @@ def test_tables_for_iceberg_are_shared(spark: SparkSession, place: str, version:
     shown = NESTED if version == 2 else "id int, p string, t timestamp"
     names = [part.split()[0] for part in shown.split(", ") if part.split()[0] in ("id", "l", "m", "p", "t")]
     if we_begin:
-        create_table(place, shown, ["p"], properties)
+        create_table(place, shown, partition_by=["p"], properties=properties)
     else:
         theirs(spark, place, shown, properties, "PARTITIONED BY (p)")
     frames = [nested_rows(spark, first).select(*names) for first in (1, 3, 5)]
@@ -237,7 +237,7 @@ def test_tables_for_iceberg_are_shared(spark: SparkSession, place: str, version:
     table.append(frames[2])
     with pytest.raises((PySparkException, Py4JJavaError), match="DELTA_ICEBERG_COMPAT_VIOLATION"):
         sql(spark, place, "ALTER TABLE {t} ALTER COLUMN id TYPE decimal(20,0)")
-    they, ours = they_read(spark, place), table.refresh().read(spark)
+    they, ours = they_read(spark, place), table.refresh().read(spark=spark)
     assert they.count() == 6
     assert_same(ours.collect(), they.collect())
     assert_same(ours.where("p = 'a b'").collect(), they.where("p = 'a b'").collect())

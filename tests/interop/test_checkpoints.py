@@ -44,9 +44,11 @@ def place(tmp_path: Path) -> str:
 def filled(spark: SparkSession, place: str, kind: str, policy: str) -> None:
     """Two appends, a delete and a removed file, a transaction; the checkpoint stands for all of them."""
     partition_by, properties = KINDS[kind]
-    table = create_table(place, SCHEMA, partition_by, properties={**properties, "delta.checkpointPolicy": policy})
+    table = create_table(
+        place, SCHEMA, partition_by=partition_by, properties={**properties, "delta.checkpointPolicy": policy}
+    )
     table = table.append(rows.frame(spark, FIRST, SCHEMA).coalesce(1)).append(rows.frame(spark, SECOND, SCHEMA))
-    table.delete(spark, "id = 4")
+    table.delete("id = 4", spark=spark)
     keep_only_a_checkpoint(place)
 
 
@@ -77,7 +79,7 @@ def test_delta_reads_our_checkpoint_and_goes_on(spark: SparkSession, place: str,
     again.option("txnAppId", "orders").option("txnVersion", "7").save(place)  # is there already
     new = [(9, "Gent", None, ("Zoë", 1))]
     rows.frame(spark, new, SCHEMA).coalesce(1).write.format("delta").mode("append").save(place)
-    assert rows.exact(Table(place).read(spark)) == rows.expected([*FIRST[:3], *SECOND, *new])
+    assert rows.exact(Table(place).read(spark=spark)) == rows.expected([*FIRST[:3], *SECOND, *new])
     if TRACKING.items() <= KINDS[kind][1].items():
         now = spark.read.format("delta").load(place).selectExpr("id", "_metadata.row_id as row_id")
         ids = {row.id: row.row_id for row in now.collect()}
@@ -88,7 +90,7 @@ def test_delta_reads_our_checkpoint_and_goes_on(spark: SparkSession, place: str,
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_delta_reads_the_checkpoint_of_an_empty_table(spark: SparkSession, place: str, policy: str) -> None:
     properties = {**VECTORS, "delta.checkpointPolicy": policy}
-    create_table(place, SCHEMA, ("city",), properties=properties)
+    create_table(place, SCHEMA, partition_by=("city",), properties=properties)
     keep_only_a_checkpoint(place)
     assert spark.read.format("delta").load(place).collect() == []
 

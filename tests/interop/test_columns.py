@@ -120,8 +120,8 @@ def test_both_change_columns_alike_and_tell_the_same(spark: SparkSession, tmp_pa
     for place in (ours, theirs):
         _repeat(spark, place)
         table = Table(place)
-        table.append(table.read(spark).limit(1))
-        assert _rows(table.read(spark)) == _rows(_delta(spark, place))
+        table.append(table.read(spark=spark).limit(1))
+        assert _rows(table.read(spark=spark)) == _rows(_delta(spark, place))
     assert _rows(_delta(spark, ours)) == _rows(_delta(spark, theirs))
     assert Table(ours).schema == Table(theirs).schema
 
@@ -136,18 +136,18 @@ def test_both_replace_columns_alike(spark: SparkSession, tmp_path: Path) -> None
     spark.sql(f"ALTER TABLE delta.`{theirs}` REPLACE COLUMNS ({columns})")
     assert _told(ours)[:2] == _told(theirs)[:2]
     assert _delta(spark, ours).schema == _delta(spark, theirs).schema
-    assert _rows(_delta(spark, ours)) == _rows(_delta(spark, theirs)) == _rows(Table(ours).read(spark))
+    assert _rows(_delta(spark, ours)) == _rows(_delta(spark, theirs)) == _rows(Table(ours).read(spark=spark))
 
 
 def test_what_we_forbid_delta_forbids_too(spark: SparkSession, tmp_path: Path) -> None:
     place = _made(spark, str(tmp_path / "ours"), "name")
-    Table(place).alter_column("p", nullable=False, spark=spark).add_constraint("c", "p > 0", spark)
+    Table(place).alter_column("p", nullable=False, spark=spark).add_constraint("c", "p > 0", spark=spark)
     assert not Table(place).schema.fields[-1].nullable
     for value in ("null", "-1"):
         with pytest.raises((AnalysisException, Py4JJavaError), match=r"NOT_NULL|CHECK"):
             spark.sql(f"INSERT INTO delta.`{place}` (id, p) VALUES (1, {value})")
     spark.sql(f"INSERT INTO delta.`{place}` (id, p) VALUES (2, 7)")
-    assert [row.p for row in Table(place).read(spark).orderBy("p").collect()] == [5, 7]
+    assert [row.p for row in Table(place).read(spark=spark).orderBy("p").collect()] == [5, 7]
 
 
 REFUSED: list[tuple[Call, str]] = [
@@ -209,9 +209,9 @@ def test_we_go_on_where_delta_has_changed_columns(spark: SparkSession, tmp_path:
     table = Table(place)
     table.rename_column("s.`s x`", "x").alter_column("s.x", type="bigint", after="y").drop_columns("m.value.x")
     table.rename_column("q", "p").add_columns({"m.value.x": "date"})
-    table.append(table.read(spark).selectExpr("*"))
+    table.append(table.read(spark=spark).selectExpr("*"))
     _repeat(spark, place)
-    found = _rows(table.refresh().read(spark))
+    found = _rows(table.refresh().read(spark=spark))
     assert found == _rows(_delta(spark, place))
     assert (
         found

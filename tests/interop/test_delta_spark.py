@@ -44,7 +44,7 @@ def test_we_read_what_delta_wrote_and_widened(
     _theirs(spark, place, {**WIDENING, "delta.columnMapping.mode": mapping}, partition_by)
     _widen_theirs(spark, place)
     _insert(spark, place, rows.NEW, rows.WIDE)
-    found = Table(place).read(spark)
+    found = Table(place).read(spark=spark)
     assert rows.shape(found) == rows.to_schema(rows.WIDE).simpleString()
     assert rows.exact(found) == rows.expected(rows.OLD_WIDE + rows.NEW)
 
@@ -77,7 +77,7 @@ def test_delta_appends_and_widens_what_we_wrote(
     _ours(spark, place, mapping, partition_by)
     _widen_theirs(spark, place)
     _insert(spark, place, rows.NEW, rows.WIDE)
-    found = Table(place).read(spark)
+    found = Table(place).read(spark=spark)
     assert rows.shape(found) == rows.to_schema(rows.WIDE).simpleString()
     assert rows.exact(found) == rows.expected(rows.OLD_WIDE + rows.NEW)
 
@@ -115,8 +115,8 @@ def test_we_read_deletion_vectors_and_checkpoints_of_delta(
     assert any(vector is not None for vector in table.files().column("deletion_vector").to_pylist())
     assert list(Path(place, "_delta_log").glob("*.checkpoint*"))
     kept = [row for row in rows.OLD_WIDE if row[0] != 2]
-    assert rows.exact(table.read(spark)) == rows.expected(kept + rows.NEW)
-    assert rows.exact(table.read(spark, where="id > 2")) == rows.expected([kept[1], *rows.NEW])
+    assert rows.exact(table.read(spark=spark)) == rows.expected(kept + rows.NEW)
+    assert rows.exact(table.read(where="id > 2", spark=spark)) == rows.expected([kept[1], *rows.NEW])
 
 
 def test_every_version_reads_alike(spark: SparkSession, place: str) -> None:
@@ -125,7 +125,7 @@ def test_every_version_reads_alike(spark: SparkSession, place: str) -> None:
     _insert(spark, place, rows.NEW, rows.WIDE)
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id = 1")
     for version in range(table.refresh().version + 1):
-        ours = table.read(spark, version=version)
+        ours = table.read(version=version, spark=spark)
         theirs = spark.read.format("delta").option("versionAsOf", version).load(place)
         assert rows.shape(ours) == rows.shape(theirs), version
         assert rows.exact(ours) == rows.exact(theirs), version
@@ -156,7 +156,7 @@ def test_both_commit_in_turns(spark: SparkSession, place: str, mapping: str) -> 
         table.append(rows.frame(spark, [_renumbered(rows.OLD[1], 20 + turn)], rows.NARROW))
     ids = [1, 2, 3, 10, 11, 12, 20, 21, 22]
     assert [row.id for row in _delta(spark, place).orderBy("id").collect()] == ids
-    assert [row.id for row in table.read(spark).orderBy("id").collect()] == ids
+    assert [row.id for row in table.read(spark=spark).orderBy("id").collect()] == ids
     assert spark.sql(f"DESCRIBE HISTORY delta.`{place}`").count() == table.version + 1
 
 
@@ -174,12 +174,12 @@ def test_delta_prunes_by_our_statistics(spark: SparkSession, place: str) -> None
         ("share = 0", [2]),
     ]:
         assert [row.id for row in found.where(condition).orderBy("id").collect()] == ids, condition
-        assert [row.id for row in table.read(spark, where=condition).orderBy("id").collect()] == ids, condition
+        assert [row.id for row in table.read(where=condition, spark=spark).orderBy("id").collect()] == ids, condition
 
 
 def _ours(spark: SparkSession, place: str, mapping: str, partition_by: tuple[str, ...]) -> Table:
     properties = WIDENING if mapping == "none" else {**WIDENING, "delta.columnMapping.mode": mapping}
-    table = create_table(place, rows.NARROW, partition_by, properties)
+    table = create_table(place, rows.NARROW, partition_by=partition_by, properties=properties)
     return table.append(rows.frame(spark, rows.OLD, rows.NARROW))
 
 

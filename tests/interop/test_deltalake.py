@@ -44,27 +44,27 @@ def place(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("partition_by", [(), ("city",)])
 def test_deltalake_reads_what_we_wrote(spark: SparkSession, place: str, partition_by: tuple[str, ...]) -> None:
-    create_table(place, SCHEMA, partition_by).append(rows.frame(spark, MINE, SCHEMA))
+    create_table(place, SCHEMA, partition_by=partition_by).append(rows.frame(spark, MINE, SCHEMA))
     assert _found(place) == [_record(row) for row in MINE]
 
 
 @pytest.mark.parametrize("partition_by", [[], ["city"]])
 def test_we_read_what_deltalake_wrote(spark: SparkSession, place: str, partition_by: list[str]) -> None:
     write_deltalake(place, pa.Table.from_pylist(THEIRS, ARROW), partition_by=partition_by)
-    found = Table(place).read(spark)
+    found = Table(place).read(spark=spark)
     assert rows.shape(found) == rows.to_schema(SCHEMA).simpleString()
     assert [row.asDict(recursive=True) for row in found.orderBy("id").collect()] == THEIRS
 
 
 @pytest.mark.parametrize("partition_by", [(), ("city",)])
 def test_both_commit_in_turns(spark: SparkSession, place: str, partition_by: tuple[str, ...]) -> None:
-    table = create_table(place, SCHEMA, partition_by)
+    table = create_table(place, SCHEMA, partition_by=partition_by)
     for turn in range(3):
         table.append(rows.frame(spark, [(10 + turn, *row[1:]) for row in MINE[:1]], SCHEMA))
         write_deltalake(place, pa.Table.from_pylist([{**THEIRS[0], "id": 20 + turn}], ARROW), mode="append")
     ids = [10, 11, 12, 20, 21, 22]
     assert [each["id"] for each in _found(place)] == ids
-    assert [row.id for row in table.refresh().read(spark).orderBy("id").collect()] == ids
+    assert [row.id for row in table.refresh().read(spark=spark).orderBy("id").collect()] == ids
     assert DeltaTable(place).version() == table.version == 6
 
 
@@ -78,7 +78,7 @@ def test_deltalake_reads_our_checkpoint_and_we_read_theirs(spark: SparkSession, 
     DeltaTable(place).create_checkpoint()
     for version in range(1, 4):
         (log / f"{version:020}.json").unlink()
-    assert [row.id for row in Table(place).read(spark).orderBy("id").collect()] == [1, 2, 3, 4, 5]
+    assert [row.id for row in Table(place).read(spark=spark).orderBy("id").collect()] == [1, 2, 3, 4, 5]
 
 
 def test_deltalake_says_that_it_does_not_know_widening(spark: SparkSession, place: str) -> None:

@@ -67,21 +67,23 @@ WHEN NOT MATCHED BY SOURCE AND t.id % 5 = 0 THEN DELETE
 
 STEPS: list[tuple[Ours, str]] = [
     (
-        lambda table, spark: table.delete(spark, "id % 4 = 1 AND amount > 1"),
+        lambda table, spark: table.delete("id % 4 = 1 AND amount > 1", spark=spark),
         "DELETE FROM {table} WHERE id % 4 = 1 AND amount > 1",
     ),
     (
-        lambda table, spark: table.update(spark, {"who.age": "who.age * 2", "city": "upper(city)"}, "abs(id - 20) < 5"),
+        lambda table, spark: table.update(
+            {"who.age": "who.age * 2", "city": "upper(city)"}, "abs(id - 20) < 5", spark=spark
+        ),
         "UPDATE {table} SET who.age = who.age * 2, city = upper(city) WHERE abs(id - 20) < 5",
     ),
     (_merge, MERGE),
-    (lambda table, spark: table.delete(spark, "city = 'Brno'"), "DELETE FROM {table} WHERE city = 'Brno'"),
-    (lambda table, spark: table.delete(spark, "id = 14"), "DELETE FROM {table} WHERE id = 14"),
+    (lambda table, spark: table.delete("city = 'Brno'", spark=spark), "DELETE FROM {table} WHERE city = 'Brno'"),
+    (lambda table, spark: table.delete("id = 14", spark=spark), "DELETE FROM {table} WHERE id = 14"),
     (
         lambda table, spark: table.overwrite(rows.frame(spark, MORE, WIDE), where="city = 'Gent' AND id > 5"),
         "INSERT INTO {table} REPLACE WHERE city = 'Gent' AND id > 5 SELECT * FROM more",
     ),
-    (lambda table, spark: table.update(spark, {"amount": "id"}), "UPDATE {table} SET amount = id"),
+    (lambda table, spark: table.update({"amount": "id"}, spark=spark), "UPDATE {table} SET amount = id"),
 ]
 
 
@@ -101,7 +103,7 @@ def test_twin_tables_stay_the_same(
         ours(table, spark)
         _run(spark, theirs, sql)
         expected = rows.exact(_delta(spark, theirs))
-        assert rows.exact(table.read(spark)) == expected
+        assert rows.exact(table.read(spark=spark)) == expected
         assert rows.exact(_delta(spark, mine)) == expected
     if FEED.items() <= properties.items():
         assert _feed(spark, mine) == _feed(spark, theirs)
@@ -115,27 +117,27 @@ def test_both_change_one_table_in_turns(spark: SparkSession, tmp_path: Path, pro
     for number, (ours, sql) in enumerate(STEPS):
         ours(table, spark) if number % 2 else _run(spark, place, sql)
         _run(spark, other, sql)
-        assert rows.exact(table.refresh().read(spark)) == rows.exact(_delta(spark, other))
+        assert rows.exact(table.refresh().read(spark=spark)) == rows.exact(_delta(spark, other))
     assert rows.exact(_delta(spark, place)) == rows.exact(_delta(spark, other))
     _run(spark, place, "OPTIMIZE {table}")
-    assert rows.exact(table.refresh().read(spark)) == rows.exact(_delta(spark, other))
+    assert rows.exact(table.refresh().read(spark=spark)) == rows.exact(_delta(spark, other))
 
 
 def test_delta_purges_our_vectors(spark: SparkSession, place: str) -> None:
     table = _ours(spark, place, VECTORS, ())
-    table.delete(spark, "id % 3 = 0").delete(spark, "id % 3 = 1")
+    table.delete("id % 3 = 0", spark=spark).delete("id % 3 = 1", spark=spark)
     left = [n for n in range(40) if n % 3 == 2]
     assert [row.id for row in _delta(spark, place).orderBy("id").collect()] == left
     _run(spark, place, "REORG TABLE {table} APPLY (PURGE)")
     assert table.refresh().files()["deletion_vector"].null_count == table.files().num_rows
-    assert [row.id for row in table.read(spark).orderBy("id").collect()] == left
+    assert [row.id for row in table.read(spark=spark).orderBy("id").collect()] == left
 
 
 @pytest.mark.parametrize("properties", [{}, {**VECTORS, **FEED, **MAPPED}])
 def test_rows_keep_their_ids_for_delta(spark: SparkSession, place: str, properties: dict[str, str]) -> None:
     table = _ours(spark, place, {"delta.enableRowTracking": "true", **properties}, ("city",))
     before = _row_ids(spark, place)
-    table.delete(spark, "id < 5").update(spark, {"amount": "1"}, "id = 10 OR id = 30")
+    table.delete("id < 5", spark=spark).update({"amount": "1"}, "id = 10 OR id = 30", spark=spark)
     _merge(table, spark)
     after = _row_ids(spark, place)
     assert len({row_id for row_id, _ in after.values()}) == len(after)
@@ -159,7 +161,7 @@ def test_dynamic_partitions(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_merge_widens_and_adds_alike(spark: SparkSession, tmp_path: Path) -> None:
     mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
     schema, properties = "id int, a smallint, b smallint, s struct<x: tinyint>", {"delta.enableTypeWidening": "true"}
-    create_table(mine, schema, (), properties)
+    create_table(mine, schema, properties=properties)
     _run(spark, theirs, f"CREATE TABLE {{table}} ({schema}) USING delta TBLPROPERTIES ({_told(properties)})")
     for place in (mine, theirs):
         _run(spark, place, "INSERT INTO {table} VALUES (1, 1S, 1S, named_struct('x', 1Y)), (2, 2S, 2S, NULL)")
@@ -173,31 +175,33 @@ def test_a_merge_widens_and_adds_alike(spark: SparkSession, tmp_path: Path) -> N
         "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING (SELECT id, a FROM wider) s ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET a = s.a, b = 7",
     )
-    assert table.read(spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
+    assert table.read(spark=spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
     table.merge(source, "t.id = s.id + 1", merge_schema=True).when_not_matched_insert_all().execute()
     _run(
         spark,
         theirs,
         "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING wider s ON t.id = s.id + 1 WHEN NOT MATCHED THEN INSERT *",
     )
-    assert table.read(spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
+    assert table.read(spark=spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
     assert rows.exact(_delta(spark, mine).orderBy("a")) == rows.exact(_delta(spark, theirs).orderBy("a"))
-    assert rows.exact(table.read(spark).orderBy("a")) == rows.exact(_delta(spark, theirs).orderBy("a"))
+    assert rows.exact(table.read(spark=spark).orderBy("a")) == rows.exact(_delta(spark, theirs).orderBy("a"))
 
 
 def test_deltalake_reads_what_we_changed(spark: SparkSession, place: str) -> None:
     """Without widening, which it does not know, and without vectors."""
-    table = create_table(place, WIDE, ("city",), FEED)
+    table = create_table(place, WIDE, partition_by=("city",), properties=FEED)
     table.append(rows.frame(spark, FIRST, WIDE)).append(rows.frame(spark, SECOND, WIDE))
     for ours, _ in STEPS:
         ours(table, spark)
     found = DeltaTable(place).to_pyarrow_table().sort_by("id").select(["id", "city", "amount"]).to_pylist()
-    mine = table.read(spark).select("id", "city", "amount").orderBy("id").collect()
+    mine = table.read(spark=spark).select("id", "city", "amount").orderBy("id").collect()
     assert [tuple(row.values()) for row in found] == [tuple(row) for row in mine]
 
 
 def _ours(spark: SparkSession, place: str, properties: dict[str, str], partition_by: tuple[str, ...]) -> Table:
-    table = create_table(place, NARROW, partition_by, {"delta.enableTypeWidening": "true", **properties})
+    table = create_table(
+        place, NARROW, partition_by=partition_by, properties={"delta.enableTypeWidening": "true", **properties}
+    )
     table.append(rows.frame(spark, FIRST, NARROW).coalesce(1)).alter_column("id", type="bigint")
     return table.append(rows.frame(spark, SECOND, WIDE).coalesce(1))
 

@@ -49,7 +49,9 @@ def place(tmp_path: Path) -> str:
 def widened(spark: SparkSession, place: str, mapping: str = "none", partition_by: tuple[str, ...] = ()) -> Table:
     """A table of narrow files and a wide one, written by us."""
     properties = WIDENING if mapping == "none" else {**WIDENING, "delta.columnMapping.mode": mapping}
-    table = create_table(place, rows.NARROW, partition_by, properties).append(rows.frame(spark, rows.OLD, rows.NARROW))
+    table = create_table(place, rows.NARROW, partition_by=partition_by, properties=properties).append(
+        rows.frame(spark, rows.OLD, rows.NARROW)
+    )
     table.alter_columns({path: {"type": wider} for path, wider in rows.CHANGES})
     return table.append(rows.frame(spark, rows.NEW, rows.WIDE))
 
@@ -92,7 +94,7 @@ def test_delta_goes_on_with_a_table_whose_feature_we_dropped(
     sql(spark, place, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     sql(spark, place, "ALTER TABLE {t} ALTER COLUMN small TYPE int")
     kept = [row for row in rows.OLD_WIDE + rows.NEW + later if row[0] != 2]
-    assert rows.exact(table.refresh().read(spark)) == rows.expected(kept)
+    assert rows.exact(table.refresh().read(spark=spark)) == rows.expected(kept)
 
 
 def test_clients_that_do_not_know_widening_open_the_table(spark: SparkSession, place: str) -> None:
@@ -108,7 +110,7 @@ def test_clients_that_do_not_know_widening_open_the_table(spark: SparkSession, p
 
 
 def test_after_the_history_is_truncated_nothing_tells_of_the_feature(spark: SparkSession, place: str) -> None:
-    table = create_table(place, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table = create_table(place, NESTED, properties={"delta.enableTypeWidening": "true"})
     table.append(rows.frame(spark, NESTED_ROWS, NESTED))
     table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
     with pytest.raises(Exception, match="DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"):
@@ -120,7 +122,7 @@ def test_after_the_history_is_truncated_nothing_tells_of_the_feature(spark: Spar
     opened = DeltaTable(place)
     assert (opened.protocol().min_reader_version, opened.protocol().min_writer_version) == (1, 2)
     opened.delete("id = 2")
-    assert [row.id for row in table.refresh().read(spark).collect()] == [1]
+    assert [row.id for row in table.refresh().read(spark=spark).collect()] == [1]
     found = spark.read.format("delta").load(place).collect()
     assert [(row.id, row["items"], row["keys"], row["vals"]) for row in found] == NESTED_ROWS[:1]
 
@@ -141,24 +143,24 @@ def test_delta_completes_what_we_began_and_we_what_it_began(spark: SparkSession,
     for place in (mine, theirs):
         table = Table(place)
         assert FEATURE not in (table.protocol.writer_features or ())
-        assert rows.exact(table.read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+        assert rows.exact(table.read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
         assert {frozenset(columns) for columns in types(place)} == {frozenset(WIDE.items())}
 
 
 def test_we_rewrite_elements_keys_and_values_that_delta_misses(spark: SparkSession, tmp_path: Path) -> None:
     theirs = str(tmp_path / "theirs")
-    table = create_table(theirs, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table = create_table(theirs, NESTED, properties={"delta.enableTypeWidening": "true"})
     table.append(rows.frame(spark, NESTED_ROWS, NESTED).coalesce(1))
     table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
     sql(spark, theirs, f"ALTER TABLE {{t}} DROP FEATURE '{FEATURE}'")
     assert FEATURE not in (table.refresh().protocol.writer_features or ())
     left = {old.path: old.type for old in table.old_types()}
     assert left == {("items", "element"): "smallint", ("keys", "key"): "smallint", ("vals", "value"): "smallint"}
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert types(theirs) == {tuple(NESTED_WIDE.items())}
 
     mine = str(tmp_path / "mine")
-    table = create_table(mine, NESTED, (), {"delta.enableTypeWidening": "true"})
+    table = create_table(mine, NESTED, properties={"delta.enableTypeWidening": "true"})
     table.append(rows.frame(spark, NESTED_ROWS, NESTED).coalesce(1))
     table.alter_columns({path: {"type": wider} for path, wider in NESTED_CHANGES.items()})
     table.drop_feature(FEATURE, spark=spark)
@@ -219,7 +221,7 @@ def test_rows_that_we_rewrite_keep_the_ids_that_delta_reads(
     table = Table(place)
     table.alter_columns({path: {"type": wider} for path, wider in rows.CHANGES})
     before = _ids(spark, place)
-    table.rewrite(spark)
+    table.rewrite(spark=spark)
     assert _ids(spark, place) == before
     assert table.old_types() == []
 
@@ -238,10 +240,10 @@ def test_delta_switches_row_tracking_on_where_we_did(spark: SparkSession, place:
 
 
 def test_each_goes_on_after_a_restore_of_the_other(spark: SparkSession, place: str) -> None:
-    table = widened(spark, place).rewrite(spark).restore(version=1)
+    table = widened(spark, place).rewrite(spark=spark).restore(version=1)
     assert rows.exact(spark.read.format("delta").load(place)) == rows.expected(rows.OLD)
     assert history(spark, place)[-1] == ("RESTORE", {"version": "1", "timestamp": None})
     sql(spark, place, "RESTORE TABLE {t} TO VERSION AS OF 3")
-    assert rows.exact(table.refresh().read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+    assert rows.exact(table.refresh().read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
     assert len(live(Path(place))) == len(table.files())
-    assert rows.exact(table.rewrite(spark).read(spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+    assert rows.exact(table.rewrite(spark=spark).read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)

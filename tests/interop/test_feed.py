@@ -20,19 +20,21 @@ def test_both_tell_the_same_changes(
 ) -> None:
     place = str(tmp_path / "table")
     properties = {**FEED, "delta.enableDeletionVectors": vectors, "delta.columnMapping.mode": mapping}
-    table = create_table(place, rows.NARROW, partition_by, properties)
+    table = create_table(place, rows.NARROW, partition_by=partition_by, properties=properties)
     table.append(rows.frame(spark, rows.OLD, rows.NARROW).coalesce(1))
     spark.sql(f"UPDATE delta.`{place}` SET small = small - 1 WHERE id = 1")
-    table.refresh().delete(spark, "id = 2")
+    table.refresh().delete("id = 2", spark=spark)
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id = 3")
-    table.refresh().update(spark, {"small": "7"}, "id = 1")
+    table.refresh().update({"small": "7"}, "id = 1", spark=spark)
     table.restore(version=2)
     spark.sql(f"OPTIMIZE delta.`{place}`")
     table.refresh()
-    assert told(table.changes(spark, 0)) == told(theirs(spark, place, 0))
-    assert table.changes(spark, 0).columns == theirs(spark, place, 0).columns
+    assert told(table.changes(0, spark=spark)) == told(theirs(spark, place, 0))
+    assert table.changes(0, spark=spark).columns == theirs(spark, place, 0).columns
     for version in range(table.version + 1):
-        assert told(table.changes(spark, version, version)) == told(theirs(spark, place, version, version)), version
+        assert told(table.changes(version, version, spark=spark)) == told(theirs(spark, place, version, version)), (
+            version
+        )
 
 
 def theirs(spark: SparkSession, place: str, first: int, last: int | None = None) -> DataFrame:

@@ -16,7 +16,7 @@ def test_delta_finds_the_same_columns(spark: SparkSession, tmp_path: Path) -> No
     spark.sql(f"CREATE TABLE delta.`{place}` ({SCHEMA}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'id')")
     spark.createDataFrame(OURS, SCHEMA).write.format("delta").mode("append").save(place)
     add_shuffled_file(place, FOREIGN, "foreign.parquet")
-    for found in (spark.read.format("delta").load(place), Table(place).read(spark)):
+    for found in (spark.read.format("delta").load(place), Table(place).read(spark=spark)):
         assert shown(found) == [ONE, TWO, THREE, FOUR]
-    Table(place).delete(spark, "who.b = 200")
+    Table(place).delete("who.b = 200", spark=spark)
     assert shown(spark.read.format("delta").load(place)) == [TWO, THREE, FOUR]

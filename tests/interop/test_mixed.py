@@ -85,7 +85,7 @@ class Mixed:
     def _create(self, partition_by: tuple[str, ...]) -> None:
         properties = {"delta.enableTypeWidening": "true", **self.properties}
         if self.rng.random() < 0.5:
-            create_table(self.place, self.model.ddl, partition_by, properties, spark=self.spark)
+            create_table(self.place, self.model.ddl, partition_by=partition_by, properties=properties, spark=self.spark)
         else:
             split = f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else ""
             told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
@@ -121,7 +121,7 @@ class Mixed:
     def ensure_equal(self) -> None:
         expected = self.model.expected()
         told = "\n".join(self.done)
-        assert collected(self.table.read(self.spark)) == expected, told
+        assert collected(self.table.read(spark=self.spark)) == expected, told
         assert collected(self.theirs()) == expected, told
 
     # ---- changes ---------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Mixed:
         rest = self.rng.randrange(3)
         where = f"{where} AND id % 3 = {rest}"
         if engine == WIDEN:
-            self.table.delete(self.spark, where)
+            self.table.delete(where, spark=self.spark)
         else:
             self.sql(f"DELETE FROM {{table}} WHERE {where}")
         kept = {k: row for k, row in self.model.rows.items() if not (row["city"] == city and k % 3 == rest)}
@@ -170,7 +170,7 @@ class Mixed:
         city, where = self._some_city()
         n = self.rng.randint(-100, 100)
         if engine == WIDEN:
-            self.table.update(self.spark, {"n": str(n), "price": "price / 2"}, where)
+            self.table.update({"n": str(n), "price": "price / 2"}, where, spark=self.spark)
         else:
             self.sql(f"UPDATE {{table}} SET n = {n}, price = price / 2 WHERE {where}")
         scale = self.model.columns["price"][-2]
@@ -248,11 +248,11 @@ class Mixed:
     def ensure_all(self) -> None:
         """Compare every version that can still be read, the schema, the row ids and the feed."""
         assert [field.name for field in self.table.schema] == list(self.model.columns)
-        assert rows.shape(self.table.read(self.spark)) == rows.shape(self.theirs())
+        assert rows.shape(self.table.read(spark=self.spark)) == rows.shape(self.theirs())
         for version in range(self.restorable, max(self.past) + 1):
             expected = self.past[version].expected()
             theirs = self.spark.read.format("delta").option("versionAsOf", version).load(self.place)
-            assert collected(self.table.read(self.spark, version=version)) == expected, (version, self.done)
+            assert collected(self.table.read(version=version, spark=self.spark)) == expected, (version, self.done)
             assert collected(theirs) == expected, (version, self.done)
         if "delta.enableRowTracking" in self.properties:
             ids = [row[0] for row in self.theirs().select("_metadata.row_id").collect()]
@@ -264,7 +264,9 @@ class Mixed:
             first = self.restorable + 1
             reader = self.spark.read.format("delta").option("readChangeFeed", "true")
             theirs = reader.option("startingVersion", first).load(self.place)
-            told = [sorted(map(repr, frame.collect())) for frame in (self.table.changes(self.spark, first), theirs)]
+            told = [
+                sorted(map(repr, frame.collect())) for frame in (self.table.changes(first, spark=self.spark), theirs)
+            ]
             assert told[0] == told[1], self.done
 
 

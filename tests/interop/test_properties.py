@@ -42,7 +42,7 @@ def test_both_follow_the_defaults_of_the_session(spark: SparkSession, tmp_path: 
     try:
         theirs = _make(spark, tmp_path / "theirs")
         ours = create_table(str(tmp_path / "ours"), "id int", spark=spark)
-        by_sql = sql(f"CREATE TABLE delta.`{tmp_path / 'sql'}` (id int)", spark)
+        by_sql = sql(f"CREATE TABLE delta.`{tmp_path / 'sql'}` (id int)", spark=spark)
         own = create_table(str(tmp_path / "own"), "id int", properties={"Delta.CheckpointInterval": "3"}, spark=spark)
     finally:
         spark.conf.unset(DEFAULTS + key)

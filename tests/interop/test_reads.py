@@ -86,7 +86,7 @@ def test_we_read_every_pair_that_delta_wrote_and_widened(spark: SparkSession, tm
     write_delta(spark, place, mapping)
     widen_delta(spark, place)
     append_delta(place, new_rows(spark))
-    found = Table(place).read(spark)
+    found = Table(place).read(spark=spark)
     assert rows.shape(found) == rows.to_schema(columns("new")).simpleString()
     assert_holds(found.collect(), *EXPECTED)
 
@@ -100,7 +100,7 @@ def test_delta_widens_what_others_wrote_and_both_read_it(
     widen_delta(spark, place)
     append_ours(place, new_rows(spark))
     assert_holds(spark.read.format("delta").load(place).collect(), *EXPECTED)
-    assert_holds(Table(place).read(spark).collect(), *EXPECTED)
+    assert_holds(Table(place).read(spark=spark).collect(), *EXPECTED)
 
 
 @pytest.mark.parametrize("write", [write_delta, write_with_deltalake])
@@ -112,7 +112,7 @@ def test_we_widen_what_others_wrote_and_both_read_it(
     widen_ours(spark, place)
     append_delta(place, new_rows(spark))
     assert_holds(spark.read.format("delta").load(place).collect(), *EXPECTED)
-    assert_holds(Table(place).read(spark).collect(), *EXPECTED)
+    assert_holds(Table(place).read(spark=spark).collect(), *EXPECTED)
     assert hidden(Table(place)) == []
 
 

@@ -95,7 +95,7 @@ def decoded(value: Any) -> Any:
 def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("twins")
     ours, theirs = folder / "it's ours", folder / "it's theirs"
-    widen.sql(CREATE.format(t=f"delta.`{ours}`"), spark)
+    widen.sql(CREATE.format(t=f"delta.`{ours}`"), spark=spark)
     spark.sql(to_sql(parse_statement(CREATE.format(t=f"delta.`{theirs}`"))))
     return ours, theirs
 
@@ -106,7 +106,7 @@ def test_both_do_the_same(spark: SparkSession, twins: tuple[Path, Path]) -> None
     assert newest(ours) == newest(theirs)
     wrong = []
     for step in STEPS:
-        widen.sql(step.format(t=f"delta.`{ours}`"), spark)
+        widen.sql(step.format(t=f"delta.`{ours}`"), spark=spark)
         spark.sql(to_sql(parse_statement(step.format(t=f"delta.`{theirs}`"))))
         said, expected = newest(ours), newest(theirs)
         if "RESTORE" in step:  # Delta Lake says the protocol again, also where nothing changes it
@@ -126,7 +126,7 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_both_answer_the_same(spark: SparkSession, twins: tuple[Path, Path], question: str) -> None:
     text = question.format(t=f"delta.`{twins[1]}`")
-    ours, theirs = widen.sql(text, spark), spark.sql(text)
+    ours, theirs = widen.sql(text, spark=spark), spark.sql(text)
     assert isinstance(ours, DataFrame)
     assert [(field.name, field.dataType) for field in ours.schema] == [
         (field.name, field.dataType) for field in theirs.schema
@@ -138,17 +138,17 @@ def test_a_table_has_the_name_that_it_gets(spark: SparkSession, tmp_path: Path) 
     place = tmp_path / "a b%20c"
     create = f"CREATE TABLE {{}} {{}} (id int) USING delta LOCATION '{place}'"
     with pytest.raises(NameNotFound, match="shop"):
-        widen.sql("DESCRIBE shop", spark)
+        widen.sql("DESCRIBE shop", spark=spark)
     try:
-        widen.sql(create.format("", "shop"), spark)
-        widen.sql("ALTER TABLE default.SHOP ALTER COLUMN id COMMENT 'by its name'", spark)
+        widen.sql(create.format("", "shop"), spark=spark)
+        widen.sql("ALTER TABLE default.SHOP ALTER COLUMN id COMMENT 'by its name'", spark=spark)
         assert spark.sql("DESCRIBE shop").collect()[0]["comment"] == "by its name"
         with pytest.raises(TableAlreadyExists):
-            widen.sql(create.format("", "shop"), spark)
+            widen.sql(create.format("", "shop"), spark=spark)
         with pytest.raises(TableAlreadyExists):
-            widen.sql(create.format("", "other"), spark)
+            widen.sql(create.format("", "other"), spark=spark)
         for name in ("shop", "other"):
-            found = widen.sql(create.format("IF NOT EXISTS", name), spark)
+            found = widen.sql(create.format("IF NOT EXISTS", name), spark=spark)
             assert isinstance(found, widen.Table)
             assert (found.location, found.version) == (str(place), 1)
         assert spark.sql("DESCRIBE other").count() == 1

@@ -103,7 +103,7 @@ def table(intervals: list[IngestResult], place: Path) -> Table:
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, table: Table) -> dict[int, dict[str, Any]]:
     instants = {field.name for field in table.schema if str(field.type) == "timestamp"}
-    found = [row.asDict() for row in table.read(spark).collect()]
+    found = [row.asDict() for row in table.read(spark=spark).collect()]
     told = [{key: value for key, value in row.items() if value is not None} for row in found]
     return {row["n"]: {k: v.astimezone(UTC) if k in instants else v for k, v in row.items()} for row in told}
 
@@ -143,7 +143,7 @@ def test_u20_the_report_lists_the_columns_that_evolved_with_what_they_are_from(t
 def test_d9_a_column_is_found_by_its_source_after_a_rename(spark: SparkSession, tmp_path: Path) -> None:
     """Declared and made by ingestion, on the top and in a record; the next interval goes on as if nothing had been."""
     place = str(tmp_path / "table")
-    widen.create_table(place, "a int, s struct<x: int>", (), {"delta.columnMapping.mode": "name"})
+    widen.create_table(place, "a int, s struct<x: int>", properties={"delta.columnMapping.mode": "name"})
     for number, text in enumerate(['{"n":1,"a":1,"s":{"x":1},"new":true}', '{"n":2,"a":2,"s":{"x":2},"new":false}']):
         (tmp_path / f"{number}.jsonl").write_text(text + "\n")
         done = ingest(str(tmp_path / f"{number}.jsonl"), place, verify=True, spark=spark)
@@ -154,7 +154,7 @@ def test_d9_a_column_is_found_by_its_source_after_a_rename(spark: SparkSession, 
             for old, new in (("a", "b"), ("s.x", "y"), ("new", "old")):
                 renamed.rename_column(old, new)
     assert done.plan.is_empty
-    found = [row.asDict(recursive=True) for row in Table(place).read(spark).orderBy("n").collect()]
+    found = [row.asDict(recursive=True) for row in Table(place).read(spark=spark).orderBy("n").collect()]
     assert found == [
         {"b": 1, "s": {"y": 1}, "n": 1, "old": True},
         {"b": 2, "s": {"y": 2}, "n": 2, "old": False},

@@ -130,7 +130,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tabl
 def rows(spark: SparkSession, table: Table) -> list[dict[str, Any]]:
     """The rows without nulls, instants in UTC whatever the zone of the session is."""
     instants = {field.name for field in table.schema if field.type == parse_type("timestamp")}
-    found = [row.asDict(recursive=True) for row in table.read(spark).collect()]
+    found = [row.asDict(recursive=True) for row in table.read(spark=spark).collect()]
     told = [{key: value for key, value in row.items() if value is not None} for row in found]
     return [{key: value.astimezone(UTC) if key in instants else value for key, value in row.items()} for row in told]
 

@@ -44,7 +44,9 @@ def numbered(first: int, last: int) -> list[tuple[int, str, tuple[int, str]]]:
 def two_files(spark: SparkSession, place: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> Table:
     """A table of rows 0 to 19, whose ids were int in the first half of them; version 3."""
     properties = {"delta.enableTypeWidening": "true", **properties}
-    table = widen.create_table(str(place), SCHEMA.replace("bigint", "int"), partition_by, properties)
+    table = widen.create_table(
+        str(place), SCHEMA.replace("bigint", "int"), partition_by=partition_by, properties=properties
+    )
     table.append(spark.createDataFrame(numbered(0, 10), SCHEMA.replace("bigint", "int")).coalesce(1))
     table.alter_column("id", type="bigint")
     return table.append(spark.createDataFrame(numbered(10, 20), SCHEMA).coalesce(1))
@@ -52,12 +54,12 @@ def two_files(spark: SparkSession, place: Path, properties: dict[str, str], part
 
 def ids(spark: SparkSession, table: Table) -> list[int]:
     """The ids that the table has now, sorted."""
-    return sorted(row.id for row in table.read(spark).select("id").collect())
+    return sorted(row.id for row in table.read(spark=spark).select("id").collect())
 
 
 def plain(spark: SparkSession, table: Table) -> list[Any]:
     """The rows as plain tuples, by their first column."""
-    rows = table.read(spark).collect()
+    rows = table.read(spark=spark).collect()
     found = [tuple(tuple(value) if isinstance(value, tuple) else value for value in row) for row in rows]
     return sorted(found, key=lambda row: (row[0], repr(row)))
 

@@ -53,7 +53,7 @@ def alter(
         return
     before = opened.version
     session = spark_session.spark_session() if default is not None or nullable is False else None
-    report_change(before, opened.change_columns(operations, session), json=json)
+    report_change(before, opened.change_columns(operations, spark=session), json=json)
 
 
 def _ensure_one(wanted: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:

@@ -31,7 +31,7 @@ def rewrite(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("looking into the files"):
-        opened.rewrite(_session(opened), clear_history=clear_history)
+        opened.rewrite(clear_history=clear_history, spark=_session(opened))
     done = [
         info for version, _, info in opened.history() if version > before and info["operation"] == lazy_imports.REWRITE
     ]
@@ -64,7 +64,7 @@ def restore(
     """Go back to an earlier version in one commit: its columns, its properties and its rows."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    report_change(before, opened.restore(version, timestamp), json=json)
+    report_change(before, opened.restore(version, timestamp=timestamp), json=json)
 
 
 def drop_feature(
@@ -80,7 +80,7 @@ def drop_feature(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("looking into the files"):
-        opened.drop_feature(feature, truncate_history, _session(opened))
+        opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened))
     report_change(before, opened, json=json)
 
 

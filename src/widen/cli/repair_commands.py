@@ -83,7 +83,7 @@ def fold(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     with progress("looking at the values"):
         session = spark_session.spark_session()
-        found = opened.plan_fold(session, column, into)
+        found = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(lazy_imports.shown_as(samples.value), found.samples) if text]
     if dry_run:
         if json:
@@ -95,7 +95,7 @@ def fold(
         show(_fold_preview(found, shown))
     before = opened.version
     with progress("writing"):
-        opened.fold(session, column, into, rest=rest.value)
+        opened.fold(column, into, rest=rest.value, spark=session)
     report_change(before, opened, json=json)
     if not found.is_dropped and opened.version > before:
         note(f"{column} stays, for columns are not mapped or something needs it.")

@@ -142,13 +142,14 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
 def _frame(
     table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str], *, unified: bool
 ) -> DataFrame:
+    version, timestamp, where = wanted
     spark, failures = spark_session.spark_session(), lazy_imports.SPARK_ERRORS
     try:
-        frame = table.read(spark, *wanted, unified=unified)
+        frame = table.read(where, version=version, timestamp=timestamp, unified=unified, spark=spark)
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         reason = str(error).partition("\n")[0]
-        said = ", ".join(filter(None, (*select, wanted[-1])))
+        said = ", ".join(filter(None, (*select, where)))
         raise InvalidOption(option="--where or --select", value=said, expected=f"Spark says: {reason}") from error
     twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
     if twice is not None:

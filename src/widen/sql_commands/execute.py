@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from widen.errors import InvalidOption, TableAlreadyExists
+from widen.model.argument_types import check_arguments
 from widen.planning.alter.set_properties import DESCRIPTION
 from widen.protocol.table_properties import canonical_keys
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
@@ -48,8 +49,9 @@ class ChangedTable:
     before: int
 
 
+@check_arguments
 def sql(
-    text: str, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
+    text: str, *, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Table | DataFrame:
     """Run one statement: one that changes a table gives it at its new version, one that asks gives a DataFrame.
 
@@ -101,7 +103,7 @@ def _locate_table(name: TableName, spark: SparkSession | None) -> str:
 def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Table:
     match statement:
         case AlterColumns(_, changes):
-            return table.alter_columns(dict(changes.items()), spark)
+            return table.alter_columns(dict(changes.items()), spark=spark)
         case RenameColumn(_, column, name):
             return table.rename_column(column, name)
         case AddColumns(_, columns):
@@ -111,9 +113,9 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
         case ReplaceColumns(_, schema):
             return table.replace_columns(schema)
         case SyncIdentity(_, column):
-            return table.sync_identity(column, spark)
+            return table.sync_identity(column, spark=spark)
         case AddConstraint(_, name, condition):
-            return table.add_constraint(name, condition, spark)
+            return table.add_constraint(name, condition, spark=spark)
         case DropConstraint(_, name, if_exists):
             return table.drop_constraint(name, if_exists=if_exists)
         case SetProperties(_, properties):
@@ -122,7 +124,7 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
             _ensure_set(table, () if if_exists else keys)
             return table.unset_properties(keys)
         case DropFeature(_, name, truncate_history):
-            return table.drop_feature(name, truncate_history, spark)
+            return table.drop_feature(name, truncate_history=truncate_history, spark=spark)
         case Restore(_, moment):
             return table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
 
@@ -147,9 +149,9 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
         made = create_table(
             place,
             statement.schema,
-            statement.partition_by,
-            statement.properties,
-            options,
+            partition_by=statement.partition_by,
+            properties=statement.properties,
+            storage_options=options,
             description=statement.comment,
             spark=spark,
         )

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from widen.errors import ChangesInOtherTypes, ChangesNotRecorded, ColumnsChangedBetween, InvalidOption
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.model.argument_types import check_arguments
 from widen.model.schema_json import from_json
 from widen.planning.write.change_feed_schema import is_representable_in
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.spark.dml.changed_rows import read_changed_rows
+from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.table.table_version import TableVersion
 
@@ -18,19 +20,20 @@ from widen.table.table_version import TableVersion
 class ChangeFeedMixin(TableVersion):
     """A table whose changes can be followed."""
 
-    def changes(self, spark: SparkSession, first: int, last: int | None = None) -> DataFrame:
+    @check_arguments
+    def changes(self, first: int, last: int | None = None, *, spark: SparkSession | None = None) -> DataFrame:
         """Return the rows that versions inserted, updated and deleted, in the columns of the version that is shown.
 
         Beside its columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
         ``_commit_version`` and ``_commit_timestamp``.
 
         Args:
-            spark: The session, classic or Connect.
             first: The first version.
             last: The last one; by default the version that this object shows.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            InvalidOption: the last version is before the first.
+            InvalidOption: the last version is before the first, or an argument has the wrong type.
             VersionNotFound: a version is not there, or no longer.
             ChangesNotRecorded: the table did not record its changes in one of them.
             ChangesInOtherTypes: the first of them has other columns or types than the version that is shown.
@@ -50,7 +53,7 @@ class ChangeFeedMixin(TableVersion):
         if not is_representable_in(start.schema, first, self._snapshot.schema, self.version):
             shown, schema = self.version, self.schema.sql
             raise ChangesInOtherTypes(first=first, last=end, version=first, shown=shown, schema=schema)
-        return read_changed_rows(spark, self._snapshot, found)
+        return read_changed_rows(find_session(spark), self._snapshot, found)
 
 
 def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:

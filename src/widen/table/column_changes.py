@@ -7,9 +7,10 @@ come since.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from widen.log.write.commit import ReadSet, commit
+from widen.model.argument_types import check_arguments
 from widen.model.column_path import resolve
 from widen.model.types import DataType
 from widen.planning.alter import alter_request
@@ -26,20 +27,22 @@ from widen.planning.table.operation import (
 )
 from widen.planning.table.operation_requirements import depends_on_rows, needs_spark
 from widen.table import lazy_spark
-from widen.table.table_version import TableVersion
+from widen.table.table_version import Self, TableVersion
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from widen.spark.spark_types import SchemaLike, SparkSession
+else:
+    # Type hints must resolve where Spark is not installed.
+    SchemaLike = SparkSession = Any
 
 
 class ColumnChangesMixin(TableVersion):
     """A table whose columns are changed; no file is rewritten."""
 
+    @check_arguments
     def alter_column(
         self,
-        path: AnyPath,
+        column: AnyPath,
         *,
         type: DataType | str | None = None,
         comment: str | None = None,
@@ -53,7 +56,7 @@ class ColumnChangesMixin(TableVersion):
         """Change a column in one commit, and return the table at its new version; what is None stays as it is.
 
         Args:
-            path: The column, e.g. ``amount``, ``address.zip``, ``tags.element``, ``prices.value``.
+            column: The column, e.g. ``amount``, ``address.zip``, ``tags.element``, ``prices.value``.
             type: The wider type, e.g. ``"bigint"``; widening must be enabled. For texts also ``"varchar(20)"``.
             comment: The new comment; the empty text is one too.
             nullable: Whether it may be null. To forbid it, all rows are looked at: none may have null in it.
@@ -75,11 +78,13 @@ class ColumnChangesMixin(TableVersion):
 
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER COLUMN.
         """
-        said = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
-        wanted = {key: value for key, value in said.items() if value is not None}
-        return self.alter_columns({path: ColumnChanges(**wanted, first=first, drop_default=drop_default)}, spark)  # type: ignore[typeddict-item]
+        given = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
+        wanted = {key: value for key, value in given.items() if value is not None}
+        changes = ColumnChanges(**wanted, first=first, drop_default=drop_default)  # type: ignore[typeddict-item]
+        return self.alter_columns({column: changes}, spark=spark)
 
-    def alter_columns(self, changes: ByPath[ColumnChanges], spark: SparkSession | None = None) -> Self:
+    @check_arguments
+    def alter_columns(self, changes: ByPath[ColumnChanges], *, spark: SparkSession | None = None) -> Self:
         """Change several columns in one commit, all of them or none, and return the table at its new version.
 
         Args:
@@ -98,13 +103,16 @@ class ColumnChangesMixin(TableVersion):
 
         Source: Delta Lake's ALTER COLUMN.
         """
-        return self.change_columns(alter_request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark)
+        return self.change_columns(
+            alter_request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark
+        )
 
-    def rename_column(self, path: AnyPath, name: str) -> Self:
+    @check_arguments
+    def rename_column(self, column: AnyPath, name: str) -> Self:
         """Give a column another name in one commit; the table must map its columns.
 
         Args:
-            path: The column.
+            column: The column.
             name: Its new name alone, without what it is in.
 
         Raises:
@@ -115,8 +123,9 @@ class ColumnChangesMixin(TableVersion):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
-        return self.change_columns(alter_request.parse_rename(self.refresh()._snapshot.schema, path, name))
+        return self.change_columns(alter_request.parse_rename(self.refresh()._snapshot.schema, column, name))
 
+    @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
         """Add columns or nested fields in one commit; rows written before have null in them.
 
@@ -137,11 +146,12 @@ class ColumnChangesMixin(TableVersion):
         """
         return self.change_columns(alter_request.parse_new_columns(self.refresh()._snapshot.schema, columns))
 
-    def drop_columns(self, *paths: AnyPath, if_exists: bool = False) -> Self:
+    @check_arguments
+    def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
         """Take columns or nested fields away in one commit; the table must map its columns.
 
         Args:
-            paths: The columns, each with everything inside it.
+            columns: The columns, each with everything inside it.
             if_exists: Whether one that is not there is none to complain of.
 
         Raises:
@@ -153,9 +163,10 @@ class ColumnChangesMixin(TableVersion):
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
         return self.change_columns(
-            alter_request.parse_drops(self.refresh()._snapshot.schema, paths, if_exists=if_exists)
+            alter_request.parse_drops(self.refresh()._snapshot.schema, columns, if_exists=if_exists)
         )
 
+    @check_arguments
     def replace_columns(self, schema: SchemaLike) -> Self:
         """Let the columns be those given, in that order, in one commit; those that stay keep what is known of them.
 
@@ -174,11 +185,12 @@ class ColumnChangesMixin(TableVersion):
         self.refresh()
         return self.change_columns(alter_request.parse_replacement(lazy_spark.to_schema(schema)))
 
-    def sync_identity(self, path: AnyPath, spark: SparkSession | None = None) -> Self:
+    @check_arguments
+    def sync_identity(self, column: AnyPath, *, spark: SparkSession | None = None) -> Self:
         """Let an identity column go on behind all its values, in one commit; all rows are looked at.
 
         Args:
-            path: The column.
+            column: The column.
             spark: The session to look at rows in; by default the active one, else a local one.
 
         Raises:
@@ -189,19 +201,20 @@ class ColumnChangesMixin(TableVersion):
 
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
-        found, _ = resolve(self.refresh()._snapshot.schema, alter_request.to_path(path))
+        found, _ = resolve(self.refresh()._snapshot.schema, alter_request.to_path(column))
         identity = identity_at(self._snapshot.schema, found)
         session = lazy_spark.find_session(spark)
         last = lazy_spark.column_bound(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
         mark = synchronize_high_water_mark(identity, last)
-        return self if mark is None else self.change_columns([SyncIdentity(found, mark)], session)
+        return self if mark is None else self.change_columns([SyncIdentity(found, mark)], spark=session)
 
-    def add_constraint(self, name: str, expression: str, spark: SparkSession | None = None) -> Self:
+    @check_arguments
+    def add_constraint(self, name: str, condition: str, *, spark: SparkSession | None = None) -> Self:
         """Forbid rows that do not fulfil a condition, in one commit; all rows are looked at first.
 
         Args:
             name: What it is called; case does not count.
-            expression: The condition in SQL, e.g. ``"total >= 0"``; null does not fulfil it.
+            condition: The condition in SQL, e.g. ``"total >= 0"``; null does not fulfil it.
             spark: The session to look at rows in; by default the active one, else a local one.
 
         Raises:
@@ -212,8 +225,9 @@ class ColumnChangesMixin(TableVersion):
         Source: PROTOCOL.md#check-constraints; Delta Lake's ADD CONSTRAINT.
         """
         self.refresh()
-        return self.change_columns([AddConstraint(name, expression)], spark)
+        return self.change_columns([AddConstraint(name, condition)], spark=spark)
 
+    @check_arguments
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> Self:
         """Allow what a constraint forbade, in one commit.
 
@@ -231,6 +245,7 @@ class ColumnChangesMixin(TableVersion):
         is_there = find_constraint(self.refresh()._state, name) is not None
         return self.change_columns([DropConstraint(name)] if is_there or not if_exists else [])
 
+    @check_arguments
     def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
         """Return what operations would change, in their order; nothing is committed, and no row is looked at.
 
@@ -246,7 +261,8 @@ class ColumnChangesMixin(TableVersion):
         change = plan_alter(self._state, operations)
         return change.operations if change else ()
 
-    def change_columns(self, operations: Sequence[Operation], spark: SparkSession | None = None) -> Self:
+    @check_arguments
+    def change_columns(self, operations: Sequence[Operation], *, spark: SparkSession | None = None) -> Self:
         """Apply operations in one commit, all of them or none, and return the table at its new version.
 
         Args:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from widen.errors import ColumnRefused, FoldLoses, InvalidOption
+from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.planning.alter.alter_request import AnyPath, parse_drops, to_path
 from widen.planning.unify.fold_plan import FoldResult, Rest, plan_fold
 from widen.spark.dml.fold_rows import fold_rows, preview_fold
 from widen.spark.dml.operation_metrics import update_metrics
+from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.column_changes import ColumnChangesMixin
 from widen.table.row_changes import RowChangesMixin
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from widen.table.table_version import Self
 
 FOLD = "FOLD COLUMN"
 """What the history calls it."""
@@ -25,13 +24,16 @@ FOLD = "FOLD COLUMN"
 class FoldMixin(RowChangesMixin, ColumnChangesMixin):
     """A table whose drift can be repaired."""
 
-    def plan_fold(self, spark: SparkSession, column: AnyPath, into: AnyPath | None = None) -> FoldResult:
+    @check_arguments
+    def plan_fold(
+        self, column: AnyPath, into: AnyPath | None = None, *, spark: SparkSession | None = None
+    ) -> FoldResult:
         """Return what it comes to if a column goes back into another one of its field; nothing is written.
 
         Args:
-            spark: The session.
             column: The column that evolved, e.g. ``total_string``.
             into: The other one; by default the one with the plain name.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             ColumnNotFound: there is no such column.
@@ -45,15 +47,21 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         """
         other = None if into is None else to_path(into)
         fold = plan_fold(self._snapshot.schema, to_path(column), other)
-        found = preview_fold(spark, self._snapshot, fold)
+        found = preview_fold(find_session(spark), self._snapshot, fold)
         try:
             self.plan_columns(parse_drops(self._snapshot.schema, [fold.column], if_exists=False))
         except ColumnRefused:
             return found
         return replace(found, is_dropped=True)
 
+    @check_arguments
     def fold(
-        self, spark: SparkSession, column: AnyPath, into: AnyPath | None = None, *, rest: Rest | str = Rest.REFUSE
+        self,
+        column: AnyPath,
+        into: AnyPath | None = None,
+        *,
+        rest: Rest | str = Rest.REFUSE,
+        spark: SparkSession | None = None,
     ) -> Self:
         """Bring the values of a column that evolved back into another one, and return the table at its new version.
 
@@ -61,12 +69,12 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         where columns are mapped and nothing else needs it; else it stays, and is null in every row.
 
         Args:
-            spark: The session.
             column: The column that evolved, e.g. ``total_string``.
             into: The other one; by default the one with the plain name.
             rest: What becomes of values that do not convert exactly, or stand beside another value: with ``refuse``
                 nothing is done if there is one, with ``keep`` they stay where they are, with ``lose`` they are given
                 up.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             FoldLoses: there are such values, and they are not to be kept or lost.
@@ -86,11 +94,11 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         """
         wanted = _rest(rest)
         self._ensure_changeable(FOLD)
-        found = self.plan_fold(spark, column, into)
+        found = self.plan_fold(column, into, spark=spark)
         fold, name = found.fold, format_path(found.fold.column)
         if found.lost and wanted is Rest.REFUSE:
             raise FoldLoses(column=name, lost=found.lost, values=found.values, type=fold.into_type.sql)
-        outcome = fold_rows(spark, self._snapshot, fold, wanted)
+        outcome = fold_rows(find_session(spark), self._snapshot, fold, wanted)
         parameters = {"column": name, "into": format_path(fold.into), "rest": wanted.value}
         self._commit_change(outcome, FOLD, parameters, update_metrics)
         if found.is_dropped and (wanted is Rest.LOSE or not found.lost):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption, WidenError
 from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
+from widen.model.argument_types import check_arguments
 from widen.spark.delta_settings import has_fast_drop
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.spark.parquet.old_file_search import find_old_files
@@ -20,15 +20,14 @@ from widen.spark.spark_types import SparkSession
 from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes
 from widen.table.property_changes import PropertyChangesMixin
 from widen.table.restore import plan_restore
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from widen.table.table_version import Self
 
 
 class MaintenanceMixin(PropertyChangesMixin):
     """A table whose properties and features are kept."""
 
-    def drop_feature(self, name: str, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
+    @check_arguments
+    def drop_feature(self, name: str, *, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
         """Take a feature out of the protocol, after all that makes use of it, and return the table without it.
 
         For type widening the property goes, whatever it says, files that hold an old type are written anew, and the
@@ -62,15 +61,16 @@ class MaintenanceMixin(PropertyChangesMixin):
         is_fast = has_fast_drop(spark)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
-    def rewrite(self, spark: SparkSession | None = None, *, clear_history: bool = False) -> Self:
+    @check_arguments
+    def rewrite(self, *, clear_history: bool = False, spark: SparkSession | None = None) -> Self:
         """Bring the files that still hold an old type to the current ones, and return the table.
 
         No other file is touched, and others may go on reading and writing. The history of types stays unless it is
         asked to go: its removal is a change of the schema, which makes commits fail that began before it.
 
         Args:
-            spark: The session, classic or Connect; by default the active one, else a local one.
             clear_history: Whether the history of types goes, once no file needs it; old versions keep theirs.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             UnsupportedTypeChange: the schema records a change that is not in the matrix.
@@ -103,7 +103,8 @@ class MaintenanceMixin(PropertyChangesMixin):
         with after_commit(self.location, done.version):
             return self.refresh()
 
-    def old_types(self, spark: SparkSession | None = None) -> list[OldType]:
+    @check_arguments
+    def old_types(self, *, spark: SparkSession | None = None) -> list[OldType]:
         """Return which columns still stand in which old type, in how many files of how many bytes.
 
         The footers of all files are looked into.
@@ -118,7 +119,8 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
 
-    def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> Self:
+    @check_arguments
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> Self:
         """Go back to an earlier version in one commit: its schema, its properties and its rows.
 
         Features that the table has got since stay supported, and so do those that it has dropped. Older files come
@@ -153,4 +155,4 @@ class MaintenanceMixin(PropertyChangesMixin):
 
 
 def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:
-    return find_session if spark is None else lambda: spark
+    return partial(find_session, spark)

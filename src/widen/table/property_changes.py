@@ -6,9 +6,9 @@ Source: PROTOCOL.md#table-features
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from widen.log.write.row_id_backfill import backfill_row_ids
+from widen.model.argument_types import check_arguments
 from widen.planning.alter.set_properties import (
     needs_backfill,
     plan_add_feature,
@@ -16,15 +16,13 @@ from widen.planning.alter.set_properties import (
     plan_unset_properties,
 )
 from widen.protocol import tracking_columns
-from widen.table.table_version import TableVersion
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from widen.table.table_version import Self, TableVersion
 
 
 class PropertyChangesMixin(TableVersion):
     """A table whose properties and features are set."""
 
+    @check_arguments
     def set_properties(self, properties: Mapping[str, str]) -> Self:
         """Set properties in one commit, with the table features that they ask for.
 
@@ -48,6 +46,7 @@ class PropertyChangesMixin(TableVersion):
             self._snapshot = backfill_row_ids(self._store)
         return self._change(plan_set_properties(self._state, dict(properties)))
 
+    @check_arguments
     def unset_properties(self, keys: Iterable[str]) -> Self:
         """Remove properties in one commit; the features that they asked for stay.
 
@@ -61,6 +60,7 @@ class PropertyChangesMixin(TableVersion):
         """
         return self._change(plan_unset_properties(self.refresh()._state, keys))
 
+    @check_arguments
     def add_feature(self, name: str) -> Self:
         """Let the table support a feature, with what it requires, in one commit.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from widen.formats.delta_target import write_metrics
 from widen.log.write.commit import Conflicted, Outcome, StagedFiles, commit
+from widen.model.argument_types import check_arguments
 from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
 from widen.planning.alter.identity_columns import advance_identities
@@ -19,14 +19,13 @@ from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable
 from widen.spark.delta_settings import schema_evolution_settings
+from widen.spark.expression import Expression
 from widen.spark.read.scan import read_snapshot, unify_rows
-from widen.spark.spark_types import Column, DataFrame, SparkSession, from_spark
+from widen.spark.session import find_session
+from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.spark.write.parquet_writer import write_parquet
-from widen.table.table_version import TableVersion
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from widen.table.table_version import Self, TableVersion
 
 MAX_RACES = 10
 """How often an append that loses a race is planned and written anew."""
@@ -35,28 +34,29 @@ MAX_RACES = 10
 class ReadAndAppendMixin(TableVersion):
     """A table whose rows are read and written."""
 
+    @check_arguments
     def read(
         self,
-        spark: SparkSession,
+        where: Expression | None = None,
+        *,
         version: int | None = None,
         timestamp: datetime | str | None = None,
-        where: str | Column | None = None,
-        *,
         unified: bool = False,
+        spark: SparkSession | None = None,
     ) -> DataFrame:
         """Return the rows as a DataFrame in the types of that version, columns in the order of the schema.
 
         Args:
-            spark: The session, classic or Connect.
-            version: Of the table; the one that this object shows if neither it nor a time is given.
+            where: The condition on the rows; a string in Spark SQL also skips files by partition values and statistics.
+            version: The version to read; the one that this object shows if neither it nor a time is given.
             timestamp: The newest version not later than that; a text is ISO, in UTC unless it says otherwise.
-            where: Which rows; a text in Spark SQL also skips files by partition values and statistics.
             unified: Whether to give one column for each source field, which says what all its columns say together:
                 in the common type of all, in text where there is none. ``where`` still means the columns as they are.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             VersionNotFound: there is no such version, or none so early.
-            InvalidOption: both version and time are given, or the time cannot be read.
+            InvalidOption: both version and time are given, the time cannot be read, or an argument has the wrong type.
             UnsupportedTypeChange: the schema records a change that is not in the matrix.
             CorruptLog: the log is damaged.
             StorageError: the store refused.
@@ -64,9 +64,10 @@ class ReadAndAppendMixin(TableVersion):
         Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
         """
         snapshot = self._past(version, timestamp)
-        rows = read_snapshot(spark, self._store, snapshot, where)
+        rows = read_snapshot(find_session(spark), self._store, snapshot, where)
         return unify_rows(rows, snapshot.schema) if unified else rows
 
+    @check_arguments
     def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
         """Return the statement that makes a view with one column for each source field, as ``read(unified=True)``.
 
@@ -80,6 +81,7 @@ class ReadAndAppendMixin(TableVersion):
         rows = rows or f"delta.{to_identifier(self.location)}"
         return view_sql(self._snapshot.schema, name, rows, is_temporary=temporary)
 
+    @check_arguments
     def append(
         self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
     ) -> Self:

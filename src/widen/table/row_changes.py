@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from widen.errors import AppendOnlyTable, InvalidOption
 from widen.log.write.commit import StagedFiles, commit
+from widen.model.argument_types import check_arguments
 from widen.model.schema_json import from_json
 from widen.planning.alter.identity_columns import advance_identities
 from widen.planning.evolution.format_capability import AutomaticWidening
@@ -26,14 +26,11 @@ from widen.spark.dml.operation_metrics import delete_metrics, merge_metrics, ove
 from widen.spark.dml.overwrite import overwrite_all, overwrite_partitions, overwrite_where
 from widen.spark.dml.row_decision import ChangeKind
 from widen.spark.expression import Expression, to_text
+from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.table.merge_builder import MergeBuilder
-from widen.table.table_version import TableVersion
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
+from widen.table.table_version import Self, TableVersion
 
 STATIC, DYNAMIC = "static", "dynamic"
 PARTITIONS = (STATIC, DYNAMIC)
@@ -43,6 +40,7 @@ PARTITIONS = (STATIC, DYNAMIC)
 class RowChangesMixin(TableVersion):
     """A table whose rows are changed."""
 
+    @check_arguments
     def overwrite(
         self,
         frame: DataFrame,
@@ -117,16 +115,17 @@ class RowChangesMixin(TableVersion):
         parameters |= {"canOverwriteSchema": True} if overwrite_schema else {}
         return self._commit_change(outcome, "WRITE", parameters, overwrite_metrics, metadata)
 
-    def delete(self, spark: SparkSession, where: Expression | None = None) -> Self:
+    @check_arguments
+    def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> Self:
         """Delete rows in one commit, and return the table at its new version; if no row matches there is no commit.
 
         Whole files go where the condition looks at partition columns only. Otherwise the rows are marked in deletion
         vectors where the table has enabled them, and their files are written anew where it has not.
 
         Args:
-            spark: The session.
-            where: Which rows, in Spark SQL or as a column; all of them if it is None. A text skips files by their
-                statistics, and lets writers go on who add other rows meanwhile.
+            where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
+                string also skips files by their statistics, and does not conflict with writers who add other rows.
+            spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             AppendOnlyTable: the table promises never to lose a row.
@@ -141,12 +140,17 @@ class RowChangesMixin(TableVersion):
         Source: Delta Lake's DELETE; PROTOCOL.md#deletion-vectors
         """
         self._ensure_changeable("DELETE")
-        outcome = update_delete.delete(spark, self._snapshot, where)
+        outcome = update_delete.delete(find_session(spark), self._snapshot, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
         return self._commit_change(outcome, "DELETE", parameters, delete_metrics)
 
+    @check_arguments
     def update(
-        self, spark: SparkSession, assignments: Mapping[str, Expression], where: Expression | None = None
+        self,
+        assignments: Mapping[str, Expression],
+        where: Expression | None = None,
+        *,
+        spark: SparkSession | None = None,
     ) -> Self:
         """Update rows in one commit, and return the table at its new version; if no row matches there is no commit.
 
@@ -177,10 +181,11 @@ class RowChangesMixin(TableVersion):
         Source: Delta Lake's UPDATE
         """
         self._ensure_changeable("UPDATE")
-        outcome = update_delete.update(spark, self._snapshot, assignments, where)
+        outcome = update_delete.update(find_session(spark), self._snapshot, assignments, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
         return self._commit_change(outcome, "UPDATE", parameters, update_metrics)
 
+    @check_arguments
     def merge(
         self,
         source: DataFrame,

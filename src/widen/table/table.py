@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import commit
+from widen.model.argument_types import check_arguments
 from widen.planning.alter.create_table import plan_create_table
 from widen.protocol.table_properties import canonical_properties
 from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
@@ -19,9 +20,11 @@ from widen.table.maintenance import MaintenanceMixin
 from widen.table.read_and_append import ReadAndAppendMixin
 
 
+@check_arguments
 def create_table(
     location: str,
     schema: SchemaLike,
+    *,
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,

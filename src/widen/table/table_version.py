@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from widen.errors import InvalidOption
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Outcome, commit
+from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.planning.table.table_state import MetadataChange, TableState
@@ -22,8 +23,10 @@ from widen.protocol.partition_values import parse_timestamp
 from widen.protocol.table_features import is_supported
 from widen.protocol.type_changes import TypeChange, all_type_changes
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+if sys.version_info >= (3, 11):
+    from typing import Self as Self
+else:
+    from typing_extensions import Self as Self
 
 
 class TableVersion:
@@ -40,6 +43,7 @@ class TableVersion:
         StorageError: the store refused.
     """
 
+    @check_arguments
     def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
         self._store = LogStore(location, storage_options)
         self._snapshot = open_snapshot(self._store)
@@ -103,6 +107,7 @@ class TableVersion:
         """Every recorded change of type, with the full path of the column."""
         return list(all_type_changes(self._snapshot.schema))
 
+    @check_arguments
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
         """Return version, time in ms and provenance of the commits, newest first.
 

@@ -26,7 +26,7 @@ from widen.spark.source.json_texts import read_column, read_json
 from widen.spark.source.source_files import SourceFiles, choose_files, find_source, to_paths, to_source_files
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
-IngestSource: TypeAlias = "str | Sequence[str] | DataFrame"
+IngestSource: TypeAlias = str | Sequence[str] | DataFrame
 """Files, directories and patterns, or rows."""
 
 _Given = TypeVar("_Given", bound=IngestSource)

@@ -1,0 +1,117 @@
+"""Refuse an argument of the wrong type before anything happens.
+
+A condition that is taken for a session, or a text that is taken for a list of columns, can cost rows. So every public
+function checks its arguments against its annotations.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, wraps
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from widen.errors import InvalidOption
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that refuses arguments of other types than its annotations name.
+
+    Args:
+        function: A public function or method with an annotation for each parameter.
+
+    Raises:
+        InvalidOption: (the returned function) an argument has the wrong type.
+    """
+    signature = inspect.signature(function)
+
+    @cache
+    def parameter_types() -> dict[str, Any]:
+        hints = get_type_hints(function)
+        return {name: _argument_type(each, hints[name]) for name, each in signature.parameters.items() if name in hints}
+
+    @wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        arguments = signature.bind(*args, **kwargs).arguments
+        for name, expected in parameter_types().items():
+            if name in arguments and not has_type(arguments[name], expected):
+                raise InvalidOption(option=name, value=arguments[name], expected=f"Must be {describe(expected)}.")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _argument_type(parameter: inspect.Parameter, hint: Any) -> Any:
+    return tuple[hint, ...] if parameter.kind is parameter.VAR_POSITIONAL else hint
+
+
+def has_type(value: object, expected: Any) -> bool:
+    """Tell whether a value has a type; one-shot iterables are not consumed to look at their items.
+
+    Args:
+        value: The value.
+        expected: A resolved annotation.
+    """
+    origin, args = get_origin(expected), get_args(expected)
+    if origin in (Union, UnionType):
+        return any(has_type(value, each) for each in args)
+    if origin is Literal:
+        return value in args
+    if expected is Any:
+        return True
+    if expected is None or expected is NoneType:
+        return value is None
+    if is_typeddict(expected):
+        return isinstance(value, Mapping)
+    if isinstance(origin, type):
+        return _is_container(value, origin, args)
+    return _is_instance(value, expected) if isinstance(expected, type) else True
+
+
+def _is_container(value: object, kind: type, args: tuple[Any, ...]) -> bool:
+    if not issubclass(kind, Iterable):
+        return isinstance(value, kind)
+    # A text is a sequence of texts for Python, but never the list of columns that a caller means.
+    if isinstance(value, (str, bytes)) or not isinstance(value, kind):
+        return False
+    if isinstance(value, Mapping):
+        return all(has_type(key, args[0]) and has_type(item, args[1]) for key, item in value.items())
+    if not isinstance(value, Collection):
+        return True
+    if kind is not tuple or args[-1:] == (...,):
+        return all(has_type(item, args[0]) for item in value)
+    return len(value) == len(args) and all(map(has_type, value, args))
+
+
+def _is_instance(value: object, expected: type) -> bool:
+    if expected in (int, float):
+        # NumPy's numbers are welcome; True and False are not numbers here.
+        return isinstance(value, Integral if expected is int else Real) and not isinstance(value, bool)
+    if isinstance(value, expected) or getattr(expected, "_is_protocol", False):
+        return True
+    # The session of Spark Connect has the name of the classic one, but does not inherit from it.
+    package = expected.__module__.partition(".")[0]
+    return package == "pyspark" and any(
+        base.__name__ == expected.__name__ and base.__module__.partition(".")[0] == package
+        for base in type(value).__mro__
+    )
+
+
+def describe(expected: Any) -> str:
+    """Return a type as a message names it, e.g. ``str, Column or None``."""
+    if get_origin(expected) in (Union, UnionType):
+        names = [describe(each) for each in get_args(expected)]
+        return f"{', '.join(names[:-1])} or {names[-1]}"
+    if get_origin(expected) is Literal:
+        return ", ".join(map(repr, get_args(expected)))
+    if expected is NoneType or expected is None:
+        return "None"
+    if args := get_args(expected):
+        inner = ", ".join("..." if each is ... else describe(each) for each in args if not isinstance(each, list))
+        return f"{getattr(get_origin(expected), '__name__', expected)}[{inner}]"
+    return getattr(expected, "__name__", str(expected))

@@ -1,4 +1,4 @@
-"""Hostile logs: nothing outside of a table is opened, and no memory is taken for what a log only claims."""
+"""Hostile logs: no file outside of the table is opened, and no memory is allocated for sizes that a log only claims."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sidecar(path: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     "path", ["../x.parquet", "/etc/x.parquet", "file:///etc/x.parquet", "..", "a/b", "%2e%2e/x", ""]
 )
-def test_sidecars_stay_in_their_folder(tmp_path: Path, path: str) -> None:
+def test_a_sidecar_outside_of_its_folder_is_refused(tmp_path: Path, path: str) -> None:
     name = f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000001.json"
     log.write_json(tmp_path, name, log.PROTOCOL, log.metadata(), {"checkpointMetadata": {"version": 0}}, sidecar(path))
     with pytest.raises(CorruptLog, match="is not in _delta_log/_sidecars"):
@@ -36,7 +36,7 @@ def test_sidecars_stay_in_their_folder(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "spelling", ["{name}", "{table}/_delta_log/_sidecars/{name}", "file:{table}/_delta_log/_sidecars/{name}"]
 )
-def test_a_sidecar_may_be_named_in_every_way(tmp_path: Path, spelling: str) -> None:
+def test_every_spelling_of_a_sidecar_is_accepted(tmp_path: Path, spelling: str) -> None:
     log.write_parquet(tmp_path, "_sidecars/s.parquet", log.SIDECAR, log.add("a"))
     name = f"{0:020}.checkpoint.00000000-0000-0000-0000-000000000001.json"
     path = spelling.format(name="s.parquet", table=tmp_path)
@@ -60,7 +60,7 @@ def vector(kind: str, text: str, size: int = 40, offset: int = 1) -> DeletionVec
         vector("u", encode_z85(bytes(16)), size=2**31 - 1),
     ],
 )
-def test_a_vector_that_cannot_be_is_refused_without_memory(tmp_path: Path, hostile: DeletionVector) -> None:
+def test_an_impossible_vector_is_refused_without_allocation(tmp_path: Path, hostile: DeletionVector) -> None:
     (tmp_path / "deletion_vector_00000000-0000-0000-0000-000000000000.bin").write_bytes(b"\x01" + bytes(100))
     tracemalloc.start()
     with pytest.raises(CorruptFile):
@@ -69,7 +69,7 @@ def test_a_vector_that_cannot_be_is_refused_without_memory(tmp_path: Path, hosti
     tracemalloc.stop()
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "deletion_vector_x.bin")
     with pytest.raises(StorageError, match="not a regular file"):
         load_vector(LogStore(str(tmp_path)), vector("p", str(tmp_path / "deletion_vector_x.bin")))
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_claims_to_unpack_into_gigabytes_is_refused(tmp_path: 
 
 
 @pytest.mark.parametrize(("column", "value"), [("path", 7), ("partitionValues", "x"), ("size", "x"), ("stats", 7)])
-def test_a_column_of_another_type_is_named(tmp_path: Path, column: str, value: object) -> None:
+def test_an_error_names_the_column_of_another_type(tmp_path: Path, column: str, value: object) -> None:
     path = log.write_parquet(tmp_path, f"{0:020}.checkpoint.parquet", log.CHECKPOINT, log.PROTOCOL, log.metadata())
     whole = pq.read_table(path)
     changed = pa.array([{column: value}] * whole.num_rows)
@@ -98,7 +98,7 @@ def test_a_column_of_another_type_is_named(tmp_path: Path, column: str, value: o
     "broken", [b"\xff\xfe", b"", b"[" * 50_000, b'{"metadata":{"id":"m","schemaString":"x"}}', None]
 )
 @pytest.mark.parametrize("name", [f"{0:020}.crc", "_last_checkpoint"])
-def test_nothing_depends_on_a_checksum_or_the_pointer(tmp_path: Path, name: str, broken: bytes | None) -> None:
+def test_a_broken_checksum_or_pointer_is_ignored(tmp_path: Path, name: str, broken: bytes | None) -> None:
     log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata(), log.add("a"))
     path = tmp_path / "_delta_log" / name
     if broken is None:
@@ -109,7 +109,7 @@ def test_nothing_depends_on_a_checksum_or_the_pointer(tmp_path: Path, name: str,
     assert (snapshot.schema.names, snapshot.files().num_rows, snapshot.transactions) == (("id", "day"), 1, {})
 
 
-def test_a_line_of_50_000_levels_is_named(tmp_path: Path) -> None:
+def test_an_error_names_the_line_of_50_000_levels(tmp_path: Path) -> None:
     log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata())
     path = tmp_path / "_delta_log" / f"{0:020}.json"
     path.write_text(path.read_text() + '{"add":{"path":"a","tags":' + "[" * 50_000 + "]" * 50_000 + "}}\n")

@@ -1,1 +1,1 @@
-"""Read a log: list its files, replay them, reconstruct a version."""
+"""Read a log: list its files, replay them, and reconstruct a version."""

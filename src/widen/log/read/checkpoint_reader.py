@@ -1,6 +1,6 @@
-"""Reading checkpoints: classic, in parts, and V2 with sidecars, from Parquet or JSON.
+"""Read checkpoints: classic, multi-part, and V2 with sidecars, from Parquet or JSON.
 
-Only the columns that are asked for are read, in small batches; what a file does not have is null.
+Only the requested columns are read, in small batches. A column that a file lacks is null.
 
 Source: PROTOCOL.md#checkpoints
 """
@@ -16,11 +16,10 @@ import msgspec
 import pyarrow as pa
 
 from widen.errors.foreign import first_line
-from widen.log.read.arrow_memory import use_system_allocator
 from widen.log.read.canonical_path import canonical_path
 from widen.log.read.checkpoint_form import ensure_form
 from widen.log.read.commit_lines import NonFileAction, corrupt_log, decode_commit, read_non_file_actions
-from widen.log.read.file_list import FILES, TEXT_MAP, file_rows, key_of
+from widen.log.read.file_list import FILES, TEXT_MAP, file_rows, key_of, use_system_allocator
 from widen.log.read.line_blocks import FileActionReader, LogPiece, split_into_pieces, vector_column
 from widen.log.read.log_segment import SIDECARS, Checkpoint
 from widen.log.read.stats_columns import INT96, to_json_text
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 else:
     pq = late("pyarrow.parquet")
 
-_ROWS_AT_ONCE = 4096
+_BATCH_ROWS = 4096
 _BUFFER_BYTES = 1 << 16
 _REMOTE_BUFFER_BYTES = 1 << 22
 _UNREADABLE = (pa.ArrowException, KeyError, TypeError, ValueError, OSError, OverflowError, MemoryError, RecursionError)
-"""What Arrow raises for a file that is damaged, wherever in it the damage is."""
+"""What Arrow raises for a damaged file, depending on where the damage is."""
 
 _T = TypeVar("_T")
 
@@ -46,13 +45,13 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
     """Yield the live files of a checkpoint as rows of `widen.log.read.file_list.FILES`.
 
     Args:
-        store: Of the table.
-        checkpoint: One that is complete.
+        store: The store of the table.
+        checkpoint: A complete checkpoint.
         partitions: The physical names of the partition columns.
 
     Raises:
-        CorruptLog: a file of it is missing or damaged.
-        StorageError: the store refused.
+        CorruptLog: a file of the checkpoint is missing or damaged.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#checkpoint-schema
     """
@@ -66,11 +65,11 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
 
 
 def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
-    """Yield the removed files that a checkpoint remembers.
+    """Yield the remove actions (tombstones) of a checkpoint.
 
     Raises:
-        CorruptLog: a file of it is missing or damaged.
-        StorageError: the store refused.
+        CorruptLog: a file of the checkpoint is missing or damaged.
+        StorageError: the store reported an error.
     """
     for path in _file_action_paths(store, checkpoint):
         if path.endswith(".json"):
@@ -81,11 +80,11 @@ def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
 
 
 def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: str) -> Iterator[NonFileAction]:
-    """Yield the actions of these kinds, e.g. ``metaData``, in no particular order; no file action is read.
+    """Yield the actions with these keys, e.g. ``metaData``, in no particular order; file actions are not read.
 
     Raises:
-        CorruptLog: a file of it is missing or damaged.
-        StorageError: the store refused.
+        CorruptLog: a file of the checkpoint is missing or damaged.
+        StorageError: the store reported an error.
     """
     for entry in checkpoint.files:
         if entry.path.endswith(".json"):
@@ -97,11 +96,11 @@ def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: 
 
 
 def read_sidecars(store: LogStore, entry: FileEntry) -> list[Sidecar]:
-    """Return the sidecars that a checkpoint file names; none for most.
+    """Return the sidecars that a checkpoint file names; only V2 checkpoints have any.
 
     Raises:
         CorruptLog: the file is missing or damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#sidecar-files
     """
@@ -120,10 +119,10 @@ def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]
 
 
 def _sidecar_path(store: LogStore, entry: FileEntry, path: str) -> str:
-    """Return where a sidecar lies: in the folder of sidecars, whether its path is its name or absolute.
+    """Return the path of a sidecar in the table, given its file name or an absolute path.
 
     Raises:
-        CorruptLog: it is another place.
+        CorruptLog: the sidecar is outside of the folder of sidecars.
 
     Source: PROTOCOL.md#sidecar-files
     """
@@ -136,7 +135,7 @@ def _sidecar_path(store: LogStore, entry: FileEntry, path: str) -> str:
 
 @contextmanager
 def _open_parquet(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, and blame it for whatever is wrong while it is read."""
+    """Open a Parquet file; errors while it is read become `CorruptLog` with its path."""
     with store.open(path) as source:
         try:
             buffer_bytes = _BUFFER_BYTES if store.is_local else _REMOTE_BUFFER_BYTES
@@ -153,25 +152,25 @@ def _open_parquet(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
 
 
 def _leaves(file: pq.ParquetFile, column: str) -> list[str]:
-    """Return the physical columns below a column, as far as any row group has a value in them."""
+    """Return the leaves below a column; none if no row group has a value in any of them."""
     schema, metadata = file.metadata.schema, file.metadata
-    found = [at for at in range(metadata.num_columns) if _is_below(schema.column(at).path, column)]
+    numbers = [number for number in range(metadata.num_columns) if _is_below(schema.column(number).path, column)]
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    used = {schema.column(at).path for at in found for group in groups if _has_values(group.column(at))}
-    return [schema.column(at).path for at in found if used]
+    is_used = any(_has_values(group.column(number)) for number in numbers for group in groups)
+    return [schema.column(number).path for number in numbers if is_used]
 
 
 def _groups(file: pq.ParquetFile, leaves: Collection[str]) -> list[int]:
-    """Return the row groups that have a value in any of these leaves."""
+    """Return the numbers of the row groups that have a value in any of these leaves."""
     metadata = file.metadata
-    at = [number for number in range(metadata.num_columns) if metadata.schema.column(number).path in leaves]
+    columns = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path in leaves]
     groups = ((number, metadata.row_group(number)) for number in range(metadata.num_row_groups))
-    return [number for number, group in groups if any(_has_values(group.column(each)) for each in at)]
+    return [number for number, group in groups if any(_has_values(group.column(n)) for n in columns)]
 
 
 def _all_leaves(file: pq.ParquetFile, column: str) -> list[str]:
     schema = file.metadata.schema
-    paths = [schema.column(at).path for at in range(file.metadata.num_columns)]
+    paths = [schema.column(number).path for number in range(file.metadata.num_columns)]
     return [path for path in paths if _is_below(path, column)]
 
 
@@ -181,20 +180,20 @@ def _is_below(path: str, column: str) -> bool:
 
 def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
     statistics = chunk.statistics
-    known = statistics is not None and statistics.has_null_count
-    return not known or statistics.null_count < chunk.num_values
+    has_count = statistics is not None and statistics.has_null_count
+    return not has_count or statistics.null_count < chunk.num_values
 
 
 def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows in which one of these columns has a value, with only these columns."""
+    """Yield a row, with only that column, for each value of these columns."""
     leaves = [leaf for column in columns for leaf in _leaves(file, column)]
     if not leaves:
         return
     groups = _groups(file, leaves)
-    for rows in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=leaves, use_threads=False):
+    for rows in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=leaves, use_threads=False):
         for name in rows.schema.names:
-            there = rows.filter(rows.column(name).is_valid())
-            yield from there.select([name]).to_pylist(maps_as_pydicts="strict")
+            non_null = rows.filter(rows.column(name).is_valid())
+            yield from non_null.select([name]).to_pylist(maps_as_pydicts="strict")
 
 
 def _convert(path: str, row: dict[str, Any], kind: type[_T]) -> _T:
@@ -205,7 +204,7 @@ def _convert(path: str, row: dict[str, Any], kind: type[_T]) -> _T:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Drop the nulls of Parquet structs, which stand for what JSON would leave out; maps keep theirs."""
+    """Drop nulls of Parquet structs, since JSON would omit these keys; nulls in maps are values and stay."""
     return {key: _nested(key, item) for key, item in value.items() if item is not None}
 
 
@@ -218,11 +217,9 @@ def _nested(key: str, value: Any) -> Any:
 
 def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{key_of(name)}")]
-    leaves += _all_leaves(file, "add.partitionValues")  # an empty map looks like none in the statistics
+    leaves += _all_leaves(file, "add.partitionValues")  # statistics cannot tell an empty map from null
     parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
-    for rows in (
-        file.iter_batches(_ROWS_AT_ONCE, columns=sorted({*leaves, *parsed}), use_threads=False) if leaves else ()
-    ):
+    for rows in file.iter_batches(_BATCH_ROWS, columns=sorted({*leaves, *parsed}), use_threads=False) if leaves else ():
         add = rows.column("add")
         add = add.filter(add.is_valid()) if add.null_count else add
         if len(add):
@@ -230,44 +227,44 @@ def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _lacks_stats(file: pq.ParquetFile) -> bool:
-    """Tell whether there may be a file without statistics as text."""
+    """Tell whether any file may lack statistics as JSON text."""
     metadata, schema = file.metadata, file.metadata.schema
-    at = {schema.column(number).path: number for number in range(metadata.num_columns)}
-    if "add.stats" not in at or "add.path" not in at:
+    numbers = {schema.column(number).path: number for number in range(metadata.num_columns)}
+    if "add.stats" not in numbers or "add.path" not in numbers:
         return True
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        paths, stats = (group.column(at[name]).statistics for name in ("add.path", "add.stats"))
+        paths, stats = (group.column(numbers[name]).statistics for name in ("add.path", "add.stats"))
         if paths is None or stats is None or stats.null_count != paths.null_count:
             return True
     return False
 
 
 def _from_struct(path: str, add: pa.StructArray) -> pa.RecordBatch:
-    given = {field.name: add.field(at) for at, field in enumerate(add.type)}
+    arrays = {field.name: add.field(number) for number, field in enumerate(add.type)}
     for name in _REQUIRED:
-        if name not in given or given[name].null_count:
+        if name not in arrays or arrays[name].null_count:
             raise corrupt_log(path, f"an add action has no {name}")
-    _ensure_whole(path, given.get("deletionVector"))
+    _ensure_complete_vectors(path, arrays.get("deletionVector"))
     columns: dict[str, pa.Array] = {}
     for name in FILES.names:
-        array = given.get(key_of(name))
+        array = arrays.get(key_of(name))
         if array is not None:
             columns[name] = _column(name, array)
-    if "stats_parsed" in given:
-        columns["stats"] = to_json_text(given["stats_parsed"], columns.get("stats"))
+    if "stats_parsed" in arrays:
+        columns["stats"] = to_json_text(arrays["stats_parsed"], columns.get("stats"))
     return file_rows(columns, len(add))
 
 
 _REQUIRED = ("path", "size", "modificationTime")
 
 
-def _ensure_whole(path: str, vectors: pa.StructArray | None) -> None:
-    """Check that what tells a deletion vector is there: without it deleted rows would reappear."""
+def _ensure_complete_vectors(path: str, vectors: pa.StructArray | None) -> None:
+    """Check that every deletion vector is complete: without one, deleted rows would reappear."""
     if vectors is not None and vectors.null_count < len(vectors):
-        there = vectors.filter(vectors.is_valid())
+        non_null = vectors.filter(vectors.is_valid())
         for key in ("storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"):
-            if there.field(key).null_count:
+            if non_null.field(key).null_count:
                 raise corrupt_log(path, f"a deletion vector has no {key}")
 
 

@@ -1,6 +1,9 @@
-"""Commit files without their file actions: the small actions are found by their keys, the rest is not decoded.
+"""Decode the lines of commit files: all of them, or only those that are not file actions.
 
-Source: PROTOCOL.md#delta-log-entries (one action for each line).
+Opening a table needs only the protocol and the metadata. So lines of file actions, which are by far the most, are
+recognized by their first bytes and skipped without decoding.
+
+Source: PROTOCOL.md#delta-log-entries (one action per line)
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ PROTOCOL, METADATA, TXN, DOMAIN, COMMIT_INFO = "protocol", "metaData", "txn", "d
 
 
 class NonFileAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One line of a commit, as far as it is no file action: one of these is set, or none."""
+    """A line of a commit that is not a file action: at most one field is set."""
 
     commit_info: CommitInfo | None = None
     protocol: Protocol | None = None
@@ -27,34 +30,34 @@ class NonFileAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 _FILE_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"cdc":{')
-"""How lines of file actions begin where they are written without spaces; a line has no other action beside."""
+"""The first bytes of lines of file actions, when written without spaces. A line holds only one action."""
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What JSON that is damaged, no UTF-8 or nested too deeply raises."""
+"""What decoding raises for JSON that is damaged, not UTF-8, or nested too deeply."""
 _decoder = msgspec.json.Decoder(NonFileAction)
-_strict = msgspec.json.Decoder(Line)
+_line_decoder = msgspec.json.Decoder(Line)
 
 
 def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFileAction]:
-    """Yield the lines that hold one of these actions, in their order.
+    """Yield the lines that hold one of these actions, in order.
 
     Args:
-        path: Of the file, for the error.
-        data: Its content.
-        keys: The actions wanted, e.g. `PROTOCOL`.
+        path: The path of the file, for the error.
+        data: The content of the file.
+        keys: The keys of the actions to return, e.g. `PROTOCOL`.
 
     Raises:
         CorruptLog: such a line, or the end of the file, is damaged; the error names file and line.
     """
     ensure_complete(path, data)
     tokens = [f'"{key}"'.encode() for key in keys]
-    for number, text in enumerate(io.BytesIO(data), 1):
-        if not text.startswith(_FILE_ACTIONS) and any(token in text for token in tokens):
-            yield _decode_line(path, text, number)
+    for number, line in enumerate(io.BytesIO(data), 1):
+        if not line.startswith(_FILE_ACTIONS) and any(token in line for token in tokens):
+            yield _decode_line(path, line, number)
 
 
-def _decode_line(path: str, text: bytes, number: int) -> NonFileAction:
+def _decode_line(path: str, line: bytes, number: int) -> NonFileAction:
     try:
-        return _decoder.decode(text)
+        return _decoder.decode(line)
     except UNDECODABLE as error:
         raise corrupt_log(path, f"line {number} is damaged ({error})") from error
 
@@ -63,7 +66,7 @@ def ensure_complete(path: str, data: bytes) -> None:
     """Check that a file is neither empty nor cut off.
 
     Raises:
-        CorruptLog: it is; the error names file and line.
+        CorruptLog: it is empty or cut off; the error names file and line.
     """
     stripped = data[-256:].rstrip()
     if not stripped:
@@ -74,17 +77,17 @@ def ensure_complete(path: str, data: bytes) -> None:
 
 
 def decode_commit(path: str, data: bytes) -> list[Line]:
-    """Return every line of a commit, wholly decoded, in its order.
+    """Decode every line of a commit, in order.
 
     Raises:
-        CorruptLog: a line is no JSON or lacks what its action requires; the error names file and line.
+        CorruptLog: a line is not valid JSON or lacks a required field; the error names file and line.
     """
     ensure_complete(path, data)
     lines = []
-    for number, text in enumerate(data.split(b"\n"), 1):
-        if text.strip():
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
             try:
-                lines.append(_strict.decode(text))
+                lines.append(_line_decoder.decode(line))
             except UNDECODABLE as error:
                 raise corrupt_log(path, f"line {number} is damaged ({error})") from error
     return lines

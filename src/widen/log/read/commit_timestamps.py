@@ -1,4 +1,4 @@
-"""Times: of this machine, and of versions: by their commit files, or by what the commits say themselves.
+"""Commit timestamps: in-commit timestamps where the table has them, else the modification times of commit files.
 
 Source: PROTOCOL.md#in-commit-timestamps; Delta Spark for making file times monotonic.
 """
@@ -19,17 +19,17 @@ IN_COMMIT_TIMESTAMP = "inCommitTimestamp"
 
 
 def current_ms() -> int:
-    """Return the time by the clock of this machine, in ms since the epoch."""
+    """Return the current time of this machine, in ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def has_in_commit_timestamps(properties: Mapping[str, str]) -> bool:
-    """Tell whether commits of a table say themselves when they were made."""
+    """Tell whether in-commit timestamps are enabled."""
     return is_on(properties, ENABLE_IN_COMMIT_TIMESTAMPS)
 
 
 def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
-    """Return the first version whose commit says when it was made; None if the table does not have that."""
+    """Return the first version with an in-commit timestamp; None if the table does not have them."""
     if not has_in_commit_timestamps(properties):
         return None
     text = properties.get(TIMESTAMPS_SINCE_VERSION, "0")
@@ -37,10 +37,10 @@ def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
 
 
 def decode_commit_info(path: str, data: bytes) -> CommitInfo:
-    """Return the provenance of a commit; empty if it says none.
+    """Return the commitInfo of a commit; empty if it has none.
 
     Raises:
-        CorruptLog: its line is damaged.
+        CorruptLog: the line of the commitInfo is damaged.
     """
     for line in read_non_file_actions(path, data, COMMIT_INFO):
         if line.commit_info is not None:
@@ -49,9 +49,11 @@ def decode_commit_info(path: str, data: bytes) -> CommitInfo:
 
 
 def file_times_ms(commits: Sequence[LogFile]) -> list[int]:
-    """Return for every commit the time of its file, each at least 1 ms after the one before.
+    """Return the modification time of every commit file, adjusted to be at least 1 ms after the one before.
 
-    Source: Delta Spark: clocks of writers differ, the order of versions does not.
+    Clocks of writers differ, but time travel needs times in the order of versions.
+
+    Source: Delta Spark (DeltaHistoryManager)
     """
     times: list[int] = []
     for commit in commits:
@@ -63,45 +65,45 @@ def file_times_ms(commits: Sequence[LogFile]) -> list[int]:
 def commit_times_ms(
     commits: Sequence[LogFile], infos: Sequence[CommitInfo], properties: Mapping[str, str]
 ) -> list[int]:
-    """Return the time of every commit in ms since the epoch: what it says itself, else the time of its file.
+    """Return the time of every commit in ms since the epoch: its in-commit timestamp, else the time of its file.
 
     Args:
-        commits: Every commit there is up to some version, oldest first.
-        infos: The provenance of each.
-        properties: Of the table, which tell from which version on commits say their time.
+        commits: All existing commits up to some version, oldest first.
+        infos: The commitInfo of each commit.
+        properties: The configuration of the table.
     """
     first = first_version_with_timestamps(properties)
     return [
-        info.get(IN_COMMIT_TIMESTAMP, by_file) if first is not None and commit.first >= first else by_file
-        for commit, info, by_file in zip(commits, infos, file_times_ms(commits), strict=True)
+        info.get(IN_COMMIT_TIMESTAMP, file_time) if first is not None and commit.first >= first else file_time
+        for commit, info, file_time in zip(commits, infos, file_times_ms(commits), strict=True)
     ]
 
 
 def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int, properties: Mapping[str, str]) -> int:
-    """Return the newest version that is not later than a time.
+    """Return the newest version that was committed at or before a time.
 
     Args:
-        store: Of the table.
-        commits: Every commit there is, oldest first.
-        timestamp_ms: In ms since the epoch.
+        store: The store of the table.
+        commits: All existing commits, oldest first.
+        timestamp_ms: The time, in ms since the epoch.
         properties: The newest configuration of the table.
 
     Raises:
         VersionNotFound: the time is before the oldest version; the error names the range.
         CorruptLog: a commit is damaged.
 
-    Source: PROTOCOL.md#in-commit-timestamps (versions from the enablement on are ordered by what they say)
+    Source: PROTOCOL.md#in-commit-timestamps (in-commit timestamps increase from the enablement on)
     """
     first = first_version_with_timestamps(properties)
-    by_file = [c for c in commits if first is None or c.first < first]
-    by_word = [c for c in commits if first is not None and c.first >= first]
-    if by_word and _said_ms(store, by_word[0]) <= timestamp_ms:
-        return _search(store, by_word, timestamp_ms)
-    times = file_times_ms(by_file)
-    known = [c.first for c, time in zip(by_file, times, strict=True) if time <= timestamp_ms]
-    if known:
-        return known[-1]
-    oldest = times[0] if times else _said_ms(store, by_word[0])
+    older = [c for c in commits if first is None or c.first < first]
+    timestamped = [c for c in commits if first is not None and c.first >= first]
+    if timestamped and _in_commit_ms(store, timestamped[0]) <= timestamp_ms:
+        return _search(store, timestamped, timestamp_ms)
+    times = file_times_ms(older)
+    candidates = [c.first for c, time in zip(older, times, strict=True) if time <= timestamp_ms]
+    if candidates:
+        return candidates[-1]
+    oldest = times[0] if times else _in_commit_ms(store, timestamped[0])
     raise VersionNotFound(
         location=store.location,
         wanted=f"version at {timestamp_ms} ms",
@@ -110,16 +112,17 @@ def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int,
     )
 
 
-def _said_ms(store: LogStore, commit: LogFile) -> int:
+def _in_commit_ms(store: LogStore, commit: LogFile) -> int:
     info = decode_commit_info(commit.entry.path, store.read(commit.entry.path))
     return int(info.get(IN_COMMIT_TIMESTAMP, commit.entry.modified_ms))
 
 
 def _search(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int) -> int:
+    # In-commit timestamps increase with the version, so a binary search reads few of the commits.
     low, high = 0, len(commits) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if _said_ms(store, commits[middle]) <= timestamp_ms:
+        if _in_commit_ms(store, commits[middle]) <= timestamp_ms:
             low = middle
         else:
             high = middle - 1

@@ -1,4 +1,4 @@
-"""The list of files as an Arrow table: its columns, and how they are made from actions and from struct columns.
+"""The list of files as an Arrow table: its columns, and conversions from and to actions.
 
 Source: PROTOCOL.md#add-file-and-remove-file
 """
@@ -6,7 +6,8 @@ Source: PROTOCOL.md#add-file-and-remove-file
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 
@@ -60,24 +61,39 @@ DELETION_VECTOR_KEYS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes"
 STORED_VECTOR = pa.struct(
     [pa.field(key, field.type) for key, field in zip(DELETION_VECTOR_KEYS, DELETION_VECTOR, strict=True)]
 )
-"""A descriptor under the keys that it has on disk."""
+"""A deletion vector descriptor with its keys on disk."""
 
-AT_ONCE = 1 << 14
+BLOCK_ROWS = 1 << 14
+
+
+@contextmanager
+def use_system_allocator() -> Iterator[None]:
+    """Let Arrow use the allocator of the system while the block runs.
+
+    Arrow's own allocators keep freed memory for later. Reading a log frees many batches, so the process would stay
+    about twice as large as the file list needs.
+    """
+    default = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(default)
 
 
 def key_of(column: str) -> str:
-    """Return the key that an add action has for a column of the list."""
+    """Return the key of an add action that holds a column of the list."""
     return _KEYS[column]
 
 
 @cache
 def _null_block(data_type: pa.DataType) -> pa.Array:
-    return pa.nulls(AT_ONCE, data_type)
+    return pa.nulls(BLOCK_ROWS, data_type)
 
 
 def null_column(data_type: pa.DataType, count: int) -> pa.Array:
-    """Return a column without values; all of them share one piece of memory."""
-    if count <= AT_ONCE:
+    """Return a column of nulls; short ones share one block of memory."""
+    if count <= BLOCK_ROWS:
         return _null_block(data_type).slice(0, count)
     return pa.nulls(count, data_type)
 
@@ -87,14 +103,14 @@ def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa
 
     Args:
         names: The keys.
-        values: For every key its column of strings.
-        count: How many maps there are.
+        values: The column of strings of each key.
+        count: The number of maps.
     """
     width = len(names)
     if width == 1:
         return pa.MapArray.from_arrays(_offsets(1, count), _repeated(names[0], count), values[0])
     joined = pa.concat_arrays(values) if width else _null_block(pa.string()).slice(0, 0)
-    order = integers(at + column * count for at in range(count) for column in range(width))
+    order = integers(row + column * count for row in range(count) for column in range(width))
     return pa.MapArray.from_arrays(_offsets(width, count), _cycled(names, count), joined.take(order))
 
 
@@ -104,52 +120,52 @@ def integers(values: Iterable[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _cycled(texts: Sequence[str], count: int) -> pa.Array:
-    """Return the texts one after the other, all of them so many times, without `pyarrow.array` as in `integers`."""
-    data = [text.encode() for text in texts]
+def _cycled(strings: Sequence[str], count: int) -> pa.Array:
+    """Return the strings in order, ``count`` times; built from buffers for the reason given in `integers`."""
+    data = [text.encode() for text in strings]
     offsets = array("i", accumulate((len(text) for _ in range(count) for text in data), initial=0))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data) * count)]
-    return pa.Array.from_buffers(pa.string(), len(texts) * count, buffers)
+    return pa.Array.from_buffers(pa.string(), len(strings) * count, buffers)
 
 
 @cache
 def _offset_block(width: int, count: int) -> pa.Array:
-    offsets = array("i", [at * width for at in range(count + 1)])
+    offsets = array("i", [row * width for row in range(count + 1)])
     return pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(offsets)])
 
 
 def _offsets(width: int, count: int) -> pa.Array:
-    block = _offset_block(width, AT_ONCE) if count <= AT_ONCE else _offset_block.__wrapped__(width, count)
+    block = _offset_block(width, BLOCK_ROWS) if count <= BLOCK_ROWS else _offset_block.__wrapped__(width, count)
     return block.slice(0, count + 1)
 
 
 @cache
 def _repeated_block(text: str, count: int) -> pa.Array:
     data = text.encode()
-    offsets = array("i", [at * len(data) for at in range(count + 1)])
+    offsets = array("i", [row * len(data) for row in range(count + 1)])
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data * count)])
 
 
 def _repeated(text: str, count: int) -> pa.Array:
-    block = _repeated_block(text, AT_ONCE) if count <= AT_ONCE else _repeated_block.__wrapped__(text, count)
+    block = _repeated_block(text, BLOCK_ROWS) if count <= BLOCK_ROWS else _repeated_block.__wrapped__(text, count)
     return block.slice(0, count)
 
 
 def file_rows(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return rows of the list; a column that is not given, or has nulls only, takes no memory."""
+    """Return rows of the list; a missing or all-null column shares memory."""
     arrays = []
     for field in FILES:
-        given = columns.get(field.name)
-        if given is None or given.null_count == count:
-            given = null_column(field.type, count)
-        elif given.type != field.type:
-            given = given.cast(field.type)
-        arrays.append(given)
+        column = columns.get(field.name)
+        if column is None or column.null_count == count:
+            column = null_column(field.type, count)
+        elif column.type != field.type:
+            column = column.cast(field.type)
+        arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, schema=FILES)
 
 
 def from_adds(adds: Sequence[Add]) -> pa.RecordBatch:
-    """Return the rows of add actions, in their order."""
+    """Return the rows of add actions, in the same order."""
     return file_rows(
         {
             "path": pa.array([a.path for a in adds], pa.string()),
@@ -180,7 +196,7 @@ def _vector(vector: DeletionVector | None) -> dict[str, object] | None:
 
 
 def to_adds(files: pa.Table) -> list[Add]:
-    """Return the rows of a list as the add actions that made them, as far as the list keeps them; in its order."""
+    """Return the rows of a list as add actions, in the same order; fields that the list does not keep are lost."""
     return [
         Add(
             path=row["path"],
@@ -200,12 +216,12 @@ def to_adds(files: pa.Table) -> list[Add]:
 
 
 def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
-    """Return the action that takes a file out of the table, with all that is known of it.
+    """Return the action that removes a file from the table, with all metadata of the file.
 
     Args:
         add: The file.
-        now_ms: When it is removed, in ms since the epoch.
-        data_change: Whether rows go with it that do not come back in another file.
+        now_ms: The time of removal, in ms since the epoch.
+        data_change: Whether rows are lost that no other file of the commit holds.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
@@ -225,14 +241,14 @@ def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
 
 
 def file_key(path: str, vector: DeletionVector | None, location: str = "") -> str:
-    """Return what tells a logical file from every other one.
+    """Return the unique key of a logical file: its path and the id of its deletion vector.
 
     Args:
-        path: As in an action.
-        vector: That of the action.
-        location: Where the table lies.
+        path: The path of the action.
+        vector: The deletion vector of the action.
+        location: The location of the table.
 
-    Source: PROTOCOL.md#action-reconciliation: its path and the id of its deletion vector.
+    Source: PROTOCOL.md#action-reconciliation
     """
     key = canonical_path(path, location)
     if vector is None:
@@ -245,25 +261,25 @@ def file_keys(paths: pa.Array, vectors: pa.Array, location: str = "") -> list[st
 
     Args:
         paths: A column of strings without nulls.
-        vectors: A column of structs that begins with storage type, text and offset, in any naming.
-        location: Where the table lies.
+        vectors: A struct column that begins with storage type, path or inline data, and offset; names do not matter.
+        location: The location of the table.
     """
     keys = canonical_paths(paths, location)
     if vectors.null_count < len(vectors):
-        kinds, texts, offsets = (vectors.field(i).to_pylist() for i in range(3))
-        for at, is_there in enumerate(vectors.is_valid().to_pylist()):
-            if is_there:
-                keys[at] += "\n" + vector_id(kinds[at], texts[at], offsets[at], location)
+        kinds, paths_or_data, offsets = (vectors.field(i).to_pylist() for i in range(3))
+        for row, is_valid in enumerate(vectors.is_valid().to_pylist()):
+            if is_valid:
+                keys[row] += "\n" + vector_id(kinds[row], paths_or_data[row], offsets[row], location)
     return keys
 
 
 def concat_files(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return the list that these rows make up."""
+    """Concatenate batches into one list."""
     return pa.Table.from_batches(list(batches), FILES)
 
 
 def filter_rows(rows: pa.RecordBatch, keep: Sequence[bool]) -> pa.RecordBatch:
-    """Return the rows that are to be kept."""
+    """Return the rows for which ``keep`` is true."""
     if all(keep):
         return rows
     mask = pa.Array.from_buffers(pa.uint8(), len(keep), [None, pa.py_buffer(bytes(keep))])

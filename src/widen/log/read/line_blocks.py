@@ -1,8 +1,8 @@
-"""Blocks of commit lines to columns: natively where the lines allow it, else one by one.
+"""Convert blocks of commit lines to columns: with Arrow's JSON reader where possible, else line by line.
 
-Arrow's JSON reader turns a block of lines into columns without a Python object for each of them. It has no maps; the
-keys of partition values are known from the metadata, and a block with tags is decoded line by line, as is one that
-the reader refuses. The slow way also finds the line to blame.
+Arrow's JSON reader needs no Python object per line, so it is much faster. It cannot read maps. Partition values are
+read as a struct, since the metadata gives their keys. Blocks with tags, and blocks that Arrow rejects, are decoded line
+by line; that also finds the damaged line for the error.
 
 Source: PROTOCOL.md#actions
 """
@@ -48,10 +48,10 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class FileActionBlock:
-    """The file actions of some lines.
+    """The file actions of a block of lines.
 
     Args:
-        adds: A row for each add action, in the order of the lines; in one or more pieces.
+        adds: A row for each add action, in the order of the lines, in one or more batches.
         removes: The key of each removed file, with the number of add actions before it.
     """
 
@@ -60,23 +60,23 @@ class FileActionBlock:
 
 
 def split_into_pieces(contents: Iterable[LogPiece]) -> Iterator[list[LogPiece]]:
-    """Yield the contents in blocks of about `BLOCK_BYTES`; a longer file is divided between its lines.
+    """Yield the contents in blocks of about `BLOCK_BYTES`; a longer file is split at line ends.
 
     Raises:
         CorruptLog: a file is empty or cut off.
     """
-    waiting: list[LogPiece] = []
+    block: list[LogPiece] = []
     size = 0
     for piece in contents:
         ensure_complete(piece.path, piece.data)
         for part in _parts(piece):
-            waiting.append(part)
+            block.append(part)
             size += len(part.data)
             if size >= BLOCK_BYTES:
-                yield waiting
-                waiting, size = [], 0
-    if waiting:
-        yield waiting
+                yield block
+                block, size = [], 0
+    if block:
+        yield block
 
 
 def _parts(piece: LogPiece) -> Iterator[LogPiece]:
@@ -94,8 +94,8 @@ class FileActionReader:
     """Reads the file actions of one table.
 
     Args:
-        partitions: The keys of partition values: the physical names of the partition columns.
-        location: Where the table lies.
+        partitions: The keys of partition values, which are the physical names of the partition columns.
+        location: The location of the table.
     """
 
     def __init__(self, partitions: Sequence[str], location: str) -> None:
@@ -103,7 +103,7 @@ class FileActionReader:
         columns = [(key_of(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
         values = pa.struct([(name, pa.string()) for name in self._partitions])
         add = [*columns, ("partitionValues", values), ("deletionVector", STORED_VECTOR)]
-        add += [("clusteringProvider", pa.string()), (_TAGS, pa.struct([]))]  # tags only to see whether there are any
+        add += [("clusteringProvider", pa.string()), (_TAGS, pa.struct([]))]  # tags only to detect them
         remove = [("path", pa.string()), ("deletionVector", STORED_VECTOR)]
         schema = pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -127,29 +127,29 @@ class FileActionReader:
         add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
         adds = [self._adds(rows) for rows in _non_null_rows(add)]
         removes = _removes(add, remove, self._location) if remove.null_count < len(remove) else ()
-        known = tuple(rows for rows in adds if rows is not None)
-        return FileActionBlock(known, removes) if removes is not None and len(known) == len(adds) else None
+        complete = tuple(rows for rows in adds if rows is not None)
+        return FileActionBlock(complete, removes) if removes is not None and len(complete) == len(adds) else None
 
     def _adds(self, add: pa.StructArray) -> pa.RecordBatch | None:
-        """Return the rows; None if one of them lacks what it must have."""
+        """Return the rows; None if one of them lacks a required field or has tags."""
         count = len(add)
-        names = {field.name: at for at, field in enumerate(add.type)}
-        columns = {name: add.field(names[key_of(name)]) for name in (*_COLUMNS, "clustering_provider")}
-        values = add.field(names["partitionValues"])
+        positions = {field.name: number for number, field in enumerate(add.type)}
+        columns = {name: add.field(positions[key_of(name)]) for name in (*_COLUMNS, "clustering_provider")}
+        values = add.field(positions["partitionValues"])
         required = (columns["path"], columns["size_bytes"], columns["modification_time_ms"], values)
-        if any(column.null_count for column in required) or add.field(names[_TAGS]).null_count < count:
+        if any(column.null_count for column in required) or add.field(positions[_TAGS]).null_count < count:
             return None
         columns["partition_values"] = text_map(self._partitions, values.flatten(), count)
-        vectors = add.field(names["deletionVector"])
+        vectors = add.field(positions["deletionVector"])
         if vectors.null_count < count:
-            if not _are_whole(vectors):
+            if not _are_complete(vectors):
                 return None
             columns["deletion_vector"] = vector_column(vectors)
         return file_rows(columns, count)
 
 
 def _non_null_rows(add: pa.StructArray) -> list[pa.StructArray]:
-    """Return the rows that are not null: long runs of them as they are, since copies cost more than all the rest."""
+    """Return the non-null rows; long runs are sliced, since copying them would cost more than everything else here."""
     if add.null_count == len(add):
         return []
     if add.null_count * _SHORT_RUN > len(add):
@@ -158,15 +158,15 @@ def _non_null_rows(add: pa.StructArray) -> list[pa.StructArray]:
     return [add.slice(gap + 1, end - gap - 1) for gap, end in itertools.pairwise(gaps) if end - gap > 1]
 
 
-def _are_whole(vectors: pa.StructArray) -> bool:
-    """Tell whether every descriptor has all that it must have."""
-    there = vectors.filter(vectors.is_valid()) if vectors.null_count else vectors
-    return not any(there.field(key).null_count for key in DELETION_VECTOR_KEYS if key != "offset")
+def _are_complete(vectors: pa.StructArray) -> bool:
+    """Tell whether every descriptor has all required fields."""
+    non_null = vectors.filter(vectors.is_valid()) if vectors.null_count else vectors
+    return not any(non_null.field(key).null_count for key in DELETION_VECTOR_KEYS if key != "offset")
 
 
 def vector_column(vectors: pa.StructArray) -> pa.Array:
-    """Return descriptors that are named and typed as on disk as the list of files has them."""
-    by_name = {field.name: vectors.field(at) for at, field in enumerate(vectors.type)}
+    """Convert descriptors from the names and types on disk to those of the list of files."""
+    by_name = {field.name: vectors.field(number) for number, field in enumerate(vectors.type)}
     columns = [by_name[key].cast(field.type) for key, field in zip(DELETION_VECTOR_KEYS, _vector_type(), strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(_vector_type()), mask=vectors.is_null())
 
@@ -176,18 +176,18 @@ def _vector_type() -> pa.StructType:
 
 
 def _removes(add: pa.StructArray, remove: pa.StructArray, location: str) -> tuple[tuple[int, str], ...] | None:
-    there = remove.filter(remove.is_valid())
-    paths = there.field(0)
-    if paths.null_count or not _are_whole(there.field(1)):
+    non_null = remove.filter(remove.is_valid())
+    paths = non_null.field(0)
+    if paths.null_count or not _are_complete(non_null.field(1)):
         return None
-    keys = iter(file_keys(paths, there.field(1), location))
-    found = []
+    keys = iter(file_keys(paths, non_null.field(1), location))
+    removes = []
     adds = 0
     for is_add, is_remove in zip(add.is_valid().to_pylist(), remove.is_valid().to_pylist(), strict=True):
         if is_remove:
-            found.append((adds, next(keys)))
+            removes.append((adds, next(keys)))
         adds += is_add
-    return tuple(found)
+    return tuple(removes)
 
 
 def _read_lines(block: Sequence[LogPiece], location: str) -> FileActionBlock:

@@ -1,7 +1,8 @@
-"""Replay: from commits, newest first, and a checkpoint to the files that are live.
+"""Log replay: reduce commits, newest first, and a checkpoint to the live files.
 
-The newest word on a file wins. Removed files are remembered by their keys. Added files are not: that no file was
-added twice is shown at the end by hashes, and only rows whose hashes meet are compared by their keys.
+The newest action of a file wins. The keys of removed files are kept in a set. Those of added files are not, since the
+set would be as large as the table: only their hashes are kept, and at the end rows with equal hashes are compared by
+key.
 
 Source: PROTOCOL.md#action-reconciliation
 """
@@ -14,15 +15,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
-from widen.log.read.arrow_memory import use_system_allocator
-from widen.log.read.file_list import concat_files, file_keys, filter_rows, integers
+from widen.log.read.file_list import concat_files, file_keys, filter_rows, integers, use_system_allocator
 from widen.log.read.line_blocks import FileActionBlock, FileActionReader, LogPiece, split_into_pieces
 from widen.model.lazy_module import late
 
 pc = late("pyarrow.compute")
 
 _THREADS = 2
-_HASHES_IN_TURN = 1 << 16
+_HASHES_PER_PASS = 1 << 16
 
 
 def replay_live_files(
@@ -35,43 +35,43 @@ def replay_live_files(
 
     Args:
         newest_first: The commits after the checkpoint.
-        checkpoint: The rows of the checkpoint, if there is one; nothing in it is said twice.
+        checkpoint: The rows of the checkpoint, if there is one; it holds each file once.
         partitions: The physical names of the partition columns.
-        location: Where the table lies.
+        location: The location of the table.
 
     Returns:
         Rows of `widen.log.read.file_list.FILES`; their order is not promised.
 
     Raises:
         CorruptLog: a commit or the checkpoint is damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#action-reconciliation
     """
     tail = _CommitTail(location)
     with use_system_allocator():
         for block in _read_ahead(FileActionReader(partitions, location), newest_first):
-            tail.take(block)
-        batches = tail.distinct()
+            tail.add_block(block)
+        batches = tail.without_replaced()
         if checkpoint is not None:
-            batches.extend(_untouched(checkpoint, tail.touched(batches), location))
+            batches.extend(_drop_touched(checkpoint, tail.touched_keys(batches), location))
         return concat_files(batches)
 
 
 def _read_ahead(reader: FileActionReader, newest_first: Iterable[LogPiece]) -> Iterator[FileActionBlock]:
-    """Yield the blocks in their order; while one is taken, the next ones are read by other threads."""
-    waiting: deque[Future[FileActionBlock]] = deque()
+    """Yield the blocks in order; other threads parse the next ones meanwhile, as Arrow parses without the GIL."""
+    pending: deque[Future[FileActionBlock]] = deque()
     with ThreadPoolExecutor(_THREADS, "widen-replay") as pool:
         for block in split_into_pieces(newest_first):
-            waiting.append(pool.submit(reader.read, block))
-            if len(waiting) > _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(reader.read, block))
+            if len(pending) > _THREADS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 class _CommitTail:
-    """What the commits say, newest first."""
+    """The file actions of the commits, newest first."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -79,51 +79,51 @@ class _CommitTail:
         self._batches: list[pa.RecordBatch] = []
         self._hashes: list[pa.Array] = []
 
-    def take(self, block: FileActionBlock) -> None:
-        """Take the next block, which is older than all before."""
+    def add_block(self, block: FileActionBlock) -> None:
+        """Add the next block, which must be older than all blocks before it."""
         removes = deque(block.removes)
-        at = 0
+        first = 0
         for adds in block.adds:
-            self._take_adds(adds, removes, at)
-            at += adds.num_rows
+            self._add_rows(adds, removes, first)
+            first += adds.num_rows
         self._removed.update(key for _, key in removes)
 
-    def _take_adds(self, adds: pa.RecordBatch, removes: deque[tuple[int, str]], at: int) -> None:
+    def _add_rows(self, adds: pa.RecordBatch, removes: deque[tuple[int, str]], first: int) -> None:
         keys = _keys(adds, self._location)
         if self._removed or removes:
-            keep = self._kept(keys, removes, at)
+            keep = self._find_kept(keys, removes, first)
             adds = filter_rows(adds, keep)
             keys = [key for key, is_kept in zip(keys, keep, strict=True) if is_kept]
         self._batches.append(adds)
         self._hashes.append(integers(map(hash, keys)))
 
-    def _kept(self, keys: Sequence[str], removes: deque[tuple[int, str]], at: int) -> list[bool]:
-        """Tell which rows no newer line has removed.
+    def _find_kept(self, keys: Sequence[str], removes: deque[tuple[int, str]], first: int) -> list[bool]:
+        """Return, for each row, whether no newer line removes its file.
 
         Args:
-            keys: Of rows, the first of which is the add action number ``at`` of the block.
-            removes: What the block removes and has not been taken yet.
-            at: How many add actions of the block came before.
+            keys: The keys of the rows.
+            removes: The pending removes of the block, each with the number of add actions before it.
+            first: The number of the first row among the add actions of the block.
         """
         keep: list[bool] = []
-        for number, key in enumerate(keys, at):
+        for number, key in enumerate(keys, first):
             while removes and removes[0][0] <= number:
                 self._removed.add(removes.popleft()[1])
             keep.append(key not in self._removed)
         return keep
 
-    def distinct(self) -> list[pa.RecordBatch]:
-        """Return the rows without those that a newer row has replaced."""
-        twice = _find_repeated(pa.chunked_array(self._hashes, pa.int64()))
-        if len(twice) == 0:
+    def without_replaced(self) -> list[pa.RecordBatch]:
+        """Return the rows without those that a newer row replaces."""
+        repeated = _find_repeated(pa.chunked_array(self._hashes, pa.int64()))
+        if len(repeated) == 0:
             return self._batches
         seen: set[str] = set()
         return [
-            self._without_replaced(rows, pc.is_in(own, value_set=twice).to_pylist(), seen)
-            for rows, own in zip(self._batches, self._hashes, strict=True)
+            self._drop_replaced(rows, pc.is_in(hashes, value_set=repeated).to_pylist(), seen)
+            for rows, hashes in zip(self._batches, self._hashes, strict=True)
         ]
 
-    def _without_replaced(self, rows: pa.RecordBatch, suspects: Sequence[bool], seen: set[str]) -> pa.RecordBatch:
+    def _drop_replaced(self, rows: pa.RecordBatch, suspects: Sequence[bool], seen: set[str]) -> pa.RecordBatch:
         keep = []
         for key, is_suspect in zip(_keys(rows, self._location), suspects, strict=True):
             keep.append(not is_suspect or key not in seen)
@@ -131,26 +131,29 @@ class _CommitTail:
                 seen.add(key)
         return filter_rows(rows, keep)
 
-    def touched(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
-        """Return the keys of all files that the commits speak of."""
+    def touched_keys(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
+        """Return the keys of all files that the commits add or remove."""
         return self._removed.union(*(_keys(rows, self._location) for rows in batches))
 
 
 def _find_repeated(hashes: pa.ChunkedArray) -> pa.Array:
-    """Return the values that are there more than once; in turns, since a table of all of them would be large."""
-    turns = 1 + len(hashes) // _HASHES_IN_TURN
-    edges = [-(2**63) + 2**64 * turn // turns for turn in range(turns + 1)]
-    firsts, lasts, once = integers(edges[:-1]), integers([edge - 1 for edge in edges[1:]]), integers([1])[0]
-    found = []
+    """Return the values that occur more than once.
+
+    Each pass counts one range of values: a hash table of all of them would need as much memory as the file list.
+    """
+    passes = 1 + len(hashes) // _HASHES_PER_PASS
+    edges = [-(2**63) + 2**64 * number // passes for number in range(passes + 1)]
+    firsts, lasts, one = integers(edges[:-1]), integers([edge - 1 for edge in edges[1:]]), integers([1])[0]
+    repeated = []
     for first, last in zip(firsts, lasts, strict=True):
         part = hashes.filter(pc.and_(pc.greater_equal(hashes, first), pc.less_equal(hashes, last)))
         if pc.count_distinct(part).as_py() < len(part):
             counts = pc.value_counts(part)
-            found.append(counts.field(0).filter(pc.greater(counts.field(1), once)))
-    return pa.chunked_array(found, pa.int64())
+            repeated.append(counts.field(0).filter(pc.greater(counts.field(1), one)))
+    return pa.chunked_array(repeated, pa.int64())
 
 
-def _untouched(checkpoint: Iterable[pa.RecordBatch], touched: set[str], location: str) -> Iterator[pa.RecordBatch]:
+def _drop_touched(checkpoint: Iterable[pa.RecordBatch], touched: set[str], location: str) -> Iterator[pa.RecordBatch]:
     for rows in checkpoint:
         yield filter_rows(rows, [key not in touched for key in _keys(rows, location)]) if touched else rows
 

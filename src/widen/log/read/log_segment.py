@@ -1,4 +1,4 @@
-"""Which files make up a version: one checkpoint, and the commits after it.
+"""List the log, and find the files that make up a version: a checkpoint and the commits after it.
 
 Source: PROTOCOL.md#delta-log-entries, #checkpoints, #log-compaction-files, #last-checkpoint-file
 """
@@ -14,8 +14,8 @@ import msgspec
 from widen.errors import CorruptLog, StorageError, TableNotFound, VersionNotFound
 from widen.log.store.log_store import FileEntry, LogStore
 
-UNUSABLE = (StorageError, RecursionError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading a small JSON file raises: no file, another shape, other bytes than UTF-8, thousands of levels."""
+UNUSABLE = (StorageError, RecursionError, msgspec.DecodeError, UnicodeDecodeError)
+"""What reading a small JSON file raises: it is missing, has another shape, is not UTF-8, or is nested too deeply."""
 
 LOG = "_delta_log"
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
@@ -68,10 +68,10 @@ class LogSegment:
 
     Args:
         version: The table version.
-        checkpoint: The newest complete checkpoint that is not later, if there is one.
-        tail: What comes after it, oldest first, without gaps: commits and log compactions.
-        commits: The commits that were listed, up to the version, oldest first.
-        checksums: The versions that have a checksum file: this one and those back to the checkpoint.
+        checkpoint: The newest complete checkpoint at or before the version, if there is one.
+        tail: The commits and log compactions after the checkpoint, oldest first, without gaps.
+        commits: All listed commits up to the version, oldest first.
+        checksums: The versions from the checkpoint to this one that have a checksum file.
     """
 
     version: int
@@ -82,33 +82,34 @@ class LogSegment:
 
 
 def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
-    """Return the files that make up a version, the newest one if none is given.
+    """Return the files that make up a version, by default the newest one.
 
-    ``_last_checkpoint`` only says where to begin to list; what it says is never trusted.
+    ``_last_checkpoint`` only decides where the listing starts. It may be stale or damaged, so the whole log is listed
+    if the files from there on do not suffice.
 
     Raises:
         TableNotFound: there is no log.
-        VersionNotFound: there is no such version, or what it needs has been cleaned up.
-        CorruptLog: a version is missing between others.
-        StorageError: the store refused.
+        VersionNotFound: the version does not exist, or files that it needs were cleaned up.
+        CorruptLog: a commit between others is missing.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#last-checkpoint-file (a hint), PROTOCOL.md#delta-log-entries (contiguous versions)
     """
     start = _hint(store)
     if start and (version is None or start <= version):
         listing = LogListing(store.list_from(f"{LOG}/{start:020d}"))
-        is_there = listing.newest >= (start if version is None else version)
-        if listing.checkpoint(version) and listing.commits and is_there:
+        has_version = listing.newest >= (start if version is None else version)
+        if listing.checkpoint(version) and listing.commits and has_version:
             return listing.segment(store, version)
     return list_log(store).segment(store, version)
 
 
 def find_versions(store: LogStore) -> tuple[LogFile, ...]:
-    """Return every commit file there is, oldest first.
+    """Return all existing commit files, oldest first.
 
     Raises:
         TableNotFound: there is no log.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
     listing = list_log(store)
     listing.ensure_table(store)
@@ -116,16 +117,16 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
 
 
 def list_log(store: LogStore) -> LogListing:
-    """Return every file of a log, by what its name says.
+    """List a log and classify its files by name.
 
     Raises:
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
     return LogListing(store.list_from(f"{LOG}/{0:020d}"))
 
 
 def _hint(store: LogStore) -> int:
-    """Return the version that ``_last_checkpoint`` names; 0 if it cannot be used, for nothing depends on it."""
+    """Return the version in ``_last_checkpoint``, or 0 if that file is unusable: it is only a hint."""
     try:
         return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=_LastCheckpoint).version
     except UNUSABLE:
@@ -137,10 +138,10 @@ class _LastCheckpoint(msgspec.Struct):
 
 
 class LogListing:
-    """The files of a log by what their names say; other names are ignored.
+    """The files of a log, classified by name; unknown names are ignored.
 
     Args:
-        entries: The files; those of commits become `commits`, whole checkpoints `checkpoints`, by version.
+        entries: The files. Commits go into `commits` and complete checkpoints into `checkpoints`, by version.
     """
 
     def __init__(self, entries: Iterable[FileEntry]) -> None:
@@ -151,24 +152,24 @@ class LogListing:
         self._checksums: set[int] = set()
         self._parts: dict[tuple[int, int], dict[int, FileEntry]] = {}
         for entry in self._entries:
-            self._sort_in(entry)
+            self._classify(entry)
         for (version, count), parts in self._parts.items():
             if len(parts) == count:
                 files = tuple(parts[i] for i in sorted(parts))
                 self.checkpoints.setdefault(version, Checkpoint(version, files))
 
-    def _sort_in(self, entry: FileEntry) -> None:
+    def _classify(self, entry: FileEntry) -> None:
         name = entry.name
-        if found := _COMMIT.fullmatch(name):
-            self.commits[int(found[1])] = LogFile(int(found[1]), int(found[1]), entry)
-        elif found := _CHECKSUM.fullmatch(name):
-            self._checksums.add(int(found[1]))
-        elif found := _COMPACTED.fullmatch(name):
-            self._compacted.setdefault(int(found[1]), []).append(LogFile(int(found[1]), int(found[2]), entry))
-        elif found := _CLASSIC.fullmatch(name) or _UUID.fullmatch(name):
-            self.checkpoints[int(found[1])] = Checkpoint(int(found[1]), (entry,))
-        elif found := _MULTIPART.fullmatch(name):
-            self._parts.setdefault((int(found[1]), int(found[3])), {})[int(found[2])] = entry
+        if match := _COMMIT.fullmatch(name):
+            self.commits[int(match[1])] = LogFile(int(match[1]), int(match[1]), entry)
+        elif match := _CHECKSUM.fullmatch(name):
+            self._checksums.add(int(match[1]))
+        elif match := _COMPACTED.fullmatch(name):
+            self._compacted.setdefault(int(match[1]), []).append(LogFile(int(match[1]), int(match[2]), entry))
+        elif match := _CLASSIC.fullmatch(name) or _UUID.fullmatch(name):
+            self.checkpoints[int(match[1])] = Checkpoint(int(match[1]), (entry,))
+        elif match := _MULTIPART.fullmatch(name):
+            self._parts.setdefault((int(match[1]), int(match[3])), {})[int(match[2])] = entry
 
     @property
     def newest(self) -> int:
@@ -181,42 +182,43 @@ class LogListing:
         return tuple(self.commits[version] for version in sorted(self.commits))
 
     def checkpoint(self, version: int | None) -> Checkpoint | None:
-        """Return the newest whole checkpoint that is not later than a version; None if there is none."""
-        known = [v for v in self.checkpoints if version is None or v <= version]
-        return self.checkpoints[max(known)] if known else None
+        """Return the newest complete checkpoint at or before a version; None if there is none."""
+        versions = [v for v in self.checkpoints if version is None or v <= version]
+        return self.checkpoints[max(versions)] if versions else None
 
     @property
     def checkpoint_files(self) -> list[FileEntry]:
-        """The files of checkpoints, also of several for one version; none of those in parts."""
+        """All checkpoint files that may name sidecars, also several of one version; multi-part ones never do."""
         return [entry for entry in self._entries if _CLASSIC.fullmatch(entry.name) or _UUID.fullmatch(entry.name)]
 
     def before(self, version: int) -> list[FileEntry]:
-        """Return the files that a checkpoint of a version stands for, in the order in which they may go.
+        """Return the files that a checkpoint of a version replaces, in the order in which they must be deleted.
 
-        Commits go before the checkpoints that belong to them.
+        Commits come first, oldest first, and checkpoints last: an interrupted deletion must not leave a commit without
+        the checkpoint of its version.
 
         Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for the order
         """
-        found = [(rank, int(match[1]), entry) for entry in self._entries for rank, match in _ranked(entry.name)]
+        ranked = [(rank, int(match[1]), entry) for entry in self._entries for rank, match in _ranked(entry.name)]
         last = {rank: version if pattern is _COMPACTED else version - 1 for rank, pattern in enumerate(_KINDS)}
-        return [entry for rank, first, entry in sorted(found, key=lambda item: item[:2]) if first <= last[rank]]
+        return [entry for rank, first, entry in sorted(ranked, key=lambda item: item[:2]) if first <= last[rank]]
 
     def ensure_table(self, store: LogStore) -> None:
-        """Check that there is a version.
+        """Check that the log has a version.
 
         Raises:
-            TableNotFound: there is none.
+            TableNotFound: the log has no version.
         """
         if self.newest < 0:
-            raise TableNotFound(location=store.location, reason=f"there is no folder {LOG} with commits")
+            raise TableNotFound(location=store.location, reason=f"it has no {LOG} directory with commits")
 
     def segment(self, store: LogStore, version: int | None) -> LogSegment:
         """Return the files that make up a version, as `find_segment` does.
 
         Raises:
             TableNotFound: there is no log.
-            VersionNotFound: there is no such version, or what it needs has been cleaned up.
-            CorruptLog: a version is missing between others.
+            VersionNotFound: the version does not exist, or files that it needs were cleaned up.
+            CorruptLog: a commit between others is missing.
         """
         self.ensure_table(store)
         wanted = self.newest if version is None else version
@@ -234,30 +236,31 @@ class LogListing:
         return 0 if 0 in self.commits else min(self.checkpoints, default=0)
 
     def _tail(self, store: LogStore, first: int, last: int) -> Iterable[LogFile]:
-        at = first
-        while at <= last:
-            compacted = [file for file in self._compacted.get(at, ()) if at < file.last <= last]
-            found = max(compacted, key=lambda file: file.last, default=None) or self.commits.get(at)
-            if found is None:
-                raise self._missing(store, at, last)
-            yield found
-            at = found.last + 1
+        version = first
+        while version <= last:
+            compacted = [file for file in self._compacted.get(version, ()) if version < file.last <= last]
+            # The longest compaction replaces the most commits, so fewer files are read.
+            file = max(compacted, key=lambda file: file.last, default=None) or self.commits.get(version)
+            if file is None:
+                raise self._missing(store, version, last)
+            yield file
+            version = file.last + 1
 
-    def _missing(self, store: LogStore, at: int, last: int) -> Exception:
+    def _missing(self, store: LogStore, version: int, last: int) -> Exception:
         if last < self._oldest():
             return _no_version(store, last, f"it was cleaned up; the versions are {self._oldest()} to {self.newest}")
         return CorruptLog(
-            path=f"{store.location}/{commit_path(at)}",
-            reason=f"version {at} is missing, though version {last} needs it",
-            fix="Restore the file from a backup; a checkpoint of that version or a later one would do as well.",
+            path=f"{store.location}/{commit_path(version)}",
+            reason=f"version {version} is missing, but version {last} needs it",
+            fix="Restore the file, or a checkpoint of that version or a later one, from a backup.",
         )
 
 
 def _ranked(name: str) -> Iterator[tuple[int, re.Match[str]]]:
-    return ((rank, found) for rank, pattern in enumerate(_KINDS) if (found := pattern.fullmatch(name)))
+    return ((rank, match) for rank, pattern in enumerate(_KINDS) if (match := pattern.fullmatch(name)))
 
 
 def _no_version(store: LogStore, version: int, reason: str) -> VersionNotFound:
     return VersionNotFound(
-        location=store.location, wanted=f"version {version}", reason=reason, fix="Ask for one of these."
+        location=store.location, wanted=f"version {version}", reason=reason, fix="Ask for a version in this range."
     )

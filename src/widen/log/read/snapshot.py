@@ -1,4 +1,4 @@
-"""A version of a table as a value: what it is at once, what it holds when asked.
+"""Snapshot: one version of a table as a value. Metadata is cheap to read; the file list is read on first use.
 
 Source: PROTOCOL.md#action-reconciliation
 """
@@ -52,31 +52,33 @@ else:
 
 
 def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:
-    """Return a version of a table; the newest one if neither version nor time is given.
+    """Open a version of a table, by default the newest one.
 
-    Only the protocol and the metadata are read; no file action is decoded.
+    Only the protocol and the metadata are read; file actions are not decoded.
 
     Args:
-        store: Of the table.
-        version: The version wanted.
-        timestamp_ms: The newest version not later than that, in ms since the epoch.
+        store: The store of the table.
+        version: The version to open.
+        timestamp_ms: Open the newest version at or before this time, in ms since the epoch.
 
     Raises:
         TableNotFound: there is no log.
-        VersionNotFound: there is no such version, or none so early; the error names what there is.
+        VersionNotFound: the version does not exist, or every version is later; the error names the available range.
         CorruptLog: a log file is missing or damaged; the error names it.
-        UnsupportedFeatureForRead: readers must know a feature that this version does not.
+        UnsupportedFeatureForRead: the table requires a reader feature that Widen does not support.
         InvalidOption: both a version and a time are given.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#supported-features
     """
     if timestamp_ms is not None:
         if version is not None:
-            raise InvalidOption(option="version and timestamp", value=version, expected="Give one of them.")
+            raise InvalidOption(option="version and timestamp", value=version, expected="Give only one of them.")
         commits = find_versions(store)
         if not commits:
-            raise TableNotFound(location=store.location, reason="its log has no commits, so times are not known")
+            raise TableNotFound(
+                location=store.location, reason="its log has no commits, so the times of versions are unknown"
+            )
         properties = Snapshot(store, find_segment(store)).properties
         version = find_version(store, commits, timestamp_ms, properties)
     snapshot = Snapshot(store, find_segment(store, version))
@@ -85,7 +87,7 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
 
 
 def _has_schema(checksum: VersionChecksum) -> bool:
-    """Tell whether the schema of a checksum can be read: nothing depends on a checksum, so a broken one is ignored."""
+    """Tell whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
     try:
         from_json(checksum.metadata.schema_string)
     except WidenError:
@@ -95,10 +97,10 @@ def _has_schema(checksum: VersionChecksum) -> bool:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table. Immutable; its parts are read when they are first asked for, and kept.
+    """One version of a table. Immutable; its parts are read on first use and cached.
 
     Args:
-        store: Of the table.
+        store: The store of the table.
         segment: The log files that make up the version.
     """
 
@@ -108,14 +110,14 @@ class Snapshot:
     def __reduce__(self) -> tuple[type[Snapshot], tuple[LogStore, LogSegment]]:
         return Snapshot, (self.store, self.segment)
 
-    def seen_with(self, metadata: Metadata) -> Snapshot:
-        """Return the same version with another metadata in place of its own: what is read is read as that says.
+    def with_metadata(self, metadata: Metadata) -> Snapshot:
+        """Return the same version with other metadata, so that its files are read with that schema.
 
         Args:
-            metadata: Of columns that have the same names in files.
+            metadata: The metadata to use. Its columns must have the same physical names.
         """
         other = Snapshot(self.store, self.segment)
-        vars(other).update({"_head": (self.protocol, metadata), "_files": self._files})
+        vars(other).update({"_protocol_and_metadata": (self.protocol, metadata), "_files": self._files})
         return other
 
     @property
@@ -125,7 +127,7 @@ class Snapshot:
 
     @property
     def location(self) -> str:
-        """Where the table lies."""
+        """The location of the table."""
         return self.store.location
 
     @cached_property
@@ -133,19 +135,19 @@ class Snapshot:
         return read_checksum(self.store, self.version) if self.version in self.segment.checksums else None
 
     @cached_property
-    def _head(self) -> tuple[Protocol, Metadata]:
+    def _protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
         protocol: Protocol | None = None
         metadata: Metadata | None = None
-        for line in self._heads():
+        for line in self._head_actions():
             protocol, metadata = protocol or line.protocol, metadata or line.meta_data
             if protocol and metadata:
                 return protocol, metadata
-        lacking = "protocol" if protocol is None else "metaData"
+        missing = "protocol" if protocol is None else "metaData"
         path = f"{self.location}/{commit_path(0)}"
-        raise corrupt_log(path, f"no log file up to version {self.version} holds a {lacking} action")
+        raise corrupt_log(path, f"no log file up to version {self.version} has a {missing} action")
 
-    def _heads(self) -> Iterator[NonFileAction]:
-        """Yield lines with protocol or metadata, newest first: from commits until a checksum tells both."""
+    def _head_actions(self) -> Iterator[NonFileAction]:
+        """Yield lines with protocol or metadata, newest first, down to the newest usable checksum, which has both."""
         contents = self._newest_first(until_checksum=True)
         for file, data in contents:
             yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
@@ -154,7 +156,7 @@ class Snapshot:
             if checksum is not None and _has_schema(checksum):
                 yield NonFileAction(protocol=checksum.protocol, meta_data=checksum.metadata)
                 return
-        if self.segment.checksums:  # none of them can be read
+        if self.segment.checksums:  # none of them is usable, so read the commits before them, too
             for file, data in self._newest_first():
                 yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
         if self.segment.checkpoint:
@@ -170,25 +172,25 @@ class Snapshot:
         """The protocol of the version.
 
         Raises:
-            CorruptLog: the log says none, or is damaged.
+            CorruptLog: the log has none, or is damaged.
         """
-        return self._head[0]
+        return self._protocol_and_metadata[0]
 
     @property
     def metadata(self) -> Metadata:
         """The metadata of the version.
 
         Raises:
-            CorruptLog: the log says none, or is damaged.
+            CorruptLog: the log has none, or is damaged.
         """
-        return self._head[1]
+        return self._protocol_and_metadata[1]
 
     @cached_property
     def schema(self) -> StructType:
         """The schema with all metadata of its columns.
 
         Raises:
-            CorruptLog: it cannot be read.
+            CorruptLog: the schema cannot be parsed.
         """
         return from_json(self.metadata.schema_string)
 
@@ -199,7 +201,7 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The logical names of the partition columns, in their order."""
+        """The logical names of the partition columns, in order."""
         return self.metadata.partition_columns
 
     @cached_property
@@ -208,62 +210,62 @@ class Snapshot:
 
         Source: PROTOCOL.md#in-commit-timestamps
         """
-        said = self._said_ms()
-        if said is not None:
-            return said
+        in_commit_ms = self._in_commit_ms()
+        if in_commit_ms is not None:
+            return in_commit_ms
         if not self.segment.commits:
             checkpoint = self.segment.checkpoint
             return max(entry.modified_ms for entry in checkpoint.files) if checkpoint else 0
         return file_times_ms(self.segment.commits)[-1]
 
-    def _said_ms(self) -> int | None:
+    def _in_commit_ms(self) -> int | None:
         first = first_version_with_timestamps(self.properties)
         if first is None or self.version < first:
             return None
         if self._checksum is not None and self._checksum.in_commit_timestamp is not None:
             return self._checksum.in_commit_timestamp
-        found = [file for file in self.segment.commits if file.first == self.version]
-        info = decode_commit_info(found[0].entry.path, self.store.read(found[0].entry.path)) if found else {}
-        said = info.get(IN_COMMIT_TIMESTAMP)
-        return said if isinstance(said, int) else None
+        paths = [file.entry.path for file in self.segment.commits if file.first == self.version]
+        info = decode_commit_info(paths[0], self.store.read(paths[0])) if paths else {}
+        time_ms = info.get(IN_COMMIT_TIMESTAMP)
+        return time_ms if isinstance(time_ms, int) else None
 
     def has_written(self, txn: Txn) -> bool:
-        """Tell whether an application has written that far already: that version, or a later one of its own.
+        """Tell whether the application has already committed this transaction version or a later one.
 
         Source: PROTOCOL.md#transaction-identifiers
         """
-        known = self.transactions.get(txn.app_id)
-        return known is not None and known.version >= txn.version
+        newest = self.transactions.get(txn.app_id)
+        return newest is not None and newest.version >= txn.version
 
     @cached_property
     def transactions(self) -> dict[str, Txn]:
-        """How far every application has written, by its id.
+        """The newest transaction of every application, by its id.
 
         Source: PROTOCOL.md#transaction-identifiers
         """
         if self._checksum is not None and self._checksum.set_transactions is not None:
             return {txn.app_id: txn for txn in self._checksum.set_transactions}
-        found: dict[str, Txn] = {}
-        for line in self._small(TXN):
+        transactions: dict[str, Txn] = {}
+        for line in self._non_file_actions(TXN):
             if line.txn is not None:
-                found.setdefault(line.txn.app_id, line.txn)
-        return found
+                transactions.setdefault(line.txn.app_id, line.txn)
+        return transactions
 
     @cached_property
     def domains(self) -> dict[str, DomainMetadata]:
-        """The metadata domains that are there, by their names.
+        """The metadata domains, by name; removed ones are left out.
 
         Source: PROTOCOL.md#domain-metadata
         """
         if self._checksum is not None and self._checksum.domain_metadata is not None:
             return {domain.domain: domain for domain in self._checksum.domain_metadata}
-        found: dict[str, DomainMetadata] = {}
-        for line in self._small(DOMAIN):
+        domains: dict[str, DomainMetadata] = {}
+        for line in self._non_file_actions(DOMAIN):
             if line.domain_metadata is not None:
-                found.setdefault(line.domain_metadata.domain, line.domain_metadata)
-        return {name: domain for name, domain in found.items() if not domain.removed}
+                domains.setdefault(line.domain_metadata.domain, line.domain_metadata)
+        return {name: domain for name, domain in domains.items() if not domain.removed}
 
-    def _small(self, key: str) -> Iterator[NonFileAction]:
+    def _non_file_actions(self, key: str) -> Iterator[NonFileAction]:
         for file, data in self._newest_first():
             yield from read_non_file_actions(file.entry.path, data, key)
         if self.segment.checkpoint:
@@ -271,7 +273,7 @@ class Snapshot:
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
-        """The keys that partition values have in file actions: the physical names of the partition columns.
+        """The keys of partition values in file actions: the physical names of the partition columns.
 
         Source: PROTOCOL.md#column-mapping
         """
@@ -284,7 +286,7 @@ class Snapshot:
         """Return the live files.
 
         Returns:
-            A row for each, with the columns of `widen.log.read.file_list.FILES`; their order is not promised.
+            One row per file, with the columns of `widen.log.read.file_list.FILES`; their order is not promised.
 
         Raises:
             CorruptLog: a log file is damaged; the error names it.
@@ -302,7 +304,7 @@ class Snapshot:
         return log_replay.replay_live_files(commits, batches, self.partition_keys, self.location)
 
     def removed_files(self) -> Iterable[Remove]:
-        """Return the removed files that the log still remembers, the newest word on each.
+        """Return the newest remove action of each file that the log still remembers as removed.
 
         Raises:
             CorruptLog: a log file is damaged.
@@ -310,22 +312,22 @@ class Snapshot:
 
         Source: PROTOCOL.md#action-reconciliation
         """
-        found: dict[str, Remove | None] = {}
+        removes: dict[str, Remove | None] = {}
         for file, data in self._newest_first():
             for line in decode_commit(file.entry.path, data):
                 action = line.remove or line.add
                 if action is not None:
                     key = file_list.file_key(action.path, action.deletion_vector, self.location)
-                    found.setdefault(key, line.remove)
+                    removes.setdefault(key, line.remove)
         for remove in checkpoints.read_removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
-            found.setdefault(file_list.file_key(remove.path, remove.deletion_vector, self.location), remove)
-        return [remove for remove in found.values() if remove is not None]
+            removes.setdefault(file_list.file_key(remove.path, remove.deletion_vector, self.location), remove)
+        return [remove for remove in removes.values() if remove is not None]
 
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
-        """Return version, time in ms and provenance of the commits up to this version, newest first.
+        """Return the version, the time in ms and the commitInfo of each commit up to this version, newest first.
 
         Args:
-            limit: How many at most.
+            limit: The maximum number of commits.
 
         Raises:
             CorruptLog: a commit is damaged.

@@ -1,4 +1,4 @@
-"""Statistics between their two forms: JSON text in a column, and a struct of columns.
+"""Convert file statistics between JSON text (``stats``) and typed columns (``stats_parsed``).
 
 Source: PROTOCOL.md#per-file-statistics
 """
@@ -23,30 +23,30 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def to_json_text(parsed: pa.StructArray, text: pa.Array | None) -> pa.Array:
-    """Return statistics as JSON text, made from the struct where there is no text yet.
+    """Return statistics as JSON text, generated from the struct where the text is null.
 
     Args:
-        parsed: A column ``stats_parsed`` of a checkpoint, in the types of its time.
+        parsed: A column ``stats_parsed`` of a checkpoint, in the types that the table had then.
         text: The column ``stats`` beside it, if there is one.
 
-    Source: PROTOCOL.md#checkpoint-schema; Delta Spark for the forms of dates, times and decimals.
+    Source: PROTOCOL.md#checkpoint-schema; Delta Spark for the formats of dates, times and decimals.
     """
-    given = text.to_pylist() if text is not None else [None] * len(parsed)
-    values = _to_representable(parsed).to_pylist()
-    made = [
-        old if old is not None or new is None else _encoder.encode(_value(new)).decode()
-        for old, new in zip(given, values, strict=True)
+    texts = text.to_pylist() if text is not None else [None] * len(parsed)
+    structs = _to_representable(parsed).to_pylist()
+    filled = [
+        stats if stats is not None or struct is None else _encoder.encode(_value(struct)).decode()
+        for stats, struct in zip(texts, structs, strict=True)
     ]
-    return pa.array(made, pa.string())
+    return pa.array(filled, pa.string())
 
 
 def _to_representable(column: pa.Array) -> pa.Array:
-    """Return a column in which times stored in 96 bits have their zone, and others than Python knows are null.
+    """Return a column whose INT96 times are in UTC, and whose dates and times outside of Python's range are null.
 
-    A bound that is null is unknown.
+    A null bound means that the bound is unknown, so readers do not skip the file.
     """
     if pa.types.is_struct(column.type):
-        parts = [_to_representable(column.field(at)) for at in range(column.type.num_fields)]
+        parts = [_to_representable(column.field(number)) for number in range(column.type.num_fields)]
         return pa.StructArray.from_arrays(parts, names=[field.name for field in column.type], mask=column.is_null())
     if column.type == INT96:
         column = column.cast(pa.timestamp(INT96.unit, "UTC"))
@@ -58,7 +58,7 @@ def _to_representable(column: pa.Array) -> pa.Array:
 
 
 INT96 = pa.timestamp("ms")
-"""What times that are stored in 96 bits are read as; they are always in UTC, and no other one is read so."""
+"""The Arrow type that INT96 times are read as. They are always in UTC, and no other Parquet type is read as this."""
 
 _YEARS: Mapping[pa.DataType, tuple[dt.date, dt.date]] = {
     pa.date32(): (dt.date.min, dt.date.max),
@@ -88,15 +88,15 @@ _FORMS: Mapping[type, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class ParsedColumn:
-    """A column of a checkpoint that repeats another one in typed form.
+    """A typed copy of a column of a checkpoint.
 
     Args:
-        field: Its name and type.
-        made: Makes it from rows of the list of files.
+        field: The name and type of the column.
+        convert: Computes the column from rows of the list of files.
     """
 
     field: pa.Field
-    made: Callable[[pa.RecordBatch], pa.Array]
+    convert: Callable[[pa.RecordBatch], pa.Array]
 
 
 _ARROW: Mapping[str, pa.DataType] = {
@@ -111,16 +111,16 @@ _ARROW: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-"""The types that have a smallest and a largest value in statistics."""
+"""The types that have bounds in statistics."""
 
 _UNORDERED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "binary": pa.binary()}
-"""Further types that partition values may have."""
+"""Types that partition values may have, too."""
 
 
 def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> ParsedColumn:
-    """Return the column ``stats_parsed``: statistics in the types that the table has now.
+    """Return the column ``stats_parsed``: statistics in the current types of the table.
 
-    Of a file with bounds that do not fit these types, as the infinite ones of Delta Spark, only the counts are there.
+    If the bounds of a file do not fit these types, like the infinite ones of Delta Spark, only its counts are kept.
 
     Source: PROTOCOL.md#checkpoint-schema (physical names, current types)
     """
@@ -130,16 +130,16 @@ def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> Parsed
     fields += [("minValues", bounds), ("maxValues", bounds)] if bounds.num_fields else []
     fields += [("nullCount", counts)] if counts.num_fields else []
     data_type = pa.struct(fields)
-    read = [pa.field(name, _as_read(kind)) for name, kind in fields]
+    read = [pa.field(name, _json_reader_type(kind)) for name, kind in fields]
     options = pj.ParseOptions(explicit_schema=pa.schema(read), unexpected_field_behavior="ignore")
 
-    def made(rows: pa.RecordBatch) -> pa.Array:
+    def convert(rows: pa.RecordBatch) -> pa.Array:
         texts = rows.column("stats")
         table = _read_json([text if text and text.startswith("{") else "{}" for text in texts.to_pylist()], options)
         arrays = [table.column(name).combine_chunks().cast(kind) for name, kind in fields]
         return pa.StructArray.from_arrays(arrays, fields=list(data_type), mask=texts.is_null())
 
-    return ParsedColumn(pa.field("stats_parsed", data_type), made)
+    return ParsedColumn(pa.field("stats_parsed", data_type), convert)
 
 
 def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
@@ -150,6 +150,7 @@ def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
             return table
     except pa.ArrowInvalid:
         pass
+    # Arrow does not say which line it rejects, so halve the batch until the line is alone.
     if len(texts) == 1:
         return _read_json([_without_bounds(texts[0])], options)
     middle = len(texts) // 2
@@ -157,44 +158,44 @@ def _read_json(texts: Sequence[str], options: pj.ParseOptions) -> pa.Table:
 
 
 def _without_bounds(text: str) -> str:
-    """Return statistics without their bounds, or without anything if they have none."""
+    """Return statistics without their bounds, or empty statistics if they have no bounds."""
     try:
-        found = msgspec.json.decode(text, type=dict[str, Any])
+        stats = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
         return "{}"
-    counts = {key: value for key, value in found.items() if key not in (MIN_VALUES, MAX_VALUES)}
-    return _encoder.encode(counts).decode() if len(counts) < len(found) else "{}"
+    counts = {key: value for key, value in stats.items() if key not in (MIN_VALUES, MAX_VALUES)}
+    return _encoder.encode(counts).decode() if len(counts) < len(stats) else "{}"
 
 
 def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Sequence[str]) -> ParsedColumn:
-    """Return the column ``partitionValues_parsed``: partition values in the types that the table has now.
+    """Return the column ``partitionValues_parsed``: partition values in the current types of the table.
 
     Args:
-        schema: Of the table.
+        schema: The schema of the table.
         columns: The logical names of the partition columns.
-        keys: Their physical names, in the same order.
+        keys: The physical names of the partition columns, in the same order.
 
-    Source: PROTOCOL.md#checkpoint-schema; PROTOCOL.md#partition-value-serialization (the empty text is null)
+    Source: PROTOCOL.md#checkpoint-schema; PROTOCOL.md#partition-value-serialization (an empty string is null)
     """
     types = [_partition_type(schema.find(name)) for name in columns]
     data_type = pa.struct(list(zip(keys, types, strict=True)))
 
-    def made(rows: pa.RecordBatch) -> pa.Array:
+    def convert(rows: pa.RecordBatch) -> pa.Array:
         values = rows.column("partition_values")
         arrays = [_cast(pc.map_lookup(values, key, "first"), kind) for key, kind in zip(keys, types, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=list(data_type))
 
-    return ParsedColumn(pa.field("partitionValues_parsed", data_type), made)
+    return ParsedColumn(pa.field("partitionValues_parsed", data_type), convert)
 
 
 def _cast(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
-    given = pc.if_else(pc.equal(texts, ""), None, texts)
+    values = pc.if_else(pc.equal(texts, ""), None, texts)
     if data_type == _ARROW["timestamp"]:
-        given = pc.if_else(pc.ends_with(given, "Z"), given, pc.binary_join_element_wise(given, "Z", ""))
+        values = pc.if_else(pc.ends_with(values, "Z"), values, pc.binary_join_element_wise(values, "Z", ""))
     try:
-        return given.cast(data_type)
+        return values.cast(data_type)
     except pa.ArrowInvalid:
-        return pa.concat_arrays([_cast_or_null(given.slice(at, 1), data_type) for at in range(len(given))])
+        return pa.concat_arrays([_cast_or_null(values.slice(row, 1), data_type) for row in range(len(values))])
 
 
 def _cast_or_null(text: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -211,32 +212,32 @@ def _arrow_type(data_type: DataType) -> pa.DataType | None:
 
 
 def _partition_type(column: Field | None) -> pa.DataType:
-    known = None if column is None else _arrow_type(column.type) or _UNORDERED.get(str(column.type))
-    return known or pa.string()
+    data_type = None if column is None else _arrow_type(column.type) or _UNORDERED.get(str(column.type))
+    return data_type or pa.string()
 
 
 def _bounds(columns: Iterable[Field]) -> pa.StructType:
-    found = []
+    fields = []
     for column in columns:
-        below = _bounds(column.type) if isinstance(column.type, StructType) else _arrow_type(column.type)
-        if below is not None and not (pa.types.is_struct(below) and below.num_fields == 0):
-            found.append((_physical(column), below))
-    return pa.struct(found)
+        data_type = _bounds(column.type) if isinstance(column.type, StructType) else _arrow_type(column.type)
+        if data_type is not None and not (pa.types.is_struct(data_type) and data_type.num_fields == 0):
+            fields.append((_physical(column), data_type))
+    return pa.struct(fields)
 
 
 def _counts(columns: Iterable[Field]) -> pa.StructType:
-    found = []
+    fields = []
     for column in columns:
-        below = _counts(column.type) if isinstance(column.type, StructType) else pa.int64()
-        if not (pa.types.is_struct(below) and below.num_fields == 0):
-            found.append((_physical(column), below))
-    return pa.struct(found)
+        data_type = _counts(column.type) if isinstance(column.type, StructType) else pa.int64()
+        if not (pa.types.is_struct(data_type) and data_type.num_fields == 0):
+            fields.append((_physical(column), data_type))
+    return pa.struct(fields)
 
 
-def _as_read(data_type: pa.DataType) -> pa.DataType:
-    """Return the type as Arrow's JSON reader knows it: it takes dates for numbers, but has times as text."""
+def _json_reader_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type to give to Arrow's JSON reader: it parses ISO times, but reads dates only as numbers."""
     if pa.types.is_struct(data_type):
-        return pa.struct([pa.field(field.name, _as_read(field.type)) for field in data_type])
+        return pa.struct([pa.field(field.name, _json_reader_type(field.type)) for field in data_type])
     return pa.timestamp("us") if data_type == pa.date32() else data_type
 
 

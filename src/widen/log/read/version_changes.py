@@ -1,4 +1,4 @@
-"""The changes that versions made, as their commits tell them.
+"""The file actions of a range of versions, for the change data feed.
 
 Source: PROTOCOL.md#add-cdc-file, #reader-requirements-for-addcdcfile
 """
@@ -18,37 +18,37 @@ from widen.protocol.actions import Add, AddCdc, Metadata, Remove
 
 @dataclass(frozen=True, slots=True)
 class VersionChanges:
-    """What one version changed.
+    """The changes of one version.
 
     Args:
-        version: Its number.
+        version: The table version.
         time_ms: When it was committed, in ms since the epoch.
-        metadata: The one that it brought, if it did.
-        told: The files that tell its changes; if there are any, they tell all of them.
-        added: The files that came with rows.
-        removed: The files that went with rows.
+        metadata: The new metadata, if the version changed it.
+        change_files: The change data files. If there are any, they hold all row changes of the version.
+        added: The files that add rows.
+        removed: The files that remove rows.
     """
 
     version: int
     time_ms: int
     metadata: Metadata | None
-    told: tuple[AddCdc, ...]
+    change_files: tuple[AddCdc, ...]
     added: tuple[Add, ...]
     removed: tuple[Remove, ...]
 
 
 def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionChanges]:
-    """Yield what each of some versions changed, in their order.
+    """Yield the changes of each version in a range, oldest first.
 
     Args:
-        store: Of the table.
-        first: The first of the versions.
-        last: The last of them.
+        store: The store of the table.
+        first: The first version.
+        last: The last version, inclusive.
 
     Raises:
-        VersionNotFound: a commit of them has been cleaned up, or was never made.
+        VersionNotFound: a commit in the range was cleaned up or never existed.
         CorruptLog: a commit is damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#reader-requirements-for-addcdcfile
     """
@@ -57,16 +57,16 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
     entries = {commit.first: commit.entry for commit in commits if first <= commit.first <= last}
     for version in range(first, last + 1):
         if version not in entries:
-            reason = f"the commits that are there are {min(times)} to {max(times)}"
-            fix = "Ask for changes between these."
+            reason = f"the available commits are {min(times)} to {max(times)}"
+            fix = "Ask for changes in this range."
             raise VersionNotFound(location=store.location, wanted=f"version {version}", reason=reason, fix=fix)
     paths = [entries[version].path for version in range(first, last + 1)]
     for version, path, data in zip(range(first, last + 1), paths, store.read_many(paths), strict=True):
         lines = decode_commit(path, data)
-        said = next((line.commit_info for line in lines if line.commit_info is not None), {})
+        info = next((line.commit_info for line in lines if line.commit_info is not None), {})
         yield VersionChanges(
             version,
-            said.get(IN_COMMIT_TIMESTAMP, times[version]),
+            info.get(IN_COMMIT_TIMESTAMP, times[version]),
             next((line.meta_data for line in lines if line.meta_data is not None), None),
             tuple(line.cdc for line in lines if line.cdc is not None),
             tuple(line.add for line in lines if line.add is not None and line.add.data_change),

@@ -1,4 +1,4 @@
-"""Version checksums: what a version amounts to, in one small file beside its commit.
+"""Version checksums: a summary of a version in a small file beside its commit.
 
 Source: PROTOCOL.md#version-checksum-file
 """
@@ -16,7 +16,7 @@ from widen.protocol.actions import Action, Add, DomainMetadata, Metadata, Protoc
 
 
 class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The content of a checksum file; what is optional and not known is None.
+    """The content of a checksum file; optional fields that are unknown are None.
 
     Source: PROTOCOL.md#version-checksum-file-schema
     """
@@ -25,7 +25,9 @@ class VersionChecksum(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     num_files: int
     metadata: Metadata
     protocol: Protocol
-    num_metadata: int = msgspec.field(default_factory=lambda: 1)  # no plain default: these are always written
+    num_metadata: int = msgspec.field(
+        default_factory=lambda: 1
+    )  # a factory, since plain defaults are omitted and these must be written
     num_protocol: int = msgspec.field(default_factory=lambda: 1)
     txn_id: str | None = None
     in_commit_timestamp: int | None = msgspec.field(default=None, name="inCommitTimestampOpt")
@@ -38,7 +40,7 @@ _decoder = msgspec.json.Decoder(VersionChecksum)
 
 
 def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
-    """Return the checksum of a version, or None if there is none that can be used: nothing depends on it.
+    """Return the checksum of a version, or None if it is missing or unusable: readers must work without it.
 
     Source: PROTOCOL.md#version-checksum-file (optional for readers)
     """
@@ -49,10 +51,10 @@ def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
 
 
 def write_checksum(store: LogStore, version: int, checksum: VersionChecksum) -> None:
-    """Write the checksum of a version unless there is one: it is never changed.
+    """Write the checksum of a version unless it exists: a checksum never changes.
 
     Raises:
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#version-checksum-file
     """
@@ -62,19 +64,21 @@ def write_checksum(store: LogStore, version: int, checksum: VersionChecksum) -> 
 def next_checksum(
     previous: VersionChecksum | None, actions: Sequence[Action], *, txn_id: str, in_commit_timestamp: int | None
 ) -> VersionChecksum | None:
-    """Return the checksum after a commit, reckoned from the one before; None if that does not tell it for sure.
+    """Return the checksum after a commit, computed from the previous one; None if it cannot be computed for certain.
+
+    Readers take the protocol and the metadata from a checksum, so a missing one is better than a wrong one.
 
     Args:
-        previous: Of the version before; None for version 0 or where it is not known.
-        actions: Those of the commit.
-        txn_id: Of the commit.
-        in_commit_timestamp: Of the commit, in ms, if the table has them.
+        previous: The checksum of the version before; None for version 0 or if it is unmerged.
+        actions: The actions of the commit.
+        txn_id: The transaction id of the commit.
+        in_commit_timestamp: The in-commit timestamp in ms, if the table has them.
 
     Source: PROTOCOL.md#version-checksum-file
     """
     metadata = _newest(actions, Metadata) or (previous.metadata if previous else None)
     protocol = _newest(actions, Protocol) or (previous.protocol if previous else None)
-    change = _change(actions)
+    change = _size_change(actions)
     if metadata is None or protocol is None or change is None:
         return None
     files, size_bytes = change
@@ -91,12 +95,12 @@ def next_checksum(
 
 
 def _newest(actions: Iterable[Action], kind: type[_T]) -> _T | None:
-    found = [action for action in actions if isinstance(action, kind)]
-    return found[-1] if found else None
+    matching = [action for action in actions if isinstance(action, kind)]
+    return matching[-1] if matching else None
 
 
-def _change(actions: Sequence[Action]) -> tuple[int, int] | None:
-    """Return by how many files and bytes the table grows; None if an add may only replace what is said of a file."""
+def _size_change(actions: Sequence[Action]) -> tuple[int, int] | None:
+    """Return by how many files and bytes the table grows; None if an add may only update the metadata of a file."""
     adds = [action for action in actions if isinstance(action, Add)]
     removes = [action for action in actions if isinstance(action, Remove)]
     removed = {action.path for action in removes}
@@ -109,14 +113,14 @@ def _change(actions: Sequence[Action]) -> tuple[int, int] | None:
 def _merged_transactions(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[Txn, ...] | None:
     if previous is not None and previous.set_transactions is None:
         return None
-    known = {txn.app_id: txn for txn in (previous.set_transactions or () if previous else ())}
-    known.update({action.app_id: action for action in actions if isinstance(action, Txn)})
-    return tuple(known.values())
+    merged = {txn.app_id: txn for txn in (previous.set_transactions or () if previous else ())}
+    merged.update({action.app_id: action for action in actions if isinstance(action, Txn)})
+    return tuple(merged.values())
 
 
 def _merged_domains(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[DomainMetadata, ...] | None:
     if previous is not None and previous.domain_metadata is None:
         return None
-    known = {domain.domain: domain for domain in (previous.domain_metadata or () if previous else ())}
-    known.update({action.domain: action for action in actions if isinstance(action, DomainMetadata)})
-    return tuple(domain for domain in known.values() if not domain.removed)
+    merged = {domain.domain: domain for domain in (previous.domain_metadata or () if previous else ())}
+    merged.update({action.domain: action for action in actions if isinstance(action, DomainMetadata)})
+    return tuple(domain for domain in merged.values() if not domain.removed)

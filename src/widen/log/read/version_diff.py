@@ -1,6 +1,6 @@
-"""What two versions of a table differ in: the files that only one of them has, and those that are gone from the store.
+"""Compare versions of a table: files that only one of them has, and files that are missing from the store.
 
-Source: PROTOCOL.md#action-reconciliation (a file is told by its path and its deletion vector)
+Source: PROTOCOL.md#action-reconciliation (path and deletion vector identify a file)
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from widen.protocol.deletion_vector_format import locate_vector
 _THREADS = 32
 
 
-def files_only_in(one: Snapshot, other: Snapshot) -> list[Add]:
-    """Return the files of a version that another one does not have, or not with the same deletion vector.
+def files_only_in(snapshot: Snapshot, other: Snapshot) -> list[Add]:
+    """Return the files of a version that another one does not have with the same deletion vector.
 
     Raises:
         CorruptLog: a log file is damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
-    known = set(_keys(other))
-    return to_adds(one.files().filter(pa.array([key not in known for key in _keys(one)], pa.bool_())))
+    other_keys = set(_keys(other))
+    return to_adds(snapshot.files().filter(pa.array([key not in other_keys for key in _keys(snapshot)], pa.bool_())))
 
 
 def _keys(snapshot: Snapshot) -> list[str]:
@@ -38,19 +38,19 @@ def _keys(snapshot: Snapshot) -> list[str]:
 
 
 def missing_files(store: LogStore, adds: Sequence[Add]) -> list[str]:
-    """Return the data files and the files of deletion vectors that are not there, by their paths, in order.
+    """Return the paths of the missing data files and deletion vector files, in the order of the add actions.
 
     Raises:
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
-    paths = list(dict.fromkeys(path for add in adds for path in _stored(store, add)))
+    paths = list(dict.fromkeys(path for add in adds for path in _stored_paths(store, add)))
     with ThreadPoolExecutor(_THREADS, "widen-exists") as pool:
-        return [path for path, is_there in zip(paths, pool.map(store.exists, paths), strict=True) if not is_there]
+        return [path for path, is_present in zip(paths, pool.map(store.exists, paths), strict=True) if not is_present]
 
 
-def _stored(store: LogStore, add: Add) -> list[str]:
+def _stored_paths(store: LogStore, add: Add) -> list[str]:
     vector = add.deletion_vector
-    at = locate_vector(vector) if vector else None
-    if vector is None or at is None:
+    slice_ = locate_vector(vector) if vector else None
+    if vector is None or slice_ is None:
         return [store.plain(add.path)]
-    return [store.plain(add.path), store.plain(at.path) if vector.storage_type == "p" else at.path]
+    return [store.plain(add.path), store.plain(slice_.path) if vector.storage_type == "p" else slice_.path]

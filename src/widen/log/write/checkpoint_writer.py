@@ -204,7 +204,7 @@ def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.D
         for rows in _groups(files):
             columns = [_column(rows, name) for name in names]
             columns.append(pa.repeat(pa.scalar(False), rows.num_rows))
-            columns += [column.made(rows) for column in extra]
+            columns += [column.convert(rows) for column in extra]
             yield pa.StructArray.from_arrays(columns, fields=fields)
 
     return arrays(), pa.struct(fields)

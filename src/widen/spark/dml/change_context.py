@@ -108,7 +108,7 @@ class ChangeContext:
             files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
         if self.tracking is None:
             return read_with_locations(self.spark, self.store, self.snapshot, files)
-        view = self.snapshot.seen_with(self.snapshot.metadata.with_schema(self.before))
+        view = self.snapshot.with_metadata(self.snapshot.metadata.with_schema(self.before))
         return with_row_tracking(
             read_with_locations(self.spark, self.store, view, files), self.store, files, self.tracking
         )

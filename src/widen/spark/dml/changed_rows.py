@@ -56,8 +56,8 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
         CorruptLog: the schema breaks the rules of column mapping.
         StorageError: the store refused.
     """
-    told = [_ChangeSlice(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.told]
-    silent = [each for each in changes if not each.told]
+    told = [_ChangeSlice(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.change_files]
+    silent = [each for each in changes if not each.change_files]
     frames = list(_frames(spark, _with_type(snapshot), told))
     frames += [
         frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted_slices(silent))
@@ -104,7 +104,7 @@ def _as_add(cdc: AddCdc) -> Add:
 
 def _with_type(snapshot: Snapshot) -> Snapshot:
     """Return the version as files see it that tell changes: what happened stands in one column more."""
-    return snapshot.seen_with(snapshot.metadata.with_schema(with_change_type(snapshot.schema)))
+    return snapshot.with_metadata(snapshot.metadata.with_schema(with_change_type(snapshot.schema)))
 
 
 def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_ChangeSlice]) -> Iterator[DataFrame]:

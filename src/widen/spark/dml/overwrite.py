@@ -66,7 +66,7 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
-    ground, view = _ground(snapshot, frame, metadata), snapshot.seen_with(metadata)
+    ground, view = _ground(snapshot, frame, metadata), snapshot.with_metadata(metadata)
     with ChangeFiles(ground) as files:
         added = files.rows(frame)
         keys = view.partition_keys

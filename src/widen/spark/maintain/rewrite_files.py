@@ -105,7 +105,7 @@ def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows
     ensure_readable(snapshot.schema)
     columns = tracking_columns(snapshot.protocol, snapshot.properties, snapshot.location)
     stored = _as_stored(snapshot, columns)
-    view = snapshot.seen_with(stored)
+    view = snapshot.with_metadata(stored)
     frame = (
         _tracked(spark, view, files, columns) if columns else read_snapshot(spark, view.store, view, only=_paths(files))
     )

@@ -1,4 +1,4 @@
-"""Every spelling of a path is one file; paths of two files stay two."""
+"""Every spelling of a path has the same key; different files have different keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSIDE = ("a%20b", "a b", "./a b", "x/../a%20b", "{table}/a%20b", "file:{table}/
 @pytest.mark.parametrize("checkpointed", [False, True])
 @pytest.mark.parametrize("tags", [None, {"k": "v"}])  # lines with tags are decoded one by one
 @pytest.mark.parametrize("spellings", [OUTSIDE, INSIDE], ids=["outside", "inside"])
-def test_a_remove_meets_its_add_in_every_spelling(
+def test_a_remove_matches_its_add_in_every_spelling(
     tmp_path: Path, spellings: tuple[str, ...], tags: Any, checkpointed: bool
 ) -> None:
     for number, (one, other) in enumerate((a, b) for a in spellings for b in spellings):
@@ -44,13 +44,13 @@ def vector(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "same", [{}, {"offset": 0}, {"pathOrInlineDv": "file:/o/v.bin"}, {"pathOrInlineDv": "file:///o/%76.bin"}]
 )
-def test_a_vector_is_known_in_every_spelling(tmp_path: Path, same: dict[str, Any]) -> None:
+def test_a_deletion_vector_matches_in_every_spelling(tmp_path: Path, same: dict[str, Any]) -> None:
     log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata(), log.add("a", deletionVector=vector()))
     log.write_commit(tmp_path, 1, log.remove("a", deletionVector=vector(**same)), log.add("b"))
     assert open_snapshot(LogStore(str(tmp_path))).files()["path"].to_pylist() == ["b"]
 
 
-def test_other_files_stay_apart(tmp_path: Path) -> None:
+def test_different_files_have_different_keys(tmp_path: Path) -> None:
     paths = ("a%FF", "a%FE", "a%2520b", "a%20b", "/o/a", "o/a", "s3://o/a", "s3://p/a", "a+b", "A", "a:b")
     assert len({canonical_path(path, str(tmp_path)) for path in paths}) == len(paths)
     adds = [log.add("a", deletionVector=vector(offset=number)) for number in (1, 5)]
@@ -60,5 +60,5 @@ def test_other_files_stay_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["s3://b/t/x%20y", "s3a://b/t/x y", "S3A://b/t//x%20y", "x y"])
-def test_object_stores_have_their_spellings_too(path: str) -> None:
+def test_paths_of_object_stores_are_canonical_too(path: str) -> None:
     assert canonical_path(path, "s3://b/t") == canonical_path("x%20y", "s3://b/t") == "x y"

@@ -1,4 +1,4 @@
-"""Opening versions: which log files make them up, and what they hold."""
+"""Open versions: the log files that make them up, and their content."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LIVE = {0: ["a", "b"], 1: ["b", "c"], 2: ["b", "c"], 3: ["b", "c", "d"]}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_a_version_is_what_its_commits_say(table: Path, version: int) -> None:
+def test_a_version_is_the_sum_of_its_commits(table: Path, version: int) -> None:
     snapshot = opened(table, version)
     assert (snapshot.version, live(snapshot)) == (version, LIVE[version])
     assert snapshot.properties == ({} if version < 2 else {"k": "v"})
@@ -84,7 +84,7 @@ def test_a_version_is_what_its_commits_say(table: Path, version: int) -> None:
     )
 
 
-def test_the_newest_version_is_opened(table: Path) -> None:
+def test_the_newest_version_is_the_default(table: Path) -> None:
     snapshot = opened(table)
     assert snapshot.version == 3
     assert snapshot.schema.names == ("id", "day")
@@ -92,12 +92,12 @@ def test_the_newest_version_is_opened(table: Path) -> None:
     assert (snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version) == (1, 2)
 
 
-def test_a_removed_domain_is_gone(table: Path) -> None:
+def test_a_removed_domain_is_left_out(table: Path) -> None:
     write_commit(table, 4, domain("", removed=True))
     assert opened(table).domains == {}
 
 
-def test_a_row_has_everything_that_its_action_says(tmp_path: Path) -> None:
+def test_a_row_has_all_fields_of_its_action(tmp_path: Path) -> None:
     more = {"stats": '{"numRecords":3}', "baseRowId": 5, "defaultRowCommitVersion": 1, "clusteringProvider": "liquid"}
     write_commit(tmp_path, 0, metadata(), PROTOCOL, add("k=%20ä\u2028", deletionVector=VECTOR, **more))
     expected = {
@@ -140,7 +140,7 @@ def test_an_unpartitioned_file_has_no_partition_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, TAGGED], ids=["in columns", "line by line"])
-def test_the_newest_word_on_a_file_wins(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_the_newest_action_of_a_file_wins(tmp_path: Path, more: dict[str, Any]) -> None:
     write_commit(tmp_path, 0, metadata(), PROTOCOL, add("a", **more), add("b", **more), add("c", **more))
     write_commit(tmp_path, 1, remove("a"), remove("b"))
     write_commit(tmp_path, 2, add("a", size=2, **more), add("c", size=3, dataChange=False, **more))
@@ -205,7 +205,7 @@ KINDS = [classic, multipart, v2_inline, v2_sidecars, v2_json, v2_json_sidecars]
 
 @pytest.mark.parametrize("hint", [None, '{"version":2,"size":6}', '{"version":1}', '{"version":99}', "{", "[]"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_stands_for_what_came_before(table: Path, kind: Any, hint: str | None) -> None:
+def test_a_checkpoint_replaces_earlier_commits(table: Path, kind: Any, hint: str | None) -> None:
     kind(table)
     for version in (0, 1):  # the checkpoint must be enough
         os.unlink(table / "_delta_log" / f"{version:020d}.json")
@@ -227,7 +227,7 @@ def test_commits_after_a_checkpoint_win(table: Path, kind: Any) -> None:
     assert sorted((row["path"], row["size_bytes"]) for row in files) == [("c", 9), ("d", 100)]
 
 
-def test_a_checkpoint_without_all_its_parts_is_ignored(table: Path) -> None:
+def test_an_incomplete_checkpoint_is_ignored(table: Path) -> None:
     multipart(table)
     os.unlink(table / "_delta_log" / f"{2:020d}.checkpoint.{2:010d}.{2:010d}.parquet")
     snapshot = opened(table)
@@ -235,19 +235,19 @@ def test_a_checkpoint_without_all_its_parts_is_ignored(table: Path) -> None:
     assert live(snapshot) == LIVE[3]
 
 
-def test_older_versions_are_there_beside_a_checkpoint(table: Path) -> None:
+def test_versions_before_a_checkpoint_can_be_opened(table: Path) -> None:
     classic(table)
     (table / "_delta_log" / "_last_checkpoint").write_text('{"version":2,"size":6}')
     assert live(opened(table, 1)) == LIVE[1]
 
 
-def test_a_damaged_checkpoint_is_named(table: Path) -> None:
+def test_an_error_names_the_damaged_checkpoint(table: Path) -> None:
     path = write_json(table, f"{3:020d}.checkpoint.parquet", {"no": "parquet"})
     with pytest.raises(CorruptLog, match=path.name):
         opened(table).files()
 
 
-def test_a_log_compaction_stands_for_its_commits(table: Path) -> None:
+def test_a_log_compaction_replaces_its_commits(table: Path) -> None:
     write_json(table, f"{1:020d}.{2:020d}.compacted.json", remove("a"), add("e"), metadata({"k": "c"}), txn(2))
     snapshot = opened(table)
     assert live(snapshot) == ["b", "d", "e"]
@@ -258,7 +258,7 @@ def test_a_log_compaction_stands_for_its_commits(table: Path) -> None:
 # ---- what is wrong ---------------------------------------------------------------------------------
 
 
-def test_a_missing_version_is_named(table: Path) -> None:
+def test_an_error_names_the_missing_version(table: Path) -> None:
     os.unlink(table / "_delta_log" / f"{1:020d}.json")
     with pytest.raises(CorruptLog, match="version 1 is missing"):
         opened(table)
@@ -272,7 +272,7 @@ def test_a_version_that_does_not_exist_is_refused_with_the_range(table: Path) ->
         opened(table, -1)
 
 
-def test_the_range_begins_before_the_last_checkpoint(table: Path) -> None:
+def test_the_reported_range_starts_before_the_last_checkpoint(table: Path) -> None:
     classic(table)
     (table / "_delta_log" / "_last_checkpoint").write_text('{"version":2,"size":6}', encoding="utf-8")
     with pytest.raises(VersionNotFound, match="the versions are 0 to 3"):
@@ -290,7 +290,7 @@ def test_a_version_that_was_cleaned_up_is_refused_with_the_range(table: Path) ->
 @pytest.mark.parametrize(
     "make", [lambda p: None, lambda p: p.mkdir(), lambda p: (p / "_delta_log").mkdir(parents=True)]
 )
-def test_a_path_without_a_log_is_no_table(tmp_path: Path, make: Any) -> None:
+def test_a_path_without_a_log_is_not_a_table(tmp_path: Path, make: Any) -> None:
     make(tmp_path / "t")
     with pytest.raises(TableNotFound):
         opened(tmp_path / "t")
@@ -311,7 +311,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("text", "blame"), DAMAGE.values(), ids=list(DAMAGE))
-def test_a_damaged_commit_is_named_with_its_line(table: Path, text: str, blame: str) -> None:
+def test_an_error_names_the_damaged_commit_and_line(table: Path, text: str, blame: str) -> None:
     path = table / "_delta_log" / f"{4:020d}.json"
     path.write_text(text)
     with pytest.raises(CorruptLog, match=blame) as caught:
@@ -319,7 +319,7 @@ def test_a_damaged_commit_is_named_with_its_line(table: Path, text: str, blame: 
     assert path.name in str(caught.value)
 
 
-def test_damaged_metadata_is_named_with_its_line(table: Path) -> None:
+def test_an_error_names_the_line_of_damaged_metadata(table: Path) -> None:
     write_commit(table, 4, {"commitInfo": {}}, {"metaData": {"id": "x"}})
     with pytest.raises(CorruptLog, match="line 2 is damaged"):
         opened(table)
@@ -331,7 +331,7 @@ def test_a_log_without_metadata_is_corrupt(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_an_unknown_reader_feature_is_refused_by_name(table: Path) -> None:
+def test_an_unsupported_reader_feature_is_named(table: Path) -> None:
     features = {"readerFeatures": ["magic"], "writerFeatures": ["magic"]}
     write_commit(table, 4, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
     with pytest.raises(UnsupportedFeatureForRead, match="magic"):
@@ -343,7 +343,7 @@ def test_an_unknown_reader_feature_is_refused_by_name(table: Path) -> None:
 
 
 class CountingStore(LogStore):
-    """Remembers what was read."""
+    """A store that records what was read."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
@@ -369,14 +369,14 @@ def checksum(size: int = 1) -> dict[str, Any]:
     }
 
 
-def test_a_checksum_tells_metadata_without_any_commit(table: Path) -> None:
+def test_a_checksum_gives_the_metadata_without_any_commit(table: Path) -> None:
     write_json(table, f"{3:020d}.crc", checksum())
     store = CountingStore(str(table))
     assert open_snapshot(store).properties == {"from": "crc"}
     assert [path for path in store.reads if path.endswith(".json")] == []
 
 
-def test_an_older_checksum_spares_the_commits_before_it(table: Path) -> None:
+def test_an_older_checksum_saves_reading_the_commits_before_it(table: Path) -> None:
     write_json(table, f"{2:020d}.crc", checksum())
     store = CountingStore(str(table))
     assert open_snapshot(store).properties == {"from": "crc"}
@@ -389,12 +389,12 @@ def test_newer_commits_win_over_an_older_checksum(table: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"metadata":1}'])
-def test_a_damaged_checksum_does_not_hurt(table: Path, text: str) -> None:
+def test_a_damaged_checksum_is_ignored(table: Path, text: str) -> None:
     (table / "_delta_log" / f"{3:020d}.crc").write_text(text)
     assert opened(table).properties == {"k": "v"}
 
 
-def test_opening_decodes_no_file_action(table: Path) -> None:
+def test_opening_does_not_decode_file_actions(table: Path) -> None:
     write_commit(table, 4, {"add": "this is no add action"})
     snapshot = opened(table)
     assert snapshot.properties == {"k": "v"}
@@ -402,17 +402,17 @@ def test_opening_decodes_no_file_action(table: Path) -> None:
         snapshot.files()
 
 
-def test_a_column_called_like_an_action_is_no_action(table: Path) -> None:
+def test_a_column_named_like_an_action_is_not_an_action(table: Path) -> None:
     write_commit(table, 4, add("x", partitionValues={"metaData": "1", "protocol": "2"}, stats='{"metaData":1}'))
     assert opened(table).properties == {"k": "v"}
 
 
-def test_small_lines_are_found_in_the_last_line_without_an_end() -> None:
+def test_the_last_line_needs_no_line_end() -> None:
     found = list(read_non_file_actions("p", b'{"add":{}}\n{ "commitInfo" : {"a":1}}', COMMIT_INFO))
     assert [line.commit_info for line in found] == [{"a": 1}]
 
 
-def test_a_snapshot_can_be_sent_elsewhere(table: Path) -> None:
+def test_a_snapshot_can_be_pickled(table: Path) -> None:
     copy = pickle.loads(pickle.dumps(opened(table)))
     assert (copy.version, live(copy)) == (3, LIVE[3])
 
@@ -426,7 +426,7 @@ def set_times(table: Path, *times_ms: int) -> None:
 
 
 @pytest.mark.parametrize(("time_ms", "version"), [(1000, 0), (1999, 0), (2000, 1), (2001, 2), (2999, 2), (9999, 3)])
-def test_the_newest_version_not_later_than_a_time(table: Path, time_ms: int, version: int) -> None:
+def test_a_time_selects_the_newest_version_at_or_before_it(table: Path, time_ms: int, version: int) -> None:
     set_times(table, 1000, 2000, 1500, 3000)  # the third clock was slow: it counts as 2001
     assert opened(table, timestamp_ms=time_ms).version == version
     assert [time for _, time, _ in opened(table).history()] == [3000, 2001, 2000, 1000]
@@ -445,7 +445,7 @@ def test_version_and_time_exclude_each_other(table: Path) -> None:
 
 
 @pytest.mark.parametrize(("time_ms", "version"), [(1000, 0), (4999, 0), (5000, 1), (6999, 1), (7000, 2), (99999, 2)])
-def test_commits_that_say_their_time_are_believed(tmp_path: Path, time_ms: int, version: int) -> None:
+def test_in_commit_timestamps_win_over_file_times(tmp_path: Path, time_ms: int, version: int) -> None:
     marks = {"delta.inCommitTimestampEnablementVersion": "1", "delta.inCommitTimestampEnablementTimestamp": "5000"}
     write_commit(tmp_path, 0, metadata(), PROTOCOL)
     write_commit(
@@ -479,7 +479,7 @@ PARSED = pa.struct(
 )
 
 
-def test_statistics_are_taken_from_their_struct_where_there_is_no_text(tmp_path: Path) -> None:
+def test_statistics_come_from_the_struct_where_there_is_no_text(tmp_path: Path) -> None:
     column = pa.struct([*ADD_COLUMN, ("stats_parsed", PARSED)])
     parsed = {
         "numRecords": 2,

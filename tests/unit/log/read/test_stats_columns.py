@@ -1,4 +1,4 @@
-"""Statistics and partition values of checkpoints: as columns in the types of their time, and as the text of the log."""
+"""Statistics and partition values of checkpoints, as typed columns and as JSON text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from widen.protocol.skipping.predicate import Compare
 
 
 def texts(values: list[Any], data_type: pa.DataType) -> list[Any]:
-    """Return the bounds that these lower bounds become."""
+    """Return the JSON text of these lower bounds."""
     parsed = pa.array([{"minValues": {"a": value}} for value in values], pa.struct([low(data_type)]))
     return [json.loads(text)["minValues"].get("a") for text in to_json_text(parsed, None).to_pylist()]
 
@@ -32,7 +32,7 @@ def low(data_type: pa.DataType) -> pa.Field:
     return pa.field("minValues", pa.struct([("a", data_type)]))
 
 
-def test_bounds_keep_the_form_of_their_old_type() -> None:
+def test_bounds_keep_the_format_of_their_old_type() -> None:
     assert texts([5], pa.int8()) == [5]
     assert texts([date(2024, 1, 1)], pa.date32()) == ["2024-01-01"]
     assert texts([datetime(2024, 1, 1, 0, 0, 0, 1999)], pa.timestamp("us")) == ["2024-01-01T00:00:00.001"]
@@ -40,17 +40,17 @@ def test_bounds_keep_the_form_of_their_old_type() -> None:
     assert texts([noon], pa.timestamp("us", "UTC")) == ["2024-01-01T12:00:00.000Z"]
 
 
-def test_a_float_is_exact_as_the_double_that_it_is() -> None:
+def test_a_float_is_written_as_its_exact_double() -> None:
     assert texts([3.4], pa.float32()) == [3.4000000953674316]
 
 
-def test_decimals_keep_all_their_digits() -> None:
+def test_decimals_keep_all_digits() -> None:
     value = Decimal("12345678901234567890.123456789012345678")
     parsed = pa.array([{"minValues": {"a": value}}], pa.struct([low(pa.decimal128(38, 18))]))
     assert to_json_text(parsed, None).to_pylist() == [f'{{"minValues":{{"a":{value}}}}}']
 
 
-def test_what_json_or_python_cannot_say_is_left_out() -> None:
+def test_bounds_that_json_or_python_cannot_represent_are_left_out() -> None:
     assert texts([float("nan"), float("inf"), 1.5], pa.float64()) == [None, None, 1.5]
     for kind in (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         ints = pa.array([2**31 - 1, 0], pa.int32()) if kind == pa.date32() else pa.array([2**62, 0], pa.int64())
@@ -60,8 +60,8 @@ def test_what_json_or_python_cannot_say_is_left_out() -> None:
         assert "1970-01-01" in found[1]
 
 
-def test_times_in_96_bits_are_in_utc(tmp_path: Path) -> None:
-    """Spark's default; a checkpoint without texts of statistics has nothing else to tell."""
+def test_int96_times_are_in_utc(tmp_path: Path) -> None:
+    """INT96 was Spark's default; such a checkpoint may have no statistics as JSON text."""
     times = [datetime(1, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 123456), datetime(9999, 12, 31)]
     kind = pa.struct([("at", pa.timestamp("us"))])
     column = pa.struct([*ADD_COLUMN, ("stats_parsed", pa.struct([("numRecords", pa.int64()), ("minValues", kind)]))])
@@ -80,7 +80,7 @@ def test_times_in_96_bits_are_in_utc(tmp_path: Path) -> None:
     assert [selection.may_hold({}, text) for text in files["stats"].to_pylist()] == [True, False, False]
 
 
-def test_a_text_that_is_there_wins() -> None:
+def test_an_existing_text_wins() -> None:
     parsed = pa.array([{"minValues": {"a": 1}}, {"minValues": {"a": 2}}, None], pa.struct([low(pa.int32())]))
     given = pa.array(["{}", None, None], pa.string())
     assert to_json_text(parsed, given).to_pylist() == ["{}", '{"minValues":{"a":2}}', None]
@@ -92,7 +92,7 @@ GOOD = '{"numRecords":3,"minValues":{"a":1.5},"maxValues":{"a":2.5},"nullCount":
 
 
 @pytest.mark.parametrize(
-    ("odd", "kept"),
+    ("misfit", "kept"),
     [
         ('{"numRecords":2,"minValues":{"a":"-Infinity"},"maxValues":{"a":1.0},"nullCount":{"a":1}}', (2, {"a": 1})),
         ('{"numRecords":2,"minValues":{"a":1.0},"nullCount":{"a":"x"}}', (None, None)),
@@ -102,10 +102,10 @@ GOOD = '{"numRecords":3,"minValues":{"a":1.5},"maxValues":{"a":2.5},"nullCount":
         ("{", (None, None)),
     ],
 )
-def test_bounds_that_do_not_fit_take_nothing_from_others(odd: str, kept: tuple[Any, Any]) -> None:
-    """Delta Spark writes the infinities of doubles as texts."""
-    rows = pa.RecordBatch.from_arrays([pa.array([GOOD, odd, None, GOOD], pa.string())], names=["stats"])
-    made = parsed_stats(schema("a double"), ()).made(rows).to_pylist()
+def test_bounds_that_do_not_fit_do_not_affect_other_files(misfit: str, kept: tuple[Any, Any]) -> None:
+    """Delta Spark writes infinite doubles as strings."""
+    rows = pa.RecordBatch.from_arrays([pa.array([GOOD, misfit, None, GOOD], pa.string())], names=["stats"])
+    made = parsed_stats(schema("a double"), ()).convert(rows).to_pylist()
     expected = {"numRecords": 3, "tightBounds": None, "minValues": {"a": 1.5}, "maxValues": {"a": 2.5}}
     assert made[0] == made[3] == {**expected, "nullCount": {"a": 0}}
     assert (made[1]["numRecords"], made[1]["nullCount"]) == kept
@@ -124,11 +124,11 @@ def test_bounds_that_do_not_fit_take_nothing_from_others(odd: str, kept: tuple[A
         ("binary", ["a"], [b"a"]),
     ],
 )
-def test_partition_values_have_the_current_type_each_for_itself(
+def test_each_partition_value_is_cast_to_the_current_type(
     type_text: str, texts: list[str], expected: list[Any]
 ) -> None:
-    """Texts of the old type and of the new one stand side by side."""
+    """Values written under the old type and under the new one are in the same column."""
     values = pa.array([[("p", text)] for text in texts], pa.map_(pa.string(), pa.string()))
     rows = pa.RecordBatch.from_arrays([values], names=["partition_values"])
     column = parsed_partition_values(schema(f"p {type_text}"), ["p"], ["p"])
-    assert column.made(rows).to_pylist() == [{"p": value} for value in expected]
+    assert column.convert(rows).to_pylist() == [{"p": value} for value in expected]

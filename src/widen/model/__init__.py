@@ -1,1 +1,1 @@
-"""Values: types, fields, column paths and the schema JSON."""
+"""Types, fields, column paths and the schema JSON."""

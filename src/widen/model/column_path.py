@@ -1,7 +1,7 @@
 """Column paths: ``a.b.element.`x.y``` as the tuple ``("a", "b", "element", "x.y")``.
 
-An array's items are called ``element``, a map's ``key`` and ``value``. Whether a part is such a step or the name of a
-struct field is decided by the type it meets, never by the name.
+The elements of an array are called ``element``, the keys and values of a map ``key`` and ``value``. Whether a part is
+such a step or the name of a struct field depends on the type at that level, never on the name.
 
 Source: PROTOCOL.md#column-mapping (path tokens); Spark's ALTER TABLE for the quoting.
 """
@@ -20,7 +20,7 @@ Path: TypeAlias = tuple[str, ...]
 """The parts of a column path."""
 
 FieldChange: TypeAlias = Callable[[Path, Field], Field]
-"""What `map_fields` applies to every field."""
+"""Returns the new form of the field at a path; `map_fields` calls it for every field."""
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
 
@@ -31,10 +31,10 @@ def parse_path(text: str) -> Path:
     """Return the parts of a column path.
 
     Args:
-        text: Parts separated by dots; a part in back-ticks may hold anything, a back-tick doubled.
+        text: Parts separated by dots. A part in backticks may contain any character; a backtick in it is doubled.
 
     Raises:
-        InvalidPath: a part is empty or a quote is not closed.
+        InvalidPath: a part is empty, or a backtick is not closed.
 
     Source: Spark's multipart identifiers.
 
@@ -43,20 +43,20 @@ def parse_path(text: str) -> Path:
         ('a', 'x.y', 'element')
     """
     parts: list[str] = []
-    at = 0
-    while match := _PART.match(text, at):
+    position = 0
+    while match := _PART.match(text, position):
         parts.append(match[1].replace("``", "`") if match[1] else match[2])
-        at = match.end()
-        if at == len(text):
+        position = match.end()
+        if position == len(text):
             return tuple(parts)
-        if text[at] != ".":
+        if text[position] != ".":
             break
-        at += 1
-    raise InvalidPath(text=text, reason=f"a name is missing or a quote is open at position {at + 1}")
+        position += 1
+    raise InvalidPath(text=text, reason=f"a name is missing or a backtick is not closed at position {position + 1}")
 
 
 def format_path(path: Path) -> str:
-    """Return the path as `parse_path` reads it.
+    """Return the path as text, in the syntax of `parse_path`.
 
     Example:
         >>> format_path(("a", "x.y"))
@@ -66,7 +66,7 @@ def format_path(path: Path) -> str:
 
 
 def children(data_type: DataType) -> tuple[tuple[str, DataType], ...]:
-    """Return the steps below a type, each with the type it leads to; none below a leaf."""
+    """Return the names and types directly below a type; none for a leaf."""
     match data_type:
         case StructType(fields):
             return tuple((f.name, f.type) for f in fields)
@@ -77,53 +77,56 @@ def children(data_type: DataType) -> tuple[tuple[str, DataType], ...]:
     return ()
 
 
-def leaves(data_type: DataType, at: Path = ()) -> Iterator[tuple[Path, DataType]]:
-    """Yield the path and the type of every leaf, in the order of the schema."""
-    below = children(data_type)
-    if not below:
-        yield at, data_type
-    for step, child in below:
-        yield from leaves(child, (*at, step))
+def leaves(data_type: DataType, prefix: Path = ()) -> Iterator[tuple[Path, DataType]]:
+    """Yield the path and the type of every leaf, in schema order."""
+    nested = children(data_type)
+    if not nested:
+        yield prefix, data_type
+    for step, child in nested:
+        yield from leaves(child, (*prefix, step))
 
 
-def fields(data_type: DataType, at: Path = ()) -> Iterator[tuple[Path, Field]]:
-    """Yield the path of every struct field with the field, parents first; below arrays and maps too."""
+def fields(data_type: DataType, prefix: Path = ()) -> Iterator[tuple[Path, Field]]:
+    """Yield every struct field with its path, parents first, including those inside arrays and maps."""
     if isinstance(data_type, StructType):
         for item in data_type.fields:
-            yield (*at, item.name), item
-            yield from fields(item.type, (*at, item.name))
+            yield (*prefix, item.name), item
+            yield from fields(item.type, (*prefix, item.name))
     else:
         for step, child in children(data_type):
-            yield from fields(child, (*at, step))
+            yield from fields(child, (*prefix, step))
 
 
 def map_fields(schema: StructType, change: FieldChange) -> StructType:
-    """Return the schema with every struct field, at any depth, replaced by what ``change(path, field)`` gives.
+    """Return the schema with every struct field, at any depth, replaced by ``change(path, field)``.
 
-    Children are changed before the field that holds them, so ``change`` sees a field whose type is done.
+    Nested fields are changed before their parent, so ``change`` gets a field whose type is already changed.
     """
     result = _map_type(schema, change, ())
     assert isinstance(result, StructType)
     return result
 
 
-def _map_type(data_type: DataType, change: FieldChange, at: Path) -> DataType:
+def _map_type(data_type: DataType, change: FieldChange, prefix: Path) -> DataType:
     match data_type:
         case StructType(items):
             return StructType(
-                tuple(change((*at, f.name), replace(f, type=_map_type(f.type, change, (*at, f.name)))) for f in items)
+                tuple(
+                    change((*prefix, f.name), replace(f, type=_map_type(f.type, change, (*prefix, f.name))))
+                    for f in items
+                )
             )
         case ArrayType(element):
-            return replace(data_type, element=_map_type(element, change, (*at, ELEMENT)))
+            return replace(data_type, element=_map_type(element, change, (*prefix, ELEMENT)))
         case MapType(key, value):
             return replace(
-                data_type, key=_map_type(key, change, (*at, KEY)), value=_map_type(value, change, (*at, VALUE))
+                data_type, key=_map_type(key, change, (*prefix, KEY)), value=_map_type(value, change, (*prefix, VALUE))
             )
     return data_type
 
 
 def as_nullable(schema: StructType) -> StructType:
-    """Return the schema with everything in it, at any depth, free to be null."""
+    """Return the schema with every field, element and value nullable, at any depth."""
     result = _as_nullable(schema)
     assert isinstance(result, StructType)
     return result
@@ -141,29 +144,29 @@ def _as_nullable(data_type: DataType) -> DataType:
 
 
 def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
-    """Return the path as the schema spells it, with the type found there.
+    """Return the path in the spelling of the schema, and the type at that path.
 
     Args:
-        schema: The schema to look in.
+        schema: The schema to search.
         path: Names are matched exactly first, then without case.
 
     Raises:
-        ColumnNotFound: no such column; the error lists what there is.
+        ColumnNotFound: there is no such column; the error lists the available ones.
     """
-    found: list[str] = []
+    spelled: list[str] = []
     current: DataType = schema
     for part in path:
         step = _step(current, part)
         if step is None:
-            raise _MISSED.get(type(current), PathNotNested)(
+            raise _NOT_FOUND.get(type(current), PathNotNested)(
                 column=format_path(path), available=", ".join(quote_name(s) for s, _ in children(current)) or "nothing"
             )
-        found.append(step[0])
+        spelled.append(step[0])
         current = step[1]
-    return tuple(found), current
+    return tuple(spelled), current
 
 
-_MISSED: Mapping[type[DataType], type[ColumnNotFound]] = {
+_NOT_FOUND: Mapping[type[DataType], type[ColumnNotFound]] = {
     StructType: ColumnNotFound,
     ArrayType: ArrayStepNotFound,
     MapType: MapStepNotFound,
@@ -171,42 +174,41 @@ _MISSED: Mapping[type[DataType], type[ColumnNotFound]] = {
 
 
 def is_struct_path(schema: StructType, path: Path) -> bool:
-    """Tell whether nothing but structs leads to a place: it stands in no array and in no map.
+    """Tell whether a path only goes through structs, not through arrays or maps.
 
     Raises:
-        ColumnNotFound: the path leads nowhere.
+        ColumnNotFound: there is no such column.
     """
     return all(isinstance(resolve(schema, path[:end])[1], StructType) for end in range(len(path)))
 
 
 def find_field(schema: StructType, path: Path) -> Field | None:
-    """Return the struct field at a path, or None for items of arrays and maps.
+    """Return the struct field at a path, or None for array elements, map keys and map values.
 
     Raises:
-        ColumnNotFound: the path to it leads nowhere.
+        ColumnNotFound: there is no such column above it.
     """
     parent = resolve(schema, path[:-1])[1]
     return parent.find(path[-1]) if isinstance(parent, StructType) else None
 
 
 def nearest_field(schema: StructType, path: Path) -> Field:
-    """Return the last struct field on a path: the column itself, or the one that holds it.
+    """Return the last struct field on a path: the column itself, or the field that contains the element, key or value.
 
     Raises:
-        ColumnNotFound: the path leads nowhere.
+        ColumnNotFound: there is no such column.
     """
     for end in range(len(path), 0, -1):
-        if (found := find_field(schema, path[:end])) is not None:
-            return found
+        if (field := find_field(schema, path[:end])) is not None:
+            return field
     raise ColumnNotFound(column=format_path(path), available=", ".join(schema.names))
 
 
 def _step(data_type: DataType, part: str) -> tuple[str, DataType] | None:
     if isinstance(data_type, StructType):
-        found = data_type.find(part)
-        return (found.name, found.type) if found else None
-    below = children(data_type)
-    return next(((step, child) for step, child in below if step == part.lower()), None)
+        field = data_type.find(part)
+        return (field.name, field.type) if field else None
+    return next(((step, child) for step, child in children(data_type) if step == part.lower()), None)
 
 
 def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
@@ -214,11 +216,11 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
 
     Args:
         schema: The schema, or any struct.
-        path: From there; where it is empty, ``new`` is a struct and stands for the whole.
-        new: The type that comes in.
+        path: Relative to ``schema``. If it is empty, ``new`` must be a struct and replaces the whole schema.
+        new: The new type.
 
     Raises:
-        ColumnNotFound: nothing is at the path.
+        ColumnNotFound: there is no such column.
     """
     result = _replace(schema, path, new)
     assert isinstance(result, StructType)

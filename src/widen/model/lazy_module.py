@@ -1,7 +1,6 @@
-"""Modules that are imported when something of them is first used.
+"""Modules that are imported on first use, so that a command that does not need them starts faster.
 
-Arrow's compute functions, its Parquet reader and what builds on them take longer to import than a history takes to
-print.
+Importing Arrow's compute functions and its Parquet reader takes longer than printing the history of a table.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from types import ModuleType
 
 
 def late(name: str) -> ModuleType:
-    """Return a module that is imported when an attribute of it is first used.
+    """Return a module that is imported when one of its attributes is first used.
 
     Args:
-        name: Its full name.
+        name: The full name of the module.
 
     Example:
         >>> late("json").dumps([1])
@@ -25,6 +24,6 @@ def late(name: str) -> ModuleType:
 
 class _LateModule(ModuleType):
     def __getattr__(self, name: str) -> object:
-        found = getattr(import_module(self.__name__), name)
-        setattr(self, name, found)  # the next use finds it without this detour
-        return found
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # __getattr__ is only called for missing attributes: the next use is direct
+        return value

@@ -1,4 +1,4 @@
-"""Texts as a terminal may get them: nothing moves the cursor, changes a colour or turns the direction of writing.
+"""Escaping of text for terminals: names and values in the data could otherwise move the cursor or reverse the text.
 
 Source: Unicode, general categories Cc, Cf, Zl, Zp.
 """
@@ -11,7 +11,7 @@ _UNSAFE_IN_JSON = re.compile(r"[^\n -~]")
 
 
 def printable(text: str) -> str:
-    r"""Return the text with everything that does not print, or that turns the direction of writing, as an escape.
+    r"""Return the text with every character escaped that does not print or that changes the direction of writing.
 
     Example:
         >>> printable("a\tb")
@@ -21,15 +21,15 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with everything that does not print as an escape, but for line feeds."""
+    """Return the text with every character escaped that does not print, except line feeds."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    r"""Return JSON that means the same, with everything that does not print as an escape of JSON.
+    r"""Return the same JSON with every character that does not print as a JSON escape.
 
     Args:
-        text: JSON in one line or several.
+        text: JSON, on one line or several.
 
     Example:
         >>> printable_json('"\u202e \xe9"')
@@ -38,9 +38,9 @@ def printable_json(text: str) -> str:
     return text if text.isprintable() else _UNSAFE_IN_JSON.sub(_json_escape, text)
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    char = found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    char = match[0]
     if char.isprintable():
         return char
     units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

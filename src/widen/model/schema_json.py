@@ -1,4 +1,4 @@
-"""The schema JSON: text to types and back, unknown parts untouched.
+"""Decode and encode the schema JSON; types and metadata that are not known are kept as they are.
 
 Source: PROTOCOL.md#schema-serialization-format
 """
@@ -14,14 +14,14 @@ from widen.model.type_parser import parse_type
 from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, Field, MapType, OpaqueType, StructType
 
 _MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, AttributeError, ValueError, InvalidType)
-"""What a text that is no JSON raises, one nested too deeply, and a value of another shape where it is taken apart."""
+"""Raised for invalid JSON, for JSON that is nested too deeply, and for values of an unexpected shape."""
 
 
 def from_json(text: str) -> StructType:
-    """Return the schema that a ``schemaString`` holds.
+    """Return the schema in a ``schemaString``.
 
     Raises:
-        CorruptLog: the text is no JSON, or its outermost type is no struct.
+        CorruptLog: the text is not valid JSON, or its outermost type is not a struct.
 
     Source: PROTOCOL.md#schema-serialization-format
     """
@@ -30,7 +30,7 @@ def from_json(text: str) -> StructType:
     except _MALFORMED as error:
         raise _corrupt(f"its schemaString cannot be read ({error})") from error
     if not isinstance(result, StructType):
-        raise _corrupt("its schemaString holds no struct")
+        raise _corrupt("its schemaString is not a struct")
     return result
 
 
@@ -44,11 +44,11 @@ def to_json(schema: StructType) -> str:
 
 
 def type_from_value(value: Any) -> DataType:
-    """Return the type that a decoded JSON value stands for; what is not known becomes an `OpaqueType`.
+    """Return the type of a decoded JSON value; an unknown type becomes an `OpaqueType`.
 
     Raises:
-        KeyError: an object lacks one of its keys.
-        InvalidType: a decimal has impossible digits.
+        KeyError: an object lacks a required key.
+        InvalidType: a decimal has an invalid precision or scale.
     """
     if isinstance(value, str):
         try:
@@ -69,7 +69,7 @@ def type_from_value(value: Any) -> DataType:
 
 
 def field_from_value(value: dict[str, Any]) -> Field:
-    """Return the field that a decoded JSON object stands for.
+    """Return the field of a decoded JSON object.
 
     Raises:
         KeyError: the name or the type is missing.

@@ -1,4 +1,4 @@
-"""Texts and names as Spark SQL writes them: a text in quotes, with its escapes; a name in back-ticks.
+"""String literals and quoted identifiers of Spark SQL.
 
 Source: Spark's string literals and identifiers.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 LITERAL = r"""[rR](?:'[^']*'|"[^"]*")|'(?:[^'\\]|\\[\s\S]|'')*'|"(?:[^"\\]|\\[\s\S]|"")*\""""
-"""The pattern of one literal."""
+"""The pattern of one string literal."""
 
 _ESCAPE = re.compile(
     r"\\u(?P<short>[0-9a-fA-F]{4})|\\U(?P<long>00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|\\(?P<octal>[0-3][0-7]{2})"
@@ -19,12 +19,12 @@ _CHARS: Mapping[str, str] = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\
 
 
 def from_literal(literal: str) -> str:
-    r"""Return the text that a literal stands for; two quotes in it stand for one.
+    r"""Return the value of a string literal; a doubled quote in it is one quote.
 
-    Half of a surrogate pair, which no file can hold, becomes a replacement character.
+    Half of a surrogate pair cannot be stored as UTF-8, so it becomes a replacement character.
 
     Args:
-        literal: One that `LITERAL` matches as a whole.
+        literal: A literal that fully matches `LITERAL`.
 
     Example:
         >>> from_literal(r"'it\'s'"), from_literal("'it''s'"), from_literal(r"r'\d'")
@@ -33,22 +33,22 @@ def from_literal(literal: str) -> str:
     if literal[0] in "rR":
         return literal[2:-1]
     quote = literal[0]
-    text = _ESCAPE.sub(lambda found: _unescape(found, quote), literal[1:-1])
+    text = _ESCAPE.sub(lambda match: _unescape(match, quote), literal[1:-1])
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _unescape(found: re.Match[str], quote: str) -> str:
-    code = found["short"] or found["long"]
-    if code or found["octal"]:
-        return chr(int(code, 16) if code else int(found["octal"], 8))
-    char = found["char"]
+def _unescape(match: re.Match[str], quote: str) -> str:
+    code = match["short"] or match["long"]
+    if code or match["octal"]:
+        return chr(int(code, 16) if code else int(match["octal"], 8))
+    char = match["char"]
     if char is None:
-        return quote if found[0][0] == quote else found[0]
+        return quote if match[0][0] == quote else match[0]
     return _CHARS.get(char, char)
 
 
 def to_literal(text: str) -> str:
-    r"""Return the literal that stands for a text.
+    r"""Return the string literal for a text.
 
     Example:
         >>> print(to_literal("it's"))
@@ -58,5 +58,5 @@ def to_literal(text: str) -> str:
 
 
 def to_identifier(name: str) -> str:
-    """Return the name in back-ticks, so that it is a name wherever it stands."""
+    """Return the name in backticks, which is always an identifier, even for keywords."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Type texts, as Spark SQL and Delta's schema JSON write them, to types.
+"""Parse types in the syntax of Spark SQL and of Delta's schema JSON.
 
 Source: PROTOCOL.md#primitive-types; Spark's DDL for the other names.
 """
@@ -25,14 +25,14 @@ _TEXT = re.compile(rf"\s*({LITERAL})")
 
 
 def parse_type(text: str) -> DataType:
-    """Return the type that a text names.
+    """Return the parsed type.
 
     Args:
         text: A type of Spark SQL or of the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
             ``array<struct<a: int not null, b: string comment 'x'>>``.
 
     Raises:
-        InvalidType: the text names no type; the error says where it stopped.
+        InvalidType: the text is not a valid type; the error has the position.
 
     Source: PROTOCOL.md#primitive-types
 
@@ -47,23 +47,23 @@ def parse_type(text: str) -> DataType:
 
 
 class _TypeParser:
-    """A recursive descent over the tokens of one text."""
+    """A recursive descent parser of one type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._position = 0
 
     def _fail(self, reason: str) -> InvalidType:
-        return InvalidType(text=self._text, reason=f"{reason} at position {self._at + 1}")
+        return InvalidType(text=self._text, reason=f"{reason} at position {self._position + 1}")
 
     def _peek(self) -> re.Match[str] | None:
-        return _TOKEN.match(self._text, self._at)
+        return _TOKEN.match(self._text, self._position)
 
     def _symbol(self, symbol: str) -> bool:
-        found = self._peek()
-        if found is None or found[3] != symbol:
+        match = self._peek()
+        if match is None or match[3] != symbol:
             return False
-        self._at = found.end()
+        self._position = match.end()
         return True
 
     def _expect(self, symbol: str) -> None:
@@ -71,22 +71,22 @@ class _TypeParser:
             raise self._fail(f"{symbol!r} is missing")
 
     def _word(self) -> str:
-        found = self._peek()
-        if found is None or not (found[1] or found[2]):
+        match = self._peek()
+        if match is None or not (match[1] or match[2]):
             raise self._fail("a name is missing")
-        self._at = found.end()
-        return found[1].replace("``", "`") if found[1] else found[2]
+        self._position = match.end()
+        return match[1].replace("``", "`") if match[1] else match[2]
 
     def _keyword(self, word: str) -> bool:
-        found = self._peek()
-        if found is None or (found[2] or "").lower() != word:
+        match = self._peek()
+        if match is None or (match[2] or "").lower() != word:
             return False
-        self._at = found.end()
+        self._position = match.end()
         return True
 
     def expect_end(self) -> None:
-        if self._text[self._at :].strip():
-            raise self._fail("there is more than a type")
+        if self._text[self._position :].strip():
+            raise self._fail("unexpected text after the type")
 
     def data_type(self) -> DataType:
         name = self._word().lower()
@@ -109,29 +109,29 @@ class _TypeParser:
                 return self._decimal()
         name = _ALIASES.get(name, name)
         if name not in ATOMIC_NAMES:
-            raise self._fail(f"no type is called {name}; stopped")
+            raise self._fail(f"unknown type {name}")
         return AtomicType(name)
 
     def _struct(self) -> StructType:
         self._expect("<")
-        found: list[Field] = []
+        members: list[Field] = []
         while not self._symbol(">"):
-            if found:
+            if members:
                 self._expect(",")
             name = self._word()
             self._symbol(":")
             data_type = self.data_type()
             nullable = not (self._keyword("not") and self._keyword("null"))
             metadata = {"comment": self._literal()} if self._keyword("comment") else {}
-            found.append(Field(name, data_type, nullable, metadata))
-        return StructType(tuple(found))
+            members.append(Field(name, data_type, nullable, metadata))
+        return StructType(tuple(members))
 
     def _literal(self) -> str:
-        found = _TEXT.match(self._text, self._at)
-        if found is None:
-            raise self._fail("a text in quotes is missing")
-        self._at = found.end()
-        return from_literal(found[1])
+        match = _TEXT.match(self._text, self._position)
+        if match is None:
+            raise self._fail("a string in quotes is missing")
+        self._position = match.end()
+        return from_literal(match[1])
 
     def _decimal(self) -> DecimalType:
         if not self._symbol("("):
@@ -140,7 +140,7 @@ class _TypeParser:
         scale = self._number() if self._symbol(",") else 0
         self._expect(")")
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
-            raise self._fail("a decimal has 1 to 38 digits, and no more of them after the point; stopped")
+            raise self._fail("the precision must be 1 to 38 and the scale 0 to the precision")
         return DecimalType(precision, scale)
 
     def _number(self) -> int:

@@ -1,6 +1,6 @@
-"""Types and fields of a table schema, as immutable values.
+"""The types and fields of a schema, as immutable values.
 
-The names of the atomic types are those of Delta's schema JSON (``long``); `sql` gives those of Spark SQL (``bigint``).
+Atomic types have the names of Delta's schema JSON (``long``); the property ``sql`` has those of Spark SQL (``bigint``).
 
 Source: PROTOCOL.md#schema-serialization-format
 """
@@ -15,18 +15,18 @@ from typing import Any, TypeAlias
 SQL_NAMES: Mapping[str, str] = MappingProxyType(
     {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 )
-"""Atomic types that Spark SQL calls otherwise; every other name is the same in both."""
+"""The atomic types with another name in Spark SQL."""
 
 ATOMIC_NAMES = frozenset(
     ["string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary"]
     + ["date", "timestamp", "timestamp_ntz", "void", "variant"]
 )
-"""Every atomic type name of the schema JSON, decimals apart."""
+"""The names of all atomic types in the schema JSON, except decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtomicType:
-    """A type without parts, e.g. ``AtomicType("long")``."""
+    """A type without nested types, e.g. ``AtomicType("long")``."""
 
     name: str
 
@@ -41,7 +41,7 @@ class AtomicType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """A decimal number of ``precision`` digits, ``scale`` of them after the point."""
+    """A decimal number with ``precision`` digits, of which ``scale`` are after the decimal point."""
 
     precision: int
     scale: int
@@ -57,7 +57,7 @@ class DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueType:
-    """A type that this version does not know, kept as the JSON text it came as."""
+    """A type that this version does not know, kept as its JSON text."""
 
     text: str
 
@@ -66,7 +66,7 @@ class OpaqueType:
 
     @property
     def sql(self) -> str:
-        """The JSON text: there is no better name."""
+        """The JSON text, because the type has no known SQL name."""
         return self.text
 
 
@@ -88,7 +88,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """Keys with a value each."""
+    """A map from keys to values."""
 
     key: DataType
     value: DataType
@@ -105,10 +105,10 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column or a struct field. Metadata that this version does not know stays untouched.
+    """A column or a struct field; metadata that this version does not know is kept as it is.
 
     Args:
-        metadata: The JSON object beside the field, keys as on disk. Never change it in place.
+        metadata: The metadata object of the field in the schema JSON, keys as on disk. Never change it in place.
     """
 
     name: str
@@ -121,12 +121,12 @@ class Field:
 
     @property
     def sql(self) -> str:
-        """The field as Spark SQL writes it in a struct or a column list."""
+        """The field in Spark SQL, as in a struct type or a column list."""
         null = "" if self.nullable else " not null"
         return f"{quote_name(self.name)}: {self.type.sql}{null}"
 
     def with_metadata(self, **entries: object) -> Field:
-        """Return the field with these metadata entries set; underscores stay as they are."""
+        """Return the field with these metadata entries set."""
         return replace(self, metadata={**self.metadata, **entries})
 
     def without_metadata(self, *keys: str) -> Field:
@@ -134,13 +134,13 @@ class Field:
         return replace(self, metadata={k: v for k, v in self.metadata.items() if k not in keys})
 
     def only_metadata(self, *keys: str) -> Field:
-        """Return the field with no other metadata entries than these."""
+        """Return the field with only these metadata entries."""
         return replace(self, metadata={k: v for k, v in self.metadata.items() if k in keys})
 
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """Fields in their order. The schema of a table is one."""
+    """An ordered list of fields; also the schema of a table."""
 
     fields: tuple[Field, ...] = ()
 
@@ -155,7 +155,7 @@ class StructType:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the fields, in their order."""
+        """The names of the fields, in order."""
         return tuple(f.name for f in self.fields)
 
     @property
@@ -164,18 +164,18 @@ class StructType:
         return f"struct<{', '.join(f.sql for f in self.fields)}>"
 
     def find(self, name: str) -> Field | None:
-        """Return the field of that name: the exact one, else the one that differs in case only, else None."""
+        """Return the field of that name, or None; an exact match comes before one that differs only in case."""
         folded = name.casefold()
-        close = None
+        same_ignoring_case = None
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
-            if close is None and candidate.name.casefold() == folded:
-                close = candidate
-        return close
+            if same_ignoring_case is None and candidate.name.casefold() == folded:
+                same_ignoring_case = candidate
+        return same_ignoring_case
 
     def with_field(self, new: Field) -> StructType:
-        """Return the struct with the field of that exact name replaced, or the new one at the end."""
+        """Return the struct with the field of that exact name replaced, or with the field appended."""
         if all(f.name != new.name for f in self.fields):
             return StructType((*self.fields, new))
         return StructType(tuple(new if f.name == new.name else f for f in self.fields))
@@ -191,11 +191,11 @@ VOID, VARIANT = AtomicType("void"), AtomicType("variant")
 
 
 def quote_name(name: str) -> str:
-    """Return the name as Spark SQL reads it: in back-ticks where it is no plain identifier."""
+    """Return the name for Spark SQL, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
 def is_atomic(data_type: DataType) -> bool:
-    """Tell whether the type has no parts."""
+    """Tell whether the type has no nested types."""
     return isinstance(data_type, (AtomicType, DecimalType, OpaqueType))

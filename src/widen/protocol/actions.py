@@ -1,6 +1,6 @@
-"""Actions: what one line of a commit says, as immutable values, with their JSON codec.
+"""The actions of commits, as immutable values with their JSON codec.
 
-Unknown keys and unknown actions are ignored when read, as the protocol asks.
+Unknown keys and unknown actions are ignored when read, as the protocol requires.
 
 Source: PROTOCOL.md#actions
 """
@@ -17,11 +17,11 @@ from widen.model.types import StructType
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""The numbers of actions: what is larger is refused where the line is read."""
+"""The integers of actions; decoding a line fails for numbers that are out of range."""
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The common form of actions: keys in camelCase, what is at its default is left out."""
+    """The common JSON form of actions: keys in camelCase, defaults omitted."""
 
 
 class Protocol(_Value, frozen=True):
@@ -52,12 +52,12 @@ class Metadata(_Value, frozen=True):
     created_time: Long | None = None
 
     def with_schema(self, schema: StructType) -> Metadata:
-        """Return the same with another schema."""
+        """Return the metadata with another schema."""
         return msgspec.structs.replace(self, schema_string=to_json(schema))
 
 
 class DeletionVector(_Value, frozen=True):
-    """Where the positions of a file's deleted rows stand.
+    """The descriptor of a deletion vector, which has the positions of a file's deleted rows.
 
     Source: PROTOCOL.md#deletion-vector-descriptor-schema
     """
@@ -92,7 +92,7 @@ class Add(_Value, frozen=True):
 
 
 class Remove(_Value, frozen=True):
-    """A data file that is no longer in the table.
+    """A data file that was removed from the table.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
@@ -111,7 +111,7 @@ class Remove(_Value, frozen=True):
 
 
 class AddCdc(_Value, frozen=True):
-    """A file of row-level changes.
+    """A change data file, with row-level changes.
 
     Source: PROTOCOL.md#add-cdc-file
     """
@@ -124,7 +124,7 @@ class AddCdc(_Value, frozen=True):
 
 
 class Txn(_Value, frozen=True):
-    """How far an application has written.
+    """The last version that an application has written.
 
     Source: PROTOCOL.md#transaction-identifiers
     """
@@ -146,7 +146,7 @@ class DomainMetadata(_Value, frozen=True):
 
 
 class Sidecar(_Value, frozen=True):
-    """A file that holds part of a V2 checkpoint.
+    """A file with part of a V2 checkpoint.
 
     Source: PROTOCOL.md#sidecar-file-information
     """
@@ -168,14 +168,14 @@ class CheckpointMetadata(_Value, frozen=True):
 
 
 CommitInfo: TypeAlias = dict[str, Any]
-"""Where a commit comes from: free-form.
+"""The provenance of a commit, in free form.
 
     Source: PROTOCOL.md#commit-provenance-information
     """
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One line of a commit, a log compaction or a V2 JSON checkpoint: one of these is set, the others are None."""
+    """One line of a commit, a log compaction or a V2 JSON checkpoint: one attribute is set, the others are None."""
 
     commit_info: CommitInfo | None = None
     protocol: Protocol | None = None
@@ -206,7 +206,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_lines(info: CommitInfo, actions: Iterable[Action]) -> bytes:
-    """Return the content of a commit file: the provenance first, then the actions in their order.
+    """Return the content of a commit file: the provenance first, then the actions in order.
 
     Source: PROTOCOL.md#in-commit-timestamps (commitInfo must come first)
     """

@@ -1,4 +1,4 @@
-"""Change data: the files that tell what happened to rows, and the columns in which it is told.
+"""Change data files, and the columns that the change data feed adds to rows.
 
 Source: PROTOCOL.md#change-data-files
 """
@@ -9,14 +9,14 @@ from widen.model.types import STRING, Field, StructType
 from widen.protocol.column_mapping import PHYSICAL_NAME
 
 CHANGE_FOLDER = "_change_data"
-"""Where such files lie in a table."""
+"""The folder of these files in a table."""
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-"""What readers are told beside the columns of a row; only the first of them stands in files."""
+"""The columns of the change data feed beside those of the table; only the first one is stored in files."""
 
 
 def with_change_type(schema: StructType) -> StructType:
-    """Return the schema of a table as such files have it: with `CHANGE_TYPE` at its end, called so in files too.
+    """Return the schema of the change data files of a table: with `CHANGE_TYPE` as the last column.
 
     Source: PROTOCOL.md#change-data-files
     """

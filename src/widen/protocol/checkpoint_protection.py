@@ -1,7 +1,7 @@
-"""The protection of checkpoints: which versions may only go all at once.
+"""Checkpoint protection: versions before a given one must be cleaned up all at once or not at all.
 
-A feature that was dropped may still be in use in older versions. Checkpoints after them keep clients that do not know
-it from ever looking there.
+Older versions may still use a feature that was dropped. Because the checkpoints after them are kept, clients that do
+not support the feature never need to read those versions.
 
 Source: protocol_rfcs/checkpoint-protection.md#writer-requirements-for-checkpoint-protection
 """
@@ -18,6 +18,6 @@ PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 def protected_before(protocol: Protocol, properties: Mapping[str, str]) -> int:
-    """Return the version before which checkpoints are protected; 0 if none are."""
+    """Return the version before which checkpoints are protected; 0 without protection."""
     text = properties.get(PROTECTED_BEFORE, "")
     return int(text) if text.isdecimal() and is_supported(protocol, PROTECTION) else 0

@@ -1,4 +1,4 @@
-"""The columns by which the rows of a table are clustered.
+"""The clustering columns of a table.
 
 Source: PROTOCOL.md#clustered-table
 """
@@ -21,13 +21,13 @@ class _Clustering(msgspec.Struct, rename="camel"):
 
 
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[Path, ...]:
-    """Return the columns by which the rows are clustered, in the names that they have in files.
+    """Return the physical paths of the clustering columns.
 
     Args:
         domains: The metadata domains of the table.
 
     Raises:
-        CorruptLog: they cannot be read.
+        CorruptLog: the domain cannot be decoded.
 
     Source: PROTOCOL.md#clustered-table
     """

@@ -1,4 +1,4 @@
-"""Column mapping: the names and ids under which columns stand in files, partition values and statistics.
+"""Column mapping: the physical names and ids of columns in data files, partition values and statistics.
 
 Source: PROTOCOL.md#column-mapping
 """
@@ -23,21 +23,21 @@ MODES = (NONE, NAME, ID)
 
 
 def ensure_mode(properties: Mapping[str, str]) -> None:
-    """Check that the property names a mode.
+    """Check that the property has a valid mode.
 
     Raises:
-        InvalidOption: it names none; the error lists the modes.
+        InvalidOption: it has another value; the error lists the modes.
     """
     mode = properties.get(MODE, NONE)
     if mode not in MODES:
-        raise InvalidOption(option=MODE, value=mode, expected=f"It is one of {', '.join(MODES)}.")
+        raise InvalidOption(option=MODE, value=mode, expected=f"Must be one of {', '.join(MODES)}.")
 
 
 def mapping_mode(properties: Mapping[str, str], protocol: Protocol) -> str:
     """Return ``none``, ``name`` or ``id``; the property counts only where the protocol supports column mapping.
 
     Raises:
-        InvalidOption: the property names no mode.
+        InvalidOption: the property is not a valid mode.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
@@ -49,7 +49,7 @@ def physical_name(field: Field, mode: str) -> str:
     """Return the name of the field in data files.
 
     Raises:
-        CorruptLog: the mode asks for a physical name and the field has none.
+        CorruptLog: the mode requires a physical name and the field does not have one.
 
     Source: PROTOCOL.md#column-mapping
     """
@@ -59,14 +59,14 @@ def physical_name(field: Field, mode: str) -> str:
     if not isinstance(name, str) or not name:
         raise CorruptLog(
             path="_delta_log",
-            reason=f"column {field.name} has no {PHYSICAL_NAME} although {MODE} is {mode}",
+            reason=f"column {field.name} does not have a {PHYSICAL_NAME} although {MODE} is {mode}",
             fix="Repair the schema with the client that wrote it.",
         )
     return name
 
 
 def to_physical(schema: StructType, mode: str) -> StructType:
-    """Return the schema with every name, at any depth, replaced by the one in data files.
+    """Return the schema with the physical names of all fields, at any depth.
 
     Raises:
         CorruptLog: a field lacks its physical name.
@@ -75,15 +75,15 @@ def to_physical(schema: StructType, mode: str) -> StructType:
 
 
 def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
-    """Return the path in data files of a path spelled as in the schema.
+    """Return the physical path of a logical path.
 
     Args:
-        schema: In logical names.
-        path: The path.
-        mode: Of column mapping.
+        schema: The schema with logical names.
+        path: The logical path, spelled as in the schema.
+        mode: The column mapping mode.
 
     Raises:
-        CorruptLog: a field on the way lacks its physical name.
+        CorruptLog: a field on the path lacks its physical name.
     """
     steps: list[str] = []
     current: DataType = schema
@@ -99,40 +99,40 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
 
 
 def max_column_id(schema: StructType, properties: Mapping[str, str]) -> int:
-    """Return the highest id that was ever given to a column, an element, a key or a value; 0 if none was."""
-    known = [int(field.metadata.get(COLUMN_ID, 0)) for _, field in fields(schema)]
-    nested = [number for _, field in fields(schema) for number in nested_ids(field).values()]
-    return max(int(properties.get(MAX_COLUMN_ID, "0")), *known, *nested, 0)
+    """Return the highest id ever assigned to a column, an element, a key or a value; 0 without ids."""
+    field_ids = [int(field.metadata.get(COLUMN_ID, 0)) for _, field in fields(schema)]
+    item_ids = [number for _, field in fields(schema) for number in nested_ids(field).values()]
+    return max(int(properties.get(MAX_COLUMN_ID, "0")), *field_ids, *item_ids, 0)
 
 
 def nested_ids(field: Field) -> dict[Path, int]:
-    """Return the ids of the elements, keys and values in a field, by the steps from the field to each.
+    """Return the ids of the elements, keys and values in a field, by their path relative to the field.
 
-    What is inside a struct in them is not among them: its own fields hold it.
+    Ids inside a nested struct are not included, because the fields of that struct have them.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv2
     """
-    known = field.metadata.get(NESTED_IDS) or {}
+    ids = field.metadata.get(NESTED_IDS) or {}
     prefix = f"{field.metadata.get(PHYSICAL_NAME, field.name)}."
-    return {tuple(key[len(prefix) :].split(".")): int(number) for key, number in known.items()}
+    return {tuple(key[len(prefix) :].split(".")): int(number) for key, number in ids.items()}
 
 
-def nested_steps(data_type: DataType, at: Path = ()) -> Iterator[Path]:
-    """Yield the steps from a field to every element, key and value in it, those in inner structs left out."""
+def nested_steps(data_type: DataType, prefix: Path = ()) -> Iterator[Path]:
+    """Yield the relative path of every element, key and value in a field, except those inside nested structs."""
     if isinstance(data_type, StructType):
         return
     for step, child in children(data_type):
-        yield (*at, step)
-        yield from nested_steps(child, (*at, step))
+        yield (*prefix, step)
+        yield from nested_steps(child, (*prefix, step))
 
 
 def assign_ids(schema: StructType, last_id: int, name: Callable[[Field], str]) -> tuple[StructType, int]:
-    """Return the schema with an id and a physical name for every field that has none, and the highest id now given.
+    """Assign an id and a physical name to every field that lacks them; return the schema and the highest id.
 
     Args:
-        schema: The schema in logical names.
-        last_id: The highest id ever given in this table.
-        name: Makes the physical name of a new field; it must never be used again in the table.
+        schema: The schema with logical names.
+        last_id: The highest id ever assigned in this table.
+        name: Returns the physical name of a new field; it must be unique in the history of the table.
 
     Source: PROTOCOL.md#writer-requirements-for-column-mapping
     """
@@ -142,24 +142,24 @@ def assign_ids(schema: StructType, last_id: int, name: Callable[[Field], str]) -
             last_id += 1
             ids[path] = last_id
 
-    def assigned(path: Path, field: Field) -> Field:
+    def assign(path: Path, field: Field) -> Field:
         if path in ids:
             field = field.with_metadata(**{COLUMN_ID: ids[path]})
         return field if PHYSICAL_NAME in field.metadata else field.with_metadata(**{PHYSICAL_NAME: name(field)})
 
-    return map_fields(schema, assigned), last_id
+    return map_fields(schema, assign), last_id
 
 
 def assign_nested_ids(schema: StructType, last_id: int) -> tuple[StructType, int]:
-    """Return the schema with an id for every element, key and value that has none, and the highest id now given.
+    """Assign an id to every element, key and value that lacks one; return the schema and the highest id.
 
     Args:
-        schema: Its fields have ids and physical names.
-        last_id: The highest id ever given in this table.
+        schema: A schema whose fields have ids and physical names.
+        last_id: The highest id ever assigned in this table.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv2
     """
-    found: dict[Path, dict[str, int]] = {}
+    ids_of: dict[Path, dict[str, int]] = {}
     for path, field in fields(schema):
         given = nested_ids(field)
         ids = dict(field.metadata.get(NESTED_IDS) or {})
@@ -168,11 +168,11 @@ def assign_nested_ids(schema: StructType, last_id: int) -> tuple[StructType, int
                 last_id += 1
                 ids[".".join((field.metadata[PHYSICAL_NAME], *steps))] = last_id
         if ids:
-            found[path] = ids
-    schema = map_fields(schema, lambda at, f: f.with_metadata(**{NESTED_IDS: found[at]}) if at in found else f)
+            ids_of[path] = ids
+    schema = map_fields(schema, lambda path, f: f.with_metadata(**{NESTED_IDS: ids_of[path]}) if path in ids_of else f)
     return schema, last_id
 
 
 def without_ids(schema: StructType) -> StructType:
-    """Return the schema without ids and physical names, as a new table begins with it."""
+    """Return the schema without ids and physical names, for a new table."""
     return map_fields(schema, lambda _, field: field.without_metadata(COLUMN_ID, PHYSICAL_NAME, NESTED_IDS))

@@ -1,6 +1,6 @@
-"""Deletion vectors: where the positions of deleted rows stand, and the frame around them.
+"""Deletion vectors: their location, and the file format around the bitmaps.
 
-The bitmaps themselves are decoded by whoever has a Roaring library.
+The bitmaps themselves are decoded elsewhere, because that needs a Roaring library.
 
 Source: PROTOCOL.md#deletion-vectors
 """
@@ -24,22 +24,22 @@ _UUID_CHARS = 20
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _MAGIC_BYTES = 4
 _FILE_NAME = re.compile(r"(?:^|/)deletion_vector_[^/]*\.bin$")
-"""How the path of a file of vectors ends; nothing else is opened, whatever a log says."""
+"""The end of the path of a deletion vector file. A malicious log must not make us open any other file."""
 
-_LEAVES = re.compile(r"^/|:|\\|(?:^|/)\.\.?(?:/|$)|\x00")
-"""What the folder of a relative path must not have, for it would lead out of the table."""
+_OUTSIDE = re.compile(r"^/|:|\\|(?:^|/)\.\.?(?:/|$)|\x00")
+"""Patterns that the folder of a relative path must not contain, because it could lead out of the table."""
 
 _DIGIT = {char: value for value, char in enumerate(_ALPHABET)}
 
 
 @dataclass(frozen=True, slots=True)
 class VectorSlice:
-    """A stretch of a file that holds one vector.
+    """The position of one vector in a file.
 
     Args:
-        path: Relative to the table, or an absolute URI.
-        offset: Where the size that precedes the vector stands, in bytes.
-        size_bytes: The length of the vector, without that size and the checksum.
+        path: The path relative to the table, or an absolute URI.
+        offset: The position of the size field before the vector, in bytes.
+        size_bytes: The length of the vector, without the size field and the checksum.
     """
 
     path: str
@@ -48,29 +48,29 @@ class VectorSlice:
 
     @property
     def end(self) -> int:
-        """Where the checksum ends, in bytes."""
+        """The end of the checksum, in bytes."""
         return self.offset + 4 + self.size_bytes + 4
 
 
 def decode_z85(text: str) -> bytes:
-    """Return the bytes that a Z85 text stands for.
+    """Return the bytes of a Z85 text.
 
     Raises:
-        CorruptFile: the length is not divisible by five, or a character is none of Z85.
+        CorruptFile: the length is not divisible by five, or a character is not in the Z85 alphabet.
 
     Source: PROTOCOL.md#deletion-vector-descriptor-schema; ZeroMQ RFC 32.
     """
     if len(text) % 5:
-        raise _corrupt(text, "its text is no Z85: the length is not divisible by five")
+        raise _corrupt(text, "its text is not valid Z85: the length is not divisible by five")
     try:
-        words = [_word(text[at : at + 5]) for at in range(0, len(text), 5)]
+        words = [_word(text[i : i + 5]) for i in range(0, len(text), 5)]
         return struct.pack(f">{len(words)}I", *words)
     except (KeyError, struct.error) as error:
-        raise _corrupt(text, "its text is no Z85") from error
+        raise _corrupt(text, "its text is not valid Z85") from error
 
 
 def encode_z85(data: bytes) -> str:
-    """Return bytes, four by four, as Z85 text."""
+    """Return bytes as Z85 text; their number must be divisible by four."""
     words = struct.unpack(f">{len(data) // 4}I", data)
     return "".join(_ALPHABET[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
 
@@ -83,16 +83,17 @@ def _word(part: str) -> int:
 
 
 def locate_vector(vector: DeletionVector) -> VectorSlice | None:
-    """Return where the vector stands, or None if it stands in the log itself.
+    """Return the position of the vector in its file, or None if it is stored in the log.
 
     Raises:
-        CorruptFile: the descriptor breaks the protocol.
+        CorruptFile: the descriptor is invalid.
 
     Source: PROTOCOL.md#deletion-vector-descriptor-schema
 
     Example:
-        >>> text = "ab^-aqEH.-t@S}K{vb[*k^"
-        >>> place(DeletionVector(storage_type="u", path_or_inline_dv=text, size_in_bytes=40, cardinality=6)).path
+        >>> path = "ab^-aqEH.-t@S}K{vb[*k^"
+        >>> vector = DeletionVector(storage_type="u", path_or_inline_dv=path, size_in_bytes=40, cardinality=6)
+        >>> locate_vector(vector).path
         'ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin'
     """
     text = vector.path_or_inline_dv
@@ -100,21 +101,21 @@ def locate_vector(vector: DeletionVector) -> VectorSlice | None:
         case "i":
             return None
         case "p" if _FILE_NAME.search(text):
-            return _place(vector, text)
-        case "u" if len(text) >= _UUID_CHARS and not _LEAVES.search(text[:-_UUID_CHARS]):
+            return _to_slice(vector, text)
+        case "u" if len(text) >= _UUID_CHARS and not _OUTSIDE.search(text[:-_UUID_CHARS]):
             name = uuid.UUID(bytes=decode_z85(text[-_UUID_CHARS:]))
-            return _place(vector, vector_file_path(text[:-_UUID_CHARS], name))
-    raise _corrupt(text, f"its storage type {vector.storage_type!r} or its text is not known")
+            return _to_slice(vector, vector_file_path(text[:-_UUID_CHARS], name))
+    raise _corrupt(text, f"its storage type {vector.storage_type!r} or its path is invalid")
 
 
-def _place(vector: DeletionVector, path: str) -> VectorSlice:
+def _to_slice(vector: DeletionVector, path: str) -> VectorSlice:
     if vector.size_in_bytes < _MAGIC_BYTES or (vector.offset or 0) < 0:
-        raise _corrupt(path, f"it cannot have {vector.size_in_bytes} bytes at {vector.offset}")
+        raise _corrupt(path, f"its size {vector.size_in_bytes} or its offset {vector.offset} is invalid")
     return VectorSlice(path, vector.offset or 0, vector.size_in_bytes)
 
 
 def vector_file_path(folder: str, name: uuid.UUID) -> str:
-    """Return the path of a file of vectors, relative to the table.
+    """Return the path of a deletion vector file, relative to the table.
 
     Source: PROTOCOL.md#deletion-vector-descriptor-schema
     """
@@ -124,23 +125,23 @@ def vector_file_path(folder: str, name: uuid.UUID) -> str:
 def pack_vectors(
     folder: str, name: uuid.UUID, bitmaps: Sequence[tuple[bytes, int]]
 ) -> tuple[bytes, list[DeletionVector]]:
-    """Return the content of one file of vectors, and the descriptor of each of them.
+    """Return the content of one deletion vector file, and the descriptors of its vectors.
 
     Args:
-        folder: Where the file will lie, relative to the table.
-        name: What tells it from other files; never used before.
-        bitmaps: Each in the portable 64-bit form of Roaring, with the number of its rows.
+        folder: The folder of the file, relative to the table.
+        name: A unique name for the file.
+        bitmaps: Bitmaps in the portable 64-bit format of Roaring, each with the number of its rows.
 
     Source: PROTOCOL.md#deletion-vector-file-storage-format
     """
     content, vectors = bytearray(_FORMAT_VERSION), []
     for bitmap, rows in bitmaps:
         data = struct.pack("<i", PORTABLE_MAGIC) + bitmap
-        where = folder + encode_z85(name.bytes)
+        path = folder + encode_z85(name.bytes)
         vectors.append(
             DeletionVector(
                 storage_type="u",
-                path_or_inline_dv=where,
+                path_or_inline_dv=path,
                 offset=len(content),
                 size_in_bytes=len(data),
                 cardinality=rows,
@@ -151,38 +152,42 @@ def pack_vectors(
 
 
 def decode_inline_vector(vector: DeletionVector) -> bytes:
-    """Return the bytes of a vector that stands in the log.
+    """Return the bytes of a vector that is stored in the log.
 
     Raises:
-        CorruptFile: the text is no Z85.
+        CorruptFile: the text is not valid Z85.
     """
     return decode_z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
 
 
-def verify_framed_vector(framed: bytes, at: VectorSlice) -> bytes:
-    """Return the bytes of a vector from the stretch of file between its size and its checksum, both included.
+def verify_framed_vector(framed: bytes, position: VectorSlice) -> bytes:
+    """Return the bytes of a vector after checking its size field and its checksum.
+
+    Args:
+        framed: The bytes from the size field to the checksum, both included.
+        position: The position according to the descriptor.
 
     Raises:
-        CorruptFile: the size is not the one of the descriptor, or the checksum does not fit.
+        CorruptFile: the size differs from the descriptor, or the checksum does not match.
 
     Source: PROTOCOL.md#deletion-vector-file-storage-format
     """
-    if len(framed) != at.end - at.offset:
-        raise _corrupt(at.path, "the file ends too early")
+    if len(framed) != position.end - position.offset:
+        raise _corrupt(position.path, "the file ends too early")
     size, data = struct.unpack_from(">i", framed)[0], framed[4:-4]
-    if size != at.size_bytes:
-        raise _corrupt(at.path, f"it says {size} bytes where the log says {at.size_bytes}")
+    if size != position.size_bytes:
+        raise _corrupt(position.path, f"its size is {size} bytes, but the log has {position.size_bytes}")
     if struct.unpack(">I", framed[-4:])[0] != zlib.crc32(data):
-        raise _corrupt(at.path, "its checksum does not fit")
+        raise _corrupt(position.path, "its checksum does not match")
     return data
 
 
 class BitmapLayout(Enum):
-    """How the 32-bit bitmaps of a vector follow each other."""
+    """The layout of the 32-bit bitmaps in a vector."""
 
     PORTABLE = "little-endian: u64 count, then u32 high half and bitmap for each"
-    NATIVE = "little-endian: i32 count, then i32 size and bitmap for every high half in turn"
-    NATIVE_BIG_ENDIAN = "the native one with big-endian numbers, as in the example of the protocol"
+    NATIVE = "little-endian: i32 count, then i32 size and bitmap for each high half in order"
+    NATIVE_BIG_ENDIAN = "the native layout with big-endian numbers, as in the example of the protocol"
 
 
 _MAGIC: Mapping[bytes, BitmapLayout] = {
@@ -193,24 +198,26 @@ _MAGIC: Mapping[bytes, BitmapLayout] = {
 
 
 def read_bitmap_layout(data: bytes, path: str) -> tuple[BitmapLayout, bytes]:
-    """Return the layout of a vector, and what follows the magic number.
+    """Return the layout of a vector, and the bytes after its magic number.
 
     Args:
         data: The bytes of one vector.
-        path: What to name in an error.
+        path: The path for error messages.
 
     Raises:
-        CorruptFile: the magic number is not known.
+        CorruptFile: the magic number is unknown.
 
     Source: PROTOCOL.md#deletion-vector-format; Delta Spark for the native layout.
     """
     layout = _MAGIC.get(data[:4])
     if layout is None:
-        raise _corrupt(path, f"its magic number is {data[:4].hex()}")
+        raise _corrupt(path, f"its magic number {data[:4].hex()} is unknown")
     return layout, data[4:]
 
 
+# Reading on without the vector would show deleted rows again.
+_FIX = "Restore it from a backup: without it, deleted rows would reappear."
+
+
 def _corrupt(path: str, reason: str) -> CorruptFile:
-    return CorruptFile(
-        path=path, reason=f"it is no deletion vector: {reason}", fix="Restore it from a backup; rows would reappear."
-    )
+    return CorruptFile(path=path, reason=f"it is not a valid deletion vector: {reason}", fix=_FIX)

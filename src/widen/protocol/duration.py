@@ -1,6 +1,6 @@
-"""Durations in properties: ``interval 30 days``, ``2 weeks``, ``INTERVAL 1 day 12 hours``.
+"""Durations in table properties: ``interval 30 days``, ``2 weeks``, ``INTERVAL 1 day 12 hours``.
 
-Source: Spark's calendar intervals, without months and years, whose length is not fixed.
+Source: Spark's calendar intervals; months and years are not supported, because their length varies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULTS: Mapping[str, str] = {
     "delta.sampleRetentionDuration": "interval 7 days",
     "delta.setTransactionRetentionDuration": "interval 36500 days",
 }
-"""The properties that are durations, with what holds where they are not set."""
+"""The properties that are durations, with their defaults."""
 
 _UNITS_US: Mapping[str, int] = {
     "microsecond": 1,
@@ -38,69 +38,69 @@ _WORD = re.compile(r"interval\s+")
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """Return how many milliseconds an interval has, or None if it is none or has no fixed length.
+    """Return an interval in milliseconds, or None if the text is not an interval of fixed length.
 
     Example:
-        >>> interval_ms("interval 1 day 12 hours")
+        >>> parse_duration_ms("interval 1 day 12 hours")
         129600000
-        >>> interval_ms("interval 1 month") is None
+        >>> parse_duration_ms("interval 1 month") is None
         True
     """
     lower = text.strip().lower()
-    begun = _WORD.match(lower)
-    at, total_us = begun.end() if begun else 0, 0
-    while found := _PART.match(lower, at):
-        sign, whole, fraction, unit = found.groups()
+    prefix = _WORD.match(lower)
+    position, total_us = prefix.end() if prefix else 0, 0
+    while part := _PART.match(lower, position):
+        sign, whole, fraction, unit = part.groups()
         if unit not in _UNITS_US or (fraction and unit != "second"):
             return None
         part_us = int(whole) * _UNITS_US[unit] + int((fraction or "").ljust(6, "0")[:6])
         total_us += -part_us if sign == "-" else part_us
-        at = found.end()
-        if at == len(lower):
+        position = part.end()
+        if position == len(lower):
             return None if total_us < 0 else total_us // 1000
     return None
 
 
 def duration_text(properties: Mapping[str, str], key: str) -> str:
-    """Return a duration as people write it, e.g. ``30 days``.
+    """Return a duration for messages, e.g. ``30 days``.
 
     Args:
-        properties: Of the table.
-        key: One of `DEFAULTS`.
+        properties: The properties of the table.
+        key: A key of `DEFAULTS`.
     """
     return _WORD.sub("", properties.get(key, DEFAULTS[key]).strip().lower(), count=1)
 
 
 def ensure_retention(properties: Mapping[str, str]) -> None:
-    """Check that the log is kept at least as long as files that were deleted.
+    """Check that the log is kept at least as long as deleted files.
 
     Args:
-        properties: Of the table, as they will be.
+        properties: The new properties of the table.
 
     Raises:
-        InvalidOption: It is not, or one of the two is not an interval.
+        InvalidOption: the log is kept for a shorter time, or a retention is not an interval.
 
     Source: Delta Lake's DeltaConfigs
     """
     if duration_ms(properties, DELETED_FILE_RETENTION) > duration_ms(properties, LOG_RETENTION):
-        kept, log = (duration_text(properties, key) for key in (DELETED_FILE_RETENTION, LOG_RETENTION))
+        files, log = (duration_text(properties, key) for key in (DELETED_FILE_RETENTION, LOG_RETENTION))
         expected = f"Must not be longer than {LOG_RETENTION}, which is {log}."
-        raise InvalidOption(option=DELETED_FILE_RETENTION, value=kept, expected=expected)
+        raise InvalidOption(option=DELETED_FILE_RETENTION, value=files, expected=expected)
 
 
 def duration_ms(properties: Mapping[str, str], key: str) -> int:
     """Return a duration in milliseconds.
 
     Args:
-        properties: Of the table.
-        key: One of `DEFAULTS`.
+        properties: The properties of the table.
+        key: A key of `DEFAULTS`.
 
     Raises:
-        InvalidOption: the table has something else there.
+        InvalidOption: the value is not an interval of fixed length.
     """
     text = properties.get(key, DEFAULTS[key])
-    found = parse_duration_ms(text)
-    if found is None:
-        expected = "It is an interval of weeks, days, hours and shorter units, e.g. 'interval 30 days'."
+    duration = parse_duration_ms(text)
+    if duration is None:
+        expected = "Must be an interval of weeks, days, hours or shorter units, e.g. 'interval 30 days'."
         raise InvalidOption(option=key, value=text, expected=expected)
-    return found
+    return duration

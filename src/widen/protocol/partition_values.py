@@ -55,7 +55,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Scalar | Unk
     Source: PROTOCOL.md#partition-value-serialization
 
     Example:
-        >>> from_text("1", DecimalType(12, 2))
+        >>> parse_partition_value("1", DecimalType(12, 2))
         Decimal('1')
     """
     if text is None or text == "":

@@ -68,7 +68,7 @@ def test_names_in_files() -> None:
 
 def test_a_missing_physical_name_is_an_error() -> None:
     assert isinstance(SCHEMA, StructType)
-    with pytest.raises(CorruptLog, match=r"column \w+ has no delta.columnMapping.physicalName"):
+    with pytest.raises(CorruptLog, match=r"column \w+ does not have a delta.columnMapping.physicalName"):
         to_physical(SCHEMA, "name")
 
 

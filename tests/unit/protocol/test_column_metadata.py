@@ -33,15 +33,15 @@ def test_a_plain_column_has_no_rules() -> None:
 def test_an_identity_goes_on_in_the_direction_of_its_step() -> None:
     found = find_identity(field(**KEY))
     assert found == Identity(10, -5, None, True)
-    assert found.advanced(5) == 5
+    assert found.advance(5) == 5
     marked = find_identity(field(**KEY, **{"delta.identity.highWaterMark": -15}))
     assert marked is not None
-    assert (marked.advanced(-20), marked.advanced(0)) == (-20, -15)
+    assert (marked.advance(-20), marked.advance(0)) == (-20, -15)
 
 
 @pytest.mark.parametrize("missing", ["delta.identity.step", "delta.identity.allowExplicitInsert"])
 def test_an_identity_that_is_not_complete_is_told_with_its_column(missing: str) -> None:
-    with pytest.raises(CorruptLog, match="column c: its identity is not complete"):
+    with pytest.raises(CorruptLog, match="column c: its identity metadata are incomplete"):
         find_identity(field(**{key: value for key, value in KEY.items() if key != missing}))
 
 

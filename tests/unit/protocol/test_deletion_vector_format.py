@@ -71,7 +71,7 @@ def test_the_frame_is_checked() -> None:
 
 
 def test_an_unknown_magic_number() -> None:
-    with pytest.raises(CorruptFile, match="magic number is 00000000"):
+    with pytest.raises(CorruptFile, match="magic number 00000000 is unknown"):
         read_bitmap_layout(b"\0" * 8, "f.bin")
 
 

@@ -31,7 +31,7 @@ def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int 
     if extreme is None or (extreme - identity.start) * identity.step < 0:
         return None
     steps = -(-(extreme - identity.start) // identity.step)
-    mark = identity.advanced(identity.start + steps * identity.step)
+    mark = identity.advance(identity.start + steps * identity.step)
     return None if mark == identity.high_water_mark else mark
 
 
@@ -61,5 +61,5 @@ def _advance(field: Field, mode: str, written: Iterable[FileStatistics]) -> Fiel
     values = [value for each in said for value in (each.low, each.high) if isinstance(value, int)]
     if identity is None or not values:
         return field
-    mark = identity.advanced(max(values) if identity.step > 0 else min(values))
+    mark = identity.advance(max(values) if identity.step > 0 else min(values))
     return field.with_metadata(**{HIGH_WATER_MARK: mark})

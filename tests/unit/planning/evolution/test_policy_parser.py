@@ -29,8 +29,8 @@ def test_a_pin_is_a_mode_a_form_or_a_type(text: str, pin: object) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("decimall", "no type is called decimall"),
-        ("decimal(40,2)", "1 to 38 digits"),
+        ("decimall", "unknown type decimall"),
+        ("decimal(40,2)", "precision must be 1 to 38"),
         ("binary", "No JSON value is of type binary"),
         ("map<int,string>", r"No JSON value is of type map<int,string>"),
         ("array<struct<a: variant>>", "No JSON value is of type variant"),

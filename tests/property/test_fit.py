@@ -44,11 +44,11 @@ def test_what_does_not_fit_is_kept_out_whole(
             continue
         assert len(kept_out) + len(fitting) == len(records)
         assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in kept_out)
-        told = [digest(proof.read_kept_out(each["text"])) for each in kept_out]
+        kept_forms = [digest(proof.read_kept_out(each["text"])) for each in kept_out]
         forms = [digest(each.form) for each in proof.read(text)]
-        assert sorted(form for form in forms if form in told) == sorted(told)
+        assert sorted(form for form in forms if form in kept_forms) == sorted(kept_forms)
         assert all(row["a"] is not None for row in fitting) or not required
-        there = [record for record, form in zip(records, forms, strict=True) if form not in told]
+        there = [record for record, form in zip(records, forms, strict=True) if form not in kept_forms]
         assert len(there) == len(fitting)
         for record, row in zip(there, fitting, strict=True):
             a = {key: value for key, value in reading.record(record).items() if key == "a"}

@@ -11,13 +11,13 @@ from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
 from widen.proof.record_digest import Form, digest
 from widen.proof.row_reader import RowReader
-from widen.proof.source_reader import Told
+from widen.proof.source_reader import ExpectedRow
 from widen.spark.arrow_types import to_arrow_schema
 
 
-def said(told: Iterable[Told]) -> list[tuple[bytes, int, int]]:
+def to_comparable(rows: Iterable[ExpectedRow]) -> list[tuple[bytes, int, int]]:
     """Return what records say, so that equal ones are equal."""
-    return [(digest(each.form), each.values, each.converted) for each in told]
+    return [(digest(each.form), each.values, each.converted) for each in rows]
 
 
 def forms_of(schema: StructType, policy: Policy, rows: list[dict[str, Any]]) -> list[Form]:

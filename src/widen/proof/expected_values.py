@@ -1,4 +1,4 @@
-"""What the columns of a table must say of a record of the source: the exact way, value by value.
+"""The values that the columns of a table must hold for a source record: the exact path, value by value.
 
 Source: docs/evolution-rules.md#u1, #u2, #d1 to #d5, #d18 to #d20
 """
@@ -15,142 +15,158 @@ from typing import Any, Final, TypeAlias
 
 from widen.model.types import DecimalType, StructType
 from widen.planning.evolution.policy import Policy
-from widen.proof.canonical_number import canonical_double, canonical_number, is_shortest, spelled, to_decimal
-from widen.proof.json_reader import DeepJson, Json, Token, read_json
-from widen.proof.proof_rules import Day, Instant, Keyed, ProofRule, Respelled, rules_of
+from widen.proof.canonical_number import (
+    canonical_double,
+    canonical_number,
+    canonical_spelling,
+    has_canonical_spelling,
+    to_decimal,
+)
+from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
+from widen.proof.proof_rules import DateString, MapObject, ProofRule, ReplacedText, TimestampString, build_proof_rules
 from widen.proof.record_digest import Form, count_values
-from widen.proof.source_columns import MAP, RECORD, Cells, Fields, SourceColumn, fields_of, widest_record
+from widen.proof.source_columns import (
+    MAP,
+    RECORD,
+    ColumnsByKey,
+    FieldColumns,
+    SourceColumn,
+    columns_by_key,
+    widest_record_column,
+)
 
-NOT_HELD: Final = object()
-"""No column holds the value; it must be in the rescue column."""
+NOT_STORED: Final = object()
+"""No column can hold the value, so the rescue column must have it."""
 
 MAX_DIGITS = 38
 
 BITS: Mapping[str, int] = MappingProxyType({"byte": 7, "short": 15, "integer": 31, "long": 63})
 
-Places: TypeAlias = Sequence[tuple[SourceColumn, int]]
-"""Columns, each with the arrays that are left to go into."""
+ColumnDepths: TypeAlias = Sequence[tuple[SourceColumn, int]]
+"""Columns, each with the number of its arrays that are not entered yet."""
 
 
 @dataclass(slots=True)
-class Counts:
-    """How many values a record has, and how many of them the table has in another form."""
+class ValueCounts:
+    """The number of values in a record, and how many of them the table has in another form."""
 
     values: int = 0
     converted: int = 0
 
-    def see(self, *, is_exact: bool) -> None:
+    def add(self, *, is_exact: bool) -> None:
         """Count a value."""
         self.values += 1
         self.converted += not is_exact
 
 
 class ExpectedRecord:
-    """Says what the columns of one table must say of records.
+    """Computes what the columns of a table must hold for records.
 
     Args:
-        schema: Of the table.
-        policy: What was said about single fields.
+        schema: Schema of the table.
+        policy: Policy of the ingestion.
     """
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
-        self.fields: Fields = fields_of(schema, policy)
-        self.rules: ProofRule = rules_of(schema, policy)
+        self.fields: ColumnsByKey = columns_by_key(schema, policy)
+        self.rules: ProofRule = build_proof_rules(schema, policy)
 
-    def of(self, record: Mapping[str, Json]) -> tuple[Form, Counts]:
-        """Return the form that the row of a record must have, and what was counted.
+    def expect(self, record: Mapping[str, Json]) -> tuple[Form, ValueCounts]:
+        """Return the form that the row of a record must have, and the counts of its values.
 
         Args:
-            record: As `widen.proof.json_reader.read_records` gives it.
+            record: A record from `widen.proof.json_reader.read_records`.
         """
-        counts = Counts()
-        return _record(self.fields, self.rules.record(record), counts, whole=False), counts
+        counts = ValueCounts()
+        return _expected_record(self.fields, self.rules.apply_to_record(record), counts, is_whole=False), counts
 
 
-def _record(fields: Fields, record: Mapping[str, Json], counts: Counts, *, whole: bool) -> Any:
-    found = {}
+def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, *, is_whole: bool) -> Any:
+    forms = {}
     for key, value in record.items():
         if value is None:
             continue
-        own = Counts()
-        form = _field(fields.get(key, ()), value, own, whole=whole)
-        if form is NOT_HELD:
-            return NOT_HELD
-        counts.values += own.values
-        counts.converted += own.converted
+        value_counts = ValueCounts()
+        form = _expected_field(fields.get(key, ()), value, value_counts, is_whole=is_whole)
+        if form is NOT_STORED:
+            return NOT_STORED
+        counts.values += value_counts.values
+        counts.converted += value_counts.converted
         if form is not None:
-            found[key] = form
-    return found
+            forms[key] = form
+    return forms
 
 
-def _field(cells: Cells, value: Json, counts: Counts, *, whole: bool) -> Any:
-    form = _value([(cell, cell.dim) for cell in cells], value, counts, whole=whole)
-    if form is not NOT_HELD or whole:
+def _expected_field(columns: FieldColumns, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
+    form = _expected_form([(column, column.dim) for column in columns], value, counts, is_whole=is_whole)
+    if form is not NOT_STORED or is_whole:
         return form
-    rest = plain(value)
-    counts.values, counts.converted = count_values(rest), 0
-    return rest
+    rescued = to_rescued_form(value)
+    # The rescue column keeps a value with its spelling, so that nothing in it is converted.
+    counts.values, counts.converted = count_values(rescued), 0
+    return rescued
 
 
-def _value(places: Places, value: Json, counts: Counts, *, whole: bool) -> Any:
-    """Return what columns say of a value; what stands in an array is held as a ``whole`` or not at all."""
+def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
+    """Return the form of a value in columns; an array element (``is_whole``) goes to them in full or not at all."""
     if value is None:
         return None
     if isinstance(value, list):
-        return _array([(cell, dim - 1) for cell, dim in places if dim], value, counts)
-    if isinstance(value, Keyed):
-        maps = [cell.value for cell, dim in places if not dim and cell.value is not None]
-        if maps:
-            return _keyed([(cell, cell.dim) for cell in maps], value, counts)
+        return _expected_array([(column, dim - 1) for column, dim in columns if dim], value, counts)
+    if isinstance(value, MapObject):
+        map_columns = [column.value for column, dim in columns if not dim and column.value is not None]
+        if map_columns:
+            return _expected_map([(column, column.dim) for column in map_columns], value, counts)
     elif isinstance(value, dict):
-        records = tuple(cell for cell, dim in places if cell.kind == RECORD)
-        if any(cell.kind == RECORD and not dim for cell, dim in places):
-            widest = widest_record(records)
+        record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
+        if any(column.type_name == RECORD and not dim for column, dim in columns):
+            widest = widest_record_column(record_columns)
             assert widest is not None
             assert widest.fields is not None
+            # An empty object is a value of its own.
             counts.values += not value
-            return _record(widest.fields, value, counts, whole=whole)
-    elif (form := scalar([cell for cell, dim in places if not dim], value, counts)) is not NOT_HELD:
+            return _expected_record(widest.fields, value, counts, is_whole=is_whole)
+    elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
         return form
-    deeper = [(cell, dim - 1) for cell, dim in places if dim]
+    deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
-        return _wrapped(deeper, value, counts, whole=whole)
-    return _nothing(value, counts)
+        return _expected_in_array(deeper, value, counts, is_whole=is_whole)
+    return _null_if_empty(value, counts)
 
 
-def _wrapped(places: Places, value: Json, counts: Counts, *, whole: bool) -> Any:
-    """Return the array of one item that a column of arrays holds for a value; that is another kind (U14)."""
-    form = _value(places, value, counts, whole=whole)
-    if form is None or form is NOT_HELD:
+def _expected_in_array(columns: ColumnDepths, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
+    """Return the array of one item that an array column holds for a value; the value counts as converted (U14)."""
+    form = _expected_form(columns, value, counts, is_whole=is_whole)
+    if form is None or form is NOT_STORED:
         return form
     counts.converted = counts.values
     return [form]
 
 
-def _nothing(value: Json, counts: Counts) -> Any:
-    """Return null for what has no value in it and no column; every other value is not held."""
+def _null_if_empty(value: Json, counts: ValueCounts) -> Any:
+    """Return null for a value without scalars: no column shows that it was empty. Other values are not stored."""
     if _has_scalar(value):
-        return NOT_HELD
+        return NOT_STORED
     for _ in range(_count_empties(value)):
-        counts.see(is_exact=False)
+        counts.add(is_exact=False)
     return None
 
 
-def _array(places: Places, items: list[Json], counts: Counts) -> Any:
-    if not places:
-        return _nothing(items, counts)
+def _expected_array(columns: ColumnDepths, items: list[Json], counts: ValueCounts) -> Any:
+    if not columns:
+        return _null_if_empty(items, counts)
     if not items:
-        counts.see(is_exact=True)
+        counts.add(is_exact=True)
         return []
-    forms = [_value(places, item, counts, whole=True) for item in items]
-    return NOT_HELD if any(form is NOT_HELD for form in forms) else forms
+    forms = [_expected_form(columns, item, counts, is_whole=True) for item in items]
+    return NOT_STORED if any(form is NOT_STORED for form in forms) else forms
 
 
-def _keyed(places: Places, entries: Keyed, counts: Counts) -> Any:
+def _expected_map(columns: ColumnDepths, entries: MapObject, counts: ValueCounts) -> Any:
     if not entries:
-        counts.see(is_exact=True)
-    forms = {key: _value(places, item, counts, whole=True) for key, item in entries.items()}
-    return NOT_HELD if any(form is NOT_HELD for form in forms.values()) else forms
+        counts.add(is_exact=True)
+    forms = {key: _expected_form(columns, item, counts, is_whole=True) for key, item in entries.items()}
+    return NOT_STORED if any(form is NOT_STORED for form in forms.values()) else forms
 
 
 def _has_scalar(value: Json) -> bool:
@@ -166,138 +182,137 @@ def _count_empties(value: Json) -> int:
     return sum(map(_count_empties, inner)) if inner else 1
 
 
-def plain(value: Json) -> Form:
-    """Return the form of a value that stands in the rescue column, as JSON; nulls of records are left out."""
-    if isinstance(value, Keyed):
-        return {key: plain(item) for key, item in value.items()}
+def to_rescued_form(value: Json) -> Form:
+    """Return the form of a value in the rescue column, where it is JSON; nulls of records are left out."""
+    if isinstance(value, MapObject):
+        return {key: to_rescued_form(item) for key, item in value.items()}
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items() if item is not None}
+        return {key: to_rescued_form(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, Token):
-        return spelled(value)
+        return [to_rescued_form(item) for item in value]
+    if isinstance(value, NumberToken):
+        return canonical_spelling(value)
     if isinstance(value, DeepJson):
         # JSON in JSON is not a text: the rescue column holds it with all its levels.
-        return plain(read_json(value))
+        return to_rescued_form(read_json(value))
     return str(value) if isinstance(value, str) else value
 
 
 # ---- scalars ---------------------------------------------------------------------------------------
 
 
-def scalar(cells: Sequence[SourceColumn], value: Json, counts: Counts) -> Any:
-    """Return what the first column without arrays that holds a scalar must say, and count it; else `NOT_HELD`."""
-    for cell in cells:
-        if cell.kind in (RECORD, MAP):
+def expected_scalar(columns: Sequence[SourceColumn], value: Json, counts: ValueCounts) -> Any:
+    """Return what the first column without arrays that can hold a scalar must hold, and count it, or `NOT_STORED`."""
+    for column in columns:
+        if column.type_name in (RECORD, MAP):
             continue
-        form = said(cell, value)
-        if form is not NOT_HELD:
-            counts.see(is_exact=_is_exact(cells, cell, form, value))
+        form = expected_value(column, value)
+        if form is not NOT_STORED:
+            counts.add(is_exact=_is_exact(columns, column, form, value))
             return form
-    return NOT_HELD
+    return NOT_STORED
 
 
-def _is_exact(cells: Sequence[SourceColumn], cell: SourceColumn, form: Form, value: Json) -> bool:
-    """Tell whether a value comes back as it was; an instant that is a number, too, comes back from its own column."""
-    if isinstance(value, (Respelled, DeepJson)):
+def _is_exact(columns: Sequence[SourceColumn], column: SourceColumn, form: Form, value: Json) -> bool:
+    """Tell whether a table gives back a value as it was; a timestamp that is also a count comes from its own column."""
+    if isinstance(value, (ReplacedText, DeepJson)):
         return False
-    if isinstance(value, Instant):
-        own = (said(cell, value) for cell in cells if cell.kind in ("string", "timestamp"))
-        return any(said_text == value for said_text in own)
-    if isinstance(value, Token):
-        return cell.kind != "string" and cell.kind != "timestamp" and _is_spelled(cell, value)
+    if isinstance(value, TimestampString):
+        own_columns = (column for column in columns if column.type_name in ("string", "timestamp"))
+        return any(expected_value(column, value) == value for column in own_columns)
+    if isinstance(value, NumberToken):
+        return column.type_name != "string" and column.type_name != "timestamp" and _keeps_spelling(column, value)
     return type(form) is bool if isinstance(value, bool) else form == value
 
 
-def _is_spelled(cell: SourceColumn, token: str) -> bool:
-    if isinstance(cell.type, DecimalType) and token.partition(".")[2].isdecimal():
-        return is_shortest(token) or len(token.partition(".")[2]) == cell.type.scale
-    return is_shortest(token)
+def _keeps_spelling(column: SourceColumn, token: str) -> bool:
+    if isinstance(column.type, DecimalType) and token.partition(".")[2].isdecimal():
+        return has_canonical_spelling(token) or len(token.partition(".")[2]) == column.type.scale
+    return has_canonical_spelling(token)
 
 
-def said(cell: SourceColumn, value: Json) -> Any:
-    """Return what a column without arrays must say of a scalar; `NOT_HELD` if it cannot hold it exactly."""
-    if cell.kind == "string":
+def expected_value(column: SourceColumn, value: Json) -> Any:
+    """Return what a column without arrays must hold for a scalar, or `NOT_STORED` if it cannot hold it exactly."""
+    if column.type_name == "string":
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
-    if isinstance(value, (Day, Instant)):
-        return _SAID_OF_TIME.get(cell.kind, _said_of_nothing)(cell, value)
+    if isinstance(value, (DateString, TimestampString)):
+        return _FROM_TEMPORAL.get(column.type_name, _not_stored)(column, value)
     if isinstance(value, bool):
-        return value if cell.kind == "boolean" else _said_of_boolean(cell, value)
-    return _said_of_number(cell, value) if isinstance(value, Token) else NOT_HELD
+        return value if column.type_name == "boolean" else _from_boolean(column, value)
+    return _from_number(column, value) if isinstance(value, NumberToken) else NOT_STORED
 
 
-def _said_of_boolean(cell: SourceColumn, value: bool) -> Any:
-    return _said_of_number(cell, Token(int(value))) if cell.has_booleans_as_numbers else NOT_HELD
+def _from_boolean(column: SourceColumn, value: bool) -> Any:
+    return _from_number(column, NumberToken(int(value))) if column.has_booleans_as_numbers else NOT_STORED
 
 
-def _said_of_number(cell: SourceColumn, token: Token) -> Any:
+def _from_number(column: SourceColumn, token: NumberToken) -> Any:
     is_whole = token.lstrip("-").isdecimal()
     if is_whole and len(token.lstrip("-")) > MAX_DIGITS:
-        return NOT_HELD
-    if cell.kind == "timestamp":
-        return _said_of_epoch(cell, int(token)) if is_whole else NOT_HELD
+        return NOT_STORED
+    if column.type_name == "timestamp":
+        return _from_epoch(column, int(token)) if is_whole else NOT_STORED
     number = to_decimal(token)
-    said_of = _SAID_OF_NUMBER.get(cell.kind)
-    return NOT_HELD if number is None or said_of is None else said_of(cell, token, number)
+    convert = _FROM_NUMBER.get(column.type_name)
+    return NOT_STORED if number is None or convert is None else convert(column, token, number)
 
 
-def _said_by_whole(cell: SourceColumn, token: str, number: Decimal) -> Any:
-    half = 2 ** BITS[cell.kind]
-    return int(token) if token.lstrip("-").isdecimal() and -half <= number < half else NOT_HELD
+def _to_integer(column: SourceColumn, token: str, number: Decimal) -> Any:
+    half = 2 ** BITS[column.type_name]
+    return int(token) if token.lstrip("-").isdecimal() and -half <= number < half else NOT_STORED
 
 
-def _said_by_decimal(cell: SourceColumn, token: str, number: Decimal) -> Any:
-    assert isinstance(cell.type, DecimalType)
+def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any:
+    assert isinstance(column.type, DecimalType)
     if number.is_zero():
-        return NOT_HELD if number.is_signed() and not token.lstrip("-").isdecimal() else 0
+        return NOT_STORED if number.is_signed() and not token.lstrip("-").isdecimal() else 0
     digits = "".join(map(str, number.as_tuple().digits))
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
     scale = -exponent - (len(digits) - len(digits.rstrip("0")))
-    fits = number.adjusted() < cell.type.precision - cell.type.scale and scale <= cell.type.scale
-    return canonical_number(number) if fits else NOT_HELD
+    fits = number.adjusted() < column.type.precision - column.type.scale and scale <= column.type.scale
+    return canonical_number(number) if fits else NOT_STORED
 
 
-def _said_by_double(cell: SourceColumn, token: str, number: Decimal) -> Any:
+def _to_double(column: SourceColumn, token: str, number: Decimal) -> Any:
     try:
         nearest = float(number)
     except OverflowError:
-        return NOT_HELD
-    return canonical_double(nearest) if Decimal(repr(nearest)) == number else NOT_HELD
+        return NOT_STORED
+    return canonical_double(nearest) if Decimal(repr(nearest)) == number else NOT_STORED
 
 
-def _said_by_float(cell: SourceColumn, token: str, number: Decimal) -> Any:
+def _to_float(column: SourceColumn, token: str, number: Decimal) -> Any:
     try:
         (nearest,) = unpack("f", pack("f", float(number)))
     except OverflowError:
-        return NOT_HELD
+        return NOT_STORED
     is_known = len(number.as_tuple().digits) <= MAX_DIGITS or Decimal(repr(float(number))) == number
-    return canonical_double(nearest) if is_known and Decimal(nearest) == number else NOT_HELD
+    return canonical_double(nearest) if is_known and Decimal(nearest) == number else NOT_STORED
 
 
-_SAID_OF_NUMBER: Mapping[str, Callable[[SourceColumn, str, Decimal], Any]] = MappingProxyType(
-    {"decimal": _said_by_decimal, "double": _said_by_double, "float": _said_by_float}
-    | dict.fromkeys(BITS, _said_by_whole)
+_FROM_NUMBER: Mapping[str, Callable[[SourceColumn, str, Decimal], Any]] = MappingProxyType(
+    {"decimal": _to_decimal_number, "double": _to_double, "float": _to_float} | dict.fromkeys(BITS, _to_integer)
 )
 
 _UNIT_ZEROS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def _said_of_epoch(cell: SourceColumn, number: int) -> Any:
-    """Return the instant that a whole number is, in the unit that was said or that its size tells (D5)."""
+def _from_epoch(column: SourceColumn, number: int) -> Any:
+    """Return the timestamp of an integer, in the unit of the policy or the unit that its size implies (D5)."""
     size = sum(abs(number) >= limit for limit in (10**11, 10**14, 10**17))
-    zeros = _UNIT_ZEROS[cell.unit.value] if cell.unit else 3 * size
-    seconds, rest = divmod(number, 10**zeros)
+    zeros = _UNIT_ZEROS[column.epoch_unit.value] if column.epoch_unit else 3 * size
+    seconds, rescued = divmod(number, 10**zeros)
     days, second = divmod(seconds, 86_400)
     ordinal = date(1970, 1, 1).toordinal() + days
-    if (zeros == 9 and rest % 1000) or not -(2**63) <= number < 2**63 or not 1 <= ordinal <= date.max.toordinal():
-        return NOT_HELD
+    if (zeros == 9 and rescued % 1000) or not -(2**63) <= number < 2**63 or not 1 <= ordinal <= date.max.toordinal():
+        return NOT_STORED
     clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-    return utc(f"{date.fromordinal(ordinal).isoformat()}T{clock}.{rest:0{zeros or 1}}")
+    return canonical_instant(f"{date.fromordinal(ordinal).isoformat()}T{clock}.{rescued:0{zeros or 1}}")
 
 
-def utc(text: str) -> str:
-    """Return the text of an instant as every text of the same one is: with a Z, and without zeros at the end."""
+def canonical_instant(text: str) -> str:
+    """Return a timestamp with ``Z`` and without trailing zeros, so that equal timestamps have equal texts."""
     seconds, _, fraction = text.removesuffix("Z").removesuffix("+00:00").partition(".")
     return f"{seconds}.{fraction.rstrip('0')}".rstrip(".") + "Z"
 
@@ -305,35 +320,35 @@ def utc(text: str) -> str:
 # ---- dates and instants ----------------------------------------------------------------------------
 
 
-def _said_of_nothing(cell: SourceColumn, value: str) -> Any:
-    return NOT_HELD
+def _not_stored(column: SourceColumn, value: str) -> Any:
+    return NOT_STORED
 
 
-def _said_by_date(cell: SourceColumn, value: str) -> Any:
-    return str(value) if isinstance(value, Day) else NOT_HELD
+def _to_date(column: SourceColumn, value: str) -> Any:
+    return str(value) if isinstance(value, DateString) else NOT_STORED
 
 
-def _said_by_timestamp(cell: SourceColumn, value: str) -> Any:
-    return utc(f"{value}T00:00:00Z" if isinstance(value, Day) else value)
+def _to_timestamp(column: SourceColumn, value: str) -> Any:
+    return canonical_instant(f"{value}T00:00:00Z" if isinstance(value, DateString) else value)
 
 
-def _said_by_local(cell: SourceColumn, value: str) -> Any:
-    return utc(f"{value}T00:00:00Z") if isinstance(value, Day) else NOT_HELD
+def _to_local_timestamp(column: SourceColumn, value: str) -> Any:
+    return canonical_instant(f"{value}T00:00:00Z") if isinstance(value, DateString) else NOT_STORED
 
 
-def _days_or_ms(cell: SourceColumn, value: str) -> Any:
-    """Return the days or the milliseconds since 1970; a column of 32 bits takes days alone."""
-    if isinstance(value, Instant) and cell.kind == "integer":
-        return NOT_HELD
-    seconds, _, fraction = _said_by_timestamp(cell, value).removesuffix("Z").partition(".")
+def _to_epoch_count(column: SourceColumn, value: str) -> Any:
+    """Return the days or milliseconds since 1970; a column of 32 bits takes only days."""
+    if isinstance(value, TimestampString) and column.type_name == "integer":
+        return NOT_STORED
+    seconds, _, fraction = _to_timestamp(column, value).removesuffix("Z").partition(".")
     passed = datetime.fromisoformat(seconds) - datetime(1970, 1, 1)
     if len(fraction) > 3:
-        return NOT_HELD
+        return NOT_STORED
     ms = (passed.days * 86_400 + passed.seconds) * 1000 + int(fraction.ljust(3, "0"))
-    return _said_of_number(cell, Token(passed.days if isinstance(value, Day) else ms))
+    return _from_number(column, NumberToken(passed.days if isinstance(value, DateString) else ms))
 
 
-_SAID_OF_TIME: Mapping[str, Callable[[SourceColumn, str], Any]] = MappingProxyType(
-    {"date": _said_by_date, "timestamp": _said_by_timestamp, "timestamp_ntz": _said_by_local}
-    | dict.fromkeys(("integer", "long", "double", "decimal"), _days_or_ms)
+_FROM_TEMPORAL: Mapping[str, Callable[[SourceColumn, str], Any]] = MappingProxyType(
+    {"date": _to_date, "timestamp": _to_timestamp, "timestamp_ntz": _to_local_timestamp}
+    | dict.fromkeys(("integer", "long", "double", "decimal"), _to_epoch_count)
 )

@@ -1,6 +1,7 @@
-"""Records of the source that fit the columns as they are, told without a look at each rule.
+"""The fast path of the proof for source records that fit the columns as they are.
 
-What this accepts has the same form that `widen.proof.expected_values` gives; everything else is read there.
+It gives the form of `widen.proof.expected_values` or leaves the text to the exact path: the fast path must know when it
+cannot be exact.
 """
 
 from __future__ import annotations
@@ -13,175 +14,184 @@ from typing import Any, Final, TypeAlias
 
 from widen.model.types import DecimalType
 from widen.proof.canonical_number import EXACT_WHOLE
-from widen.proof.expected_values import BITS, NOT_HELD, Counts, ExpectedRecord, scalar
-from widen.proof.file_values import Told, with_told
-from widen.proof.json_reader import MAX_DEPTH, MAX_LEVELS, read_whole_records, refuse, unique
-from widen.proof.proof_rules import MASK, ProofRule, dated
+from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
+from widen.proof.file_values import FileValues, add_file_values
+from widen.proof.json_reader import MAX_DEPTH, MAX_LEVELS, read_whole_records, reject_constant, reject_duplicate_keys
+from widen.proof.proof_rules import MASK, ProofRule, to_temporal
 from widen.proof.record_digest import Form
-from widen.proof.source_columns import RECORD, Cells, Fields, SourceColumn, widest_record
+from widen.proof.source_columns import RECORD, ColumnsByKey, FieldColumns, SourceColumn, widest_record_column
 
 _KEEP: Final = object()
 _DROP: Final = object()
 
-Act: TypeAlias = Any
-"""`_KEEP`, `_DROP`, or a function that gives the form of a value or raises `_UnsureError`."""
+Handler: TypeAlias = Any
+"""`_KEEP`, `_DROP`, or a function that returns the form of a value or raises `_NeedsExactPathError`."""
 
-Ways: TypeAlias = dict[type, Act]
-"""What becomes of a value, by its Python type; of another type nothing is sure."""
+Handlers: TypeAlias = dict[type, Handler]
+"""The handler of each Python type; values of other types need the exact path."""
 
 _SURE_CHARS = 16
 _MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
 
 
-class _UnsureError(Exception):
-    """A record needs the exact way."""
+class _NeedsExactPathError(Exception):
+    """The record needs the exact path."""
 
 
-class _Every(dict[type, Act]):
-    """One act for values of all types."""
+class _SameHandler(dict[type, Handler]):
+    """One handler for values of all types."""
 
-    def __missing__(self, kind: type) -> Act:
+    def __missing__(self, python_type: type) -> Handler:
         return self[object]
 
 
 class FastReader:
-    """Tells the form of records that need no closer look.
+    """Returns the forms of records that need no closer look.
 
     Args:
-        expectation: The exact way.
+        expectation: The exact path.
     """
 
     def __init__(self, expectation: ExpectedRecord) -> None:
-        self._counts = Counts()
-        self._respelled = 0
-        self._hides = expectation.rules.hides
-        self._scan = json.JSONDecoder(object_pairs_hook=unique, parse_float=self._float, parse_constant=refuse).decode
-        self._ways = self._record_ways(expectation.fields, expectation.rules)
+        self._counts = ValueCounts()
+        self._spelling_changes = 0
+        self._has_redaction = expectation.rules.has_redaction
+        self._scan = json.JSONDecoder(
+            object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=reject_constant
+        ).decode
+        self._handlers = self._record_handlers(expectation.fields, expectation.rules)
         # Columns of at most MAX_LEVELS take no object below them, so that only the exact path sees one.
         self._max_nested = MAX_DEPTH if _levels(expectation.fields) <= MAX_LEVELS else MAX_LEVELS
 
-    def read(self, text: bytes, of_file: Told = ()) -> tuple[Form, Counts] | None:
-        """Return the form of the one record in a text, with its counts; None if the text needs the exact way."""
+    def read(self, text: bytes, file_values: FileValues = ()) -> tuple[Form, ValueCounts] | None:
+        """Return the form and the counts of the one record in a text, or None if the text needs the exact path."""
+        # Python reads -0 as the integer 0, which has lost its sign.
         if text.count(b"{") + text.count(b"[") > self._max_nested or (b"-0" in text and _MINUS_ZERO.search(text)):
             return None
-        counts = self._counts = Counts()
-        self._respelled = 0
+        counts = self._counts = ValueCounts()
+        self._spelling_changes = 0
         try:
             records = read_whole_records(text, self._scan)
             if records is None or len(records) != 1 or text.lstrip()[:1] == b"[":
                 return None
-            record = with_told(records[0], of_file) if of_file else records[0]
-            form = self._record(self._ways, record)
-        except (_UnsureError, KeyError):
+            record = add_file_values(records[0], file_values) if file_values else records[0]
+            form = self._read_record(self._handlers, record)
+        except (_NeedsExactPathError, KeyError):
             return None
-        if self._respelled and self._hides:
+        # A number with another spelling may stand in a field that is masked or excluded, and is not counted there.
+        if self._spelling_changes and self._has_redaction:
             return None
-        counts.converted += self._respelled
+        counts.converted += self._spelling_changes
         return form, counts
 
     def _float(self, token: str) -> Any:
         if len(token) > _SURE_CHARS or "e" in token or "E" in token:
-            raise _UnsureError
+            raise _NeedsExactPathError
         number = float(token)
-        self._respelled += token[-1] == "0" and token[-2] != "."
+        self._spelling_changes += token[-1] == "0" and token[-2] != "."
         return number
 
-    def _record(self, ways: dict[str, Ways], record: dict[str, Any]) -> Form:
-        found = {}
+    def _read_record(self, handlers: dict[str, Handlers], record: dict[str, Any]) -> Form:
+        form = {}
         for key, value in record.items():
             if value is not None:
-                act = ways[key][type(value)]
-                if act is _KEEP:
-                    found[key] = value
-                elif act is not _DROP:
-                    found[key] = act(value)
-        self._counts.values += len(found)
-        return found
+                handle = handlers[key][type(value)]
+                if handle is _KEEP:
+                    form[key] = value
+                elif handle is not _DROP:
+                    form[key] = handle(value)
+        self._counts.values += len(form)
+        return form
 
-    # ---- ways, made once --------------------------------------------------------------------------
+    # ---- handlers, made once --------------------------------------------------------------------------
 
-    def _record_ways(self, fields: Fields, rule: ProofRule) -> dict[str, Ways]:
-        keys = fields.keys() | {key for key, below in rule.below.items() if below.is_left_out}
-        return {key: self._field_ways(fields.get(key, ()), rule.at(key)) for key in keys}
+    def _record_handlers(self, fields: ColumnsByKey, rule: ProofRule) -> dict[str, Handlers]:
+        keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
+        return {key: self._field_handlers(fields.get(key, ()), rule.rule_of(key)) for key in keys}
 
-    def _field_ways(self, cells: Cells, rule: ProofRule) -> Ways:
-        if rule.is_left_out:
-            return _Every({object: _DROP})
+    def _field_handlers(self, columns: FieldColumns, rule: ProofRule) -> Handlers:
+        if rule.is_excluded:
+            return _SameHandler({object: _DROP})
         if rule.is_masked:
-            has_text = any(cell.kind == "string" and not cell.dim for cell in cells)
-            return _Every({object: self._mask}) if has_text else {}
-        if rule.form is not None or rule.maps:
+            has_text = any(column.type_name == "string" and not column.dim for column in columns)
+            return _SameHandler({object: self._mask}) if has_text else {}
+        if rule.text_form is not None or rule.map_levels:
             return {}
-        return self._ways_of([(cell, cell.dim) for cell in cells], rule)
+        return self._column_handlers([(column, column.dim) for column in columns], rule)
 
-    def _ways_of(self, places: Sequence[tuple[SourceColumn, int]], rule: ProofRule) -> Ways:
-        bare = [cell for cell, dim in places if not dim]
-        kinds = {cell.kind for cell in bare}
-        ways: Ways = {}
-        if rule.is_dated and kinds != {"string"}:
-            ways[str] = self._dated_way(bare)
-        elif "string" in kinds:
-            ways[str] = _KEEP
-        if "boolean" in kinds:
-            ways[bool] = _KEEP
-        if "double" in kinds:
-            ways[float] = _double
-        bound = max(map(_bound, bare), default=0)
+    def _column_handlers(self, columns: Sequence[tuple[SourceColumn, int]], rule: ProofRule) -> Handlers:
+        scalar_columns = [column for column, dim in columns if not dim]
+        type_names = {column.type_name for column in scalar_columns}
+        handlers: Handlers = {}
+        if rule.has_dates and type_names != {"string"}:
+            handlers[str] = self._temporal_handler(scalar_columns)
+        elif "string" in type_names:
+            handlers[str] = _KEEP
+        if "boolean" in type_names:
+            handlers[bool] = _KEEP
+        if "double" in type_names:
+            handlers[float] = _double
+        bound = max(map(_integer_bound, scalar_columns), default=0)
         if bound:
-            ways[int] = _bounded(bound)
-        if RECORD in kinds:
-            ways[dict] = self._records_way(tuple(cell for cell, _ in places), rule)
-        deeper = [(cell, dim - 1) for cell, dim in places if dim]
-        if deeper:
-            ways[list] = self._items_way(self._ways_of(deeper, rule))
-        return ways
+            handlers[int] = _integer_handler(bound)
+        if RECORD in type_names:
+            handlers[dict] = self._record_handler(tuple(column for column, _ in columns), rule)
+        inner_columns = [(column, dim - 1) for column, dim in columns if dim]
+        if inner_columns:
+            handlers[list] = self._array_handler(self._column_handlers(inner_columns, rule))
+        return handlers
 
-    def _records_way(self, cells: Cells, rule: ProofRule) -> Act:
-        widest = widest_record(cells)
+    def _record_handler(self, columns: FieldColumns, rule: ProofRule) -> Handler:
+        widest = widest_record_column(columns)
         assert widest is not None
         assert widest.fields is not None
-        ways, reader = self._record_ways(widest.fields, rule), self
+        handlers, reader = self._record_handlers(widest.fields, rule), self
 
-        def act(record: dict[str, Any]) -> Form:
-            found = reader._record(ways, record)
-            reader._counts.values -= bool(found)
-            return found
+        def handle(record: dict[str, Any]) -> Form:
+            form = reader._read_record(handlers, record)
+            # The record above counts each of its keys; here its fields count instead, unless there is none.
+            reader._counts.values -= bool(form)
+            return form
 
-        return act
+        return handle
 
-    def _items_way(self, ways: Ways) -> Act:
-        def act(items: list[Any]) -> Form:
-            found: list[Any] = []
+    def _array_handler(self, handlers: Handlers) -> Handler:
+        def handle(items: list[Any]) -> Form:
+            form: list[Any] = []
             for item in items:
                 if item is None:
-                    found.append(None)
+                    form.append(None)
                     self._counts.values -= 1
                 else:
-                    way = ways[type(item)]
-                    found.append(item if way is _KEEP else way(item))
-            self._counts.values += len(found) - bool(found)
-            return found
+                    handler = handlers[type(item)]
+                    form.append(item if handler is _KEEP else handler(item))
+            self._counts.values += len(form) - bool(form)
+            return form
 
-        return act
+        return handle
 
-    def _dated_way(self, cells: Sequence[SourceColumn]) -> Act:
-        def act(value: str) -> Form:
-            counts = Counts()
-            form = scalar(cells, dated(value), counts)
-            if form is NOT_HELD:
-                raise _UnsureError
+    def _temporal_handler(self, columns: Sequence[SourceColumn]) -> Handler:
+        def handle(value: str) -> Form:
+            counts = ValueCounts()
+            form = expected_scalar(columns, to_temporal(value), counts)
+            if form is NOT_STORED:
+                raise _NeedsExactPathError
             self._counts.converted += counts.converted
             return form
 
-        return act
+        return handle
 
     def _mask(self, value: Any) -> Form:
         self._counts.converted += 1
         return MASK
 
 
-def _levels(fields: Fields) -> int:
-    below = (cell.dim + (_levels(cell.fields) if cell.fields else 0) for cells in fields.values() for cell in cells)
+def _levels(fields: ColumnsByKey) -> int:
+    below = (
+        column.dim + (_levels(column.fields) if column.fields else 0)
+        for columns in fields.values()
+        for column in columns
+    )
     return 1 + max(below, default=0)
 
 
@@ -190,21 +200,21 @@ def _double(value: float) -> Any:
     return value if value % 1 or (not value and copysign(1, value) < 0) else int(value)
 
 
-def _bound(cell: SourceColumn) -> int:
-    """Return below which magnitude a column holds every whole number."""
-    if cell.kind in BITS:
-        return int(2 ** BITS[cell.kind])
-    if cell.kind == "double":
+def _integer_bound(column: SourceColumn) -> int:
+    """Return the magnitude below which a column holds every integer."""
+    if column.type_name in BITS:
+        return int(2 ** BITS[column.type_name])
+    if column.type_name == "double":
         return EXACT_WHOLE
-    return int(10 ** (cell.type.precision - cell.type.scale)) if isinstance(cell.type, DecimalType) else 0
+    return int(10 ** (column.type.precision - column.type.scale)) if isinstance(column.type, DecimalType) else 0
 
 
-def _bounded(bound: int) -> Callable[[int], int]:
+def _integer_handler(bound: int) -> Callable[[int], int]:
     bound = min(bound, 2**63)
 
-    def act(value: int) -> int:
+    def handle(value: int) -> int:
         if -bound < value < bound:
             return value
-        raise _UnsureError
+        raise _NeedsExactPathError
 
-    return act
+    return handle

@@ -1,6 +1,8 @@
-"""The proof's own reading of JSON: texts to records, and whole files to texts.
+"""The proof's own JSON reader: texts to records, and whole files to texts.
 
-Source: RFC 8259; docs/evolution-rules.md#d3, #d11
+It shares no code with the reader of the writer, so that the proof finds the mistakes of that one.
+
+Source: RFC 8259; docs/evolution-rules.md#d3, #d11, #d23
 """
 
 from __future__ import annotations
@@ -11,50 +13,51 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 MAX_LEVELS = 41
-"""Number of nested objects and arrays that a record may have as columns, the record included. Deeper ones are text."""
+"""Maximum number of nested objects and arrays that a table has as columns, the record included. What lies deeper is
+text."""
 
 MAX_DEPTH = 200
-"""Number of nested objects and arrays from which on a table keeps the text of a record as corrupt, not the record."""
+"""Maximum number of nested objects and arrays in a record, the record included. Deeper texts are corrupt."""
 
 _BOM, _SPACE = "\ufeff", " \t\r\n"
 
 
-class Token(str):
-    """A number, as the source spells it."""
+class NumberToken(str):
+    """A number as the source spells it."""
 
     __slots__ = ()
 
 
 class DeepJson(str):
-    """The JSON text of an object or an array below `MAX_LEVELS` others."""
+    """The JSON text of an object or array that lies deeper than `MAX_LEVELS`."""
 
     __slots__ = ()
 
 
 Json: TypeAlias = Any
-"""Dicts, lists, strings, booleans, None, Tokens and DeepJson."""
+"""A dict, list, string, boolean, None, NumberToken or DeepJson."""
 
 Pairs: TypeAlias = list[tuple[str, Any]]
 
 
 class NotARecordError(ValueError):
-    """A text is not JSON that a table can hold exactly."""
+    """The text is not JSON that a table can hold exactly."""
 
 
-def unique(pairs: Pairs) -> dict[str, Any]:
-    """Return an object; a key that stands in it twice would lose a value.
+def reject_duplicate_keys(pairs: Pairs) -> dict[str, Any]:
+    """Return an object.
 
     Raises:
-        NotARecordError: one does.
+        NotARecordError: the object has the same key twice, so that a dict would lose a value.
     """
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise NotARecordError("a key stands twice in one object")
-    return found
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise NotARecordError("duplicate key in an object")
+    return record
 
 
-def refuse(token: str) -> Any:
-    """Refuse NaN and Infinity, which RFC 8259 does not have.
+def reject_constant(token: str) -> Any:
+    """Reject NaN and Infinity, which are not JSON (RFC 8259).
 
     Raises:
         NotARecordError: always.
@@ -65,17 +68,20 @@ def refuse(token: str) -> Any:
 Scan: TypeAlias = Callable[[str], Json]
 
 read_json: Scan = json.JSONDecoder(
-    object_pairs_hook=unique, parse_int=Token, parse_float=Token, parse_constant=refuse
+    object_pairs_hook=reject_duplicate_keys,
+    parse_int=NumberToken,
+    parse_float=NumberToken,
+    parse_constant=reject_constant,
 ).decode
 """Reads one JSON value exactly."""
 
 
 def read_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
-    """Return the records in a text: one, or those of an array; None if the text must be kept as a whole.
+    """Return the records in a text, or None if the table keeps the text as corrupt.
 
     Args:
-        text: UTF-8; a byte order mark in front is ignored.
-        scan: Reads JSON.
+        text: One record or an array of records as UTF-8; a byte order mark is ignored.
+        scan: JSON parser.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
     """
@@ -86,14 +92,15 @@ def read_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] |
 
 
 def read_whole_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
-    """Return the records in a text like `read_records`, but with all their levels as dicts and lists."""
+    """Return the records in a text like `read_records`, but parse all levels."""
     try:
-        found = scan(text.decode().removeprefix(_BOM))
+        document = scan(text.decode().removeprefix(_BOM))
         if b"\\u" in text:
-            json.dumps(found, ensure_ascii=False).encode()
+            # A lone surrogate cannot be written as UTF-8.
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
-    records = [found] if isinstance(found, dict) else found
+    records = [document] if isinstance(document, dict) else document
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         return None
     is_deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and any(_depth(each) > MAX_DEPTH for each in records)
@@ -111,38 +118,38 @@ def _with_deep_json(value: Json, levels: int) -> Json:
 
 
 def split_file(data: bytes) -> Iterator[bytes]:
-    """Yield the texts of a file: the items of an array, one document, records wherever they end, and what is between.
+    """Yield the texts of a file: the items of an array, one document, or records with the text between them.
 
     Args:
-        data: The content of the file.
+        data: Content of the file.
     """
     data = data.removeprefix(_BOM.encode()).strip()
-    spans = _spans(data)
+    spans = _array_items(data)
     if spans is not None:
         yield from spans
     elif _is_json(data):
         yield data
     elif data:
-        found = list(_scanned(data))
-        yield from [text for text, _ in found] if any(is_record for _, is_record in found) else [data]
+        texts = list(_scan_lines(data))
+        yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [data]
 
 
-_plain = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+_any_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-def _spans(data: bytes) -> list[bytes] | None:
-    """Return the texts of the items of an array; None if the data is not one."""
+def _array_items(data: bytes) -> list[bytes] | None:
+    """Return the texts of the items of an array, or None if the data is not an array."""
     if not data.startswith(b"["):
         return None
     try:
         text = data.decode()
-        found: list[bytes] = []
+        items: list[bytes] = []
         at = _after_space(text, 1)
-        while text[at] != "]" or not found:
+        while text[at] != "]" or not items:
             if text[at] == "]":
                 break
-            _, end = _plain.raw_decode(text, at)
-            found.append(text[at:end].encode())
+            _, end = _any_json.raw_decode(text, at)
+            items.append(text[at:end].encode())
             at = _after_space(text, end)
             if text[at] == ",":
                 at = _after_space(text, at + 1)
@@ -152,7 +159,7 @@ def _spans(data: bytes) -> list[bytes] | None:
                 return None
     except (ValueError, IndexError, RecursionError):
         return None
-    return found if at == len(text) - 1 else None
+    return items if at == len(text) - 1 else None
 
 
 def _after_space(text: str, at: int) -> int:
@@ -163,26 +170,26 @@ def _after_space(text: str, at: int) -> int:
 
 def _is_json(data: bytes) -> bool:
     try:
-        _plain.decode(data.decode())
+        _any_json.decode(data.decode())
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _scanned(data: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Yield texts, each with whether it is a record or an array; what is not one ends with its line."""
+def _scan_lines(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield texts, each with whether it is a record or an array; other text ends at the end of its line."""
     lines = [line for line in data.splitlines() if line.strip()]
-    if all(map(_looks_whole, lines)) and not _TWO_ON_A_LINE.search(data):
+    if all(map(_is_object_line, lines)) and not _RECORDS_ON_A_LINE.search(data):
         yield from ((line, _is_json(line)) for line in lines)
         return
     text, at = data.decode("latin-1"), 0
     while at < len(text):
         end = _end_of_line(text, at)
         line = data[at:end]
-        if _looks_whole(line) and _is_json(line):
+        if _is_object_line(line) and _is_json(line):
             yield line, True
-        elif ends := _ends(text, at):
-            for start, end in ends:
+        elif spans := _record_spans(text, at):
+            for start, end in spans:
                 yield data[start:end], True
         else:
             yield line, False
@@ -191,10 +198,10 @@ def _scanned(data: bytes) -> Iterator[tuple[bytes, bool]]:
             at += 1
 
 
-_TWO_ON_A_LINE = re.compile(rb"\}[ \t]*\{")
+_RECORDS_ON_A_LINE = re.compile(rb"\}[ \t]*\{")
 
 
-def _looks_whole(line: bytes) -> bool:
+def _is_object_line(line: bytes) -> bool:
     return line.strip()[:1] == b"{" and line.strip()[-1:] == b"}"
 
 
@@ -202,23 +209,23 @@ def _end_of_line(text: str, at: int) -> int:
     return min((end for end in (text.find("\n", at), text.find("\r", at)) if end >= 0), default=len(text))
 
 
-def _ends(text: str, at: int) -> list[tuple[int, int]]:
-    """Return where the records stand that begin here, if nothing else stands on the line on which the last one ends."""
-    found = []
+def _record_spans(text: str, at: int) -> list[tuple[int, int]]:
+    """Return the spans of the records that begin here, or none if other text follows on the line of the last one."""
+    spans = []
     while at < len(text) and text[at] in "{[":
         try:
-            _, end = _plain.raw_decode(text, at)
+            _, end = _any_json.raw_decode(text, at)
         except (ValueError, RecursionError):
             return []
-        found.append((at, end))
+        spans.append((at, end))
         at = end
         while at < len(text) and text[at] in " \t":
             at += 1
-    return found if at == len(text) or text[at] in "\r\n" else []
+    return spans if at == len(text) or text[at] in "\r\n" else []
 
 
-def _depth(found: Json) -> int:
-    depth, level = 0, [found]
+def _depth(document: Json) -> int:
+    depth, level = 0, [document]
     while level := [item for item in level if isinstance(item, (dict, list))]:
         level = [item for group in level for item in (group.values() if isinstance(group, dict) else group)]
         depth += 1
@@ -226,9 +233,9 @@ def _depth(found: Json) -> int:
 
 
 def to_text(value: Json) -> str:
-    """Return JSON without spaces, its numbers as the source spells them."""
+    """Return JSON without spaces; numbers are spelled as in the source."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{to_text(key)}:{to_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_text, value)) + "]"
-    return str(value) if isinstance(value, (Token, DeepJson)) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, (NumberToken, DeepJson)) else json.dumps(value, ensure_ascii=False)

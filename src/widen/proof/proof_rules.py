@@ -1,4 +1,4 @@
-"""The proof's own reading of what was said about single fields: masks, exclusions, maps, texts, dates.
+"""The proof's own reading of the policy for single fields: masks, exclusions, maps, texts and dates.
 
 Source: docs/evolution-rules.md#d6, #d10, #d13
 """
@@ -20,54 +20,54 @@ from widen.proof.json_reader import Json, to_text
 MASK = "***"
 
 
-class Day(str):
-    """A text that is taken as a date."""
+class DateString(str):
+    """A string that the policy reads as a date."""
 
     __slots__ = ()
 
 
-class Instant(str):
-    """A text that is taken as a point in time."""
+class TimestampString(str):
+    """A string that the policy reads as a timestamp."""
 
     __slots__ = ()
 
 
-class Respelled(str):
-    """A text that stands for another value: a mask, or the JSON of a number, an array or a record."""
+class ReplacedText(str):
+    """A text in place of another value: a mask, or the JSON of a number, an array or a record."""
 
     __slots__ = ()
 
 
-class Keyed(dict[str, Any]):
+class MapObject(dict[str, Any]):
     """An object whose keys are data."""
 
 
 @dataclass(slots=True)
 class ProofRule:
-    """What becomes of the values of a field, and of those below it.
+    """What happens to the values of a field and of the fields below it.
 
     Args:
-        is_left_out: They are not in the table.
-        is_masked: `MASK` stands in their place.
-        form: They are texts.
-        maps: How many levels of objects are maps.
-        is_dated: Texts that are dates or instants are taken as such, here and below.
-        below: By the keys of records.
+        is_excluded: The table does not have them.
+        is_masked: `MASK` replaces them.
+        text_form: They become texts in this form.
+        map_levels: Number of levels of objects that are maps.
+        has_dates: Strings that are dates or timestamps become such values, also below.
+        below: The rules of the fields below, by key.
     """
 
-    is_left_out: bool = False
+    is_excluded: bool = False
     is_masked: bool = False
-    form: TextForm | None = None
-    maps: int = 0
-    is_dated: bool = False
+    text_form: TextForm | None = None
+    map_levels: int = 0
+    has_dates: bool = False
     below: dict[str, ProofRule] = field(default_factory=dict)
 
-    def at(self, key: str) -> ProofRule:
-        """Return the rule for a key of a record."""
-        return self.below.get(key) or (_DATED if self.is_dated else _NOTHING)
+    def rule_of(self, key: str) -> ProofRule:
+        """Return the rule of a key of a record."""
+        return self.below.get(key) or (_WITH_DATES if self.has_dates else _AS_IS)
 
-    def find(self, path: Path) -> ProofRule:
-        """Return the rule for a field, which is made if there is none."""
+    def get_or_add(self, path: Path) -> ProofRule:
+        """Return the rule of a field; add an empty rule if there is none."""
         rule = self
         for key in path:
             rule = rule.below.setdefault(key, ProofRule())
@@ -75,184 +75,189 @@ class ProofRule:
 
     @property
     def is_plain(self) -> bool:
-        """Whether values are taken as they are, here and below."""
-        return self == _NOTHING or (
-            not (self.is_left_out or self.is_masked or self.form or self.maps or self.is_dated)
+        """Whether the rule changes no value, here or below."""
+        return self == _AS_IS or (
+            not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.has_dates)
             and all(rule.is_plain for rule in self.below.values())
         )
 
     @property
-    def hides(self) -> bool:
-        """Whether anything is masked or left out, here or below."""
-        return self.is_left_out or self.is_masked or any(rule.hides for rule in self.below.values())
+    def has_redaction(self) -> bool:
+        """Whether the rule masks or excludes anything, here or below."""
+        return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in self.below.values())
 
-    def record(self, record: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a record as it is taken; what is null in it is left out."""
-        found = {}
+    def apply_to_record(self, record: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a record after the rules; nulls are left out."""
+        kept = {}
         for key, value in record.items():
-            rule = self.at(key)
-            if value is not None and not rule.is_left_out:
-                found[key] = rule.value(value)
-        return found
+            rule = self.rule_of(key)
+            if value is not None and not rule.is_excluded:
+                kept[key] = rule.apply(value)
+        return kept
 
-    def value(self, value: Json) -> Json:
-        """Return a value as it is taken."""
+    def apply(self, value: Json) -> Json:
+        """Return a value after the rules."""
         if value is None:
             return None
         if self.is_masked:
-            return Respelled(MASK)
-        if self.form is not None:
-            inside = self._inside(value, self.maps)
-            if self.form is TextForm.JSON or isinstance(inside, (dict, list)):
-                return Respelled(to_text(self._with_nulls(value, self.maps)))
-        return self._inside(value, self.maps)
+            return ReplacedText(MASK)
+        if self.text_form is not None:
+            inside = self._apply_inside(value, self.map_levels)
+            if self.text_form is TextForm.JSON or isinstance(inside, (dict, list)):
+                return ReplacedText(to_text(self._apply_in_text(value, self.map_levels)))
+        return self._apply_inside(value, self.map_levels)
 
-    def _inside(self, value: Json, maps: int) -> Json:
+    def _apply_inside(self, value: Json, map_levels: int) -> Json:
         if isinstance(value, dict):
-            return self._keyed(value, maps - 1) if maps else self.record(value)
+            return self._to_map(value, map_levels - 1) if map_levels else self.apply_to_record(value)
         if isinstance(value, list):
-            return [self._inside(item, maps) for item in value]
-        return dated(value) if self.is_dated and type(value) is str else value
+            return [self._apply_inside(item, map_levels) for item in value]
+        return to_temporal(value) if self.has_dates and type(value) is str else value
 
-    def _keyed(self, entries: dict[str, Json], maps: int) -> Keyed:
-        found = Keyed()
+    def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
+        kept = MapObject()
         for key, value in entries.items():
-            rule = self.below.get(key, _NOTHING)
-            if not rule.is_left_out:
+            rule = self.below.get(key, _AS_IS)
+            if not rule.is_excluded:
                 is_masked = rule.is_masked and value is not None
-                found[key] = Respelled(MASK) if is_masked else self._inside(value, maps)
-        return found
+                kept[key] = ReplacedText(MASK) if is_masked else self._apply_inside(value, map_levels)
+        return kept
 
-    def _with_nulls(self, value: Json, maps: int) -> Json:
-        """Return a value that becomes text: masked, but with its nulls."""
+    def _apply_in_text(self, value: Json, map_levels: int) -> Json:
+        """Apply masks and exclusions to a value that becomes text; its nulls stay."""
         if isinstance(value, list):
-            return [self._with_nulls(item, maps) for item in value]
+            return [self._apply_in_text(item, map_levels) for item in value]
         if not isinstance(value, dict):
             return value
-        if maps:
-            kept = self._keyed(value, maps - 1)
-            return {key: self._entry_text(item, value[key], maps - 1) for key, item in kept.items()}
-        kept_keys = [key for key in value if not self.at(key).is_left_out]
-        return {key: self.at(key).text_part(value[key]) for key in kept_keys}
+        if map_levels:
+            kept = self._to_map(value, map_levels - 1)
+            return {key: self._map_value_in_text(item, value[key], map_levels - 1) for key, item in kept.items()}
+        kept_keys = [key for key in value if not self.rule_of(key).is_excluded]
+        return {key: self.rule_of(key).apply_in_text(value[key]) for key in kept_keys}
 
-    def _entry_text(self, taken: Json, value: Json, maps: int) -> Json:
-        return taken if isinstance(taken, Respelled) else self._with_nulls(value, maps)
+    def _map_value_in_text(self, entry: Json, value: Json, map_levels: int) -> Json:
+        return entry if isinstance(entry, ReplacedText) else self._apply_in_text(value, map_levels)
 
-    def text_part(self, value: Json) -> Json:
-        """Return a value inside of one that becomes text."""
+    def apply_in_text(self, value: Json) -> Json:
+        """Return a value that is part of a value that becomes text."""
         if value is None:
             return None
         if self.is_masked:
             return MASK
-        found = self._with_nulls(value, self.maps)
-        is_text = self.form is TextForm.JSON or (self.form is TextForm.TEXT and isinstance(found, (dict, list)))
-        return to_text(found) if is_text else found
+        result = self._apply_in_text(value, self.map_levels)
+        is_text = self.text_form is TextForm.JSON or (
+            self.text_form is TextForm.TEXT and isinstance(result, (dict, list))
+        )
+        return to_text(result) if is_text else result
 
 
-_NOTHING, _DATED = ProofRule(), ProofRule(is_dated=True)
+_AS_IS, _WITH_DATES = ProofRule(), ProofRule(has_dates=True)
 
 
-def rules_of(schema: StructType, policy: Policy) -> ProofRule:
+def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
     """Return the rules for the records of a table.
 
     Args:
-        schema: Of the table: objects are maps where a column is one, and texts where a column was made for them.
-        policy: What was said about single fields.
+        schema: Schema of the table: objects are maps where a column is a map, and texts where a column stores text.
+        policy: Policy of the ingestion.
     """
     root = ProofRule()
     for column in schema:
         if role_of(column) is None:
-            _see(root.find((source_key(column),)), column.type, column.metadata.get(FORM))
+            _add_column_rule(root.get_or_add((source_key(column),)), column.type, column.metadata.get(FORM))
     for path, pin in policy.pins.items():
         if isinstance(pin, TextForm):
-            root.find(path).form = pin
+            root.get_or_add(path).text_form = pin
         elif not isinstance(pin, Mode):
-            _see_pin(root.find(path), pin)
+            _add_pin_rule(root.get_or_add(path), pin)
     for path in policy.dated:
-        root.find(path).is_dated = True
+        root.get_or_add(path).has_dates = True
     for path in policy.masked:
-        root.find(path).is_masked = True
+        root.get_or_add(path).is_masked = True
     for path in policy.left_out:
-        root.find(path).is_left_out = True
-    _spread_dates(root, is_dated=False)
+        root.get_or_add(path).is_excluded = True
+    _inherit_dates(root, has_dates=False)
     return root
 
 
-def _see(rule: ProofRule, data_type: DataType, form: object = None) -> None:
-    if form is not None:
-        rule.form = TextForm(form)
-    leaf, maps = _unwrapped(data_type)
-    rule.maps = max(rule.maps, maps)
+def _add_column_rule(rule: ProofRule, data_type: DataType, text_form: object = None) -> None:
+    if text_form is not None:
+        rule.text_form = TextForm(text_form)
+    leaf, map_levels = _leaf_and_map_levels(data_type)
+    rule.map_levels = max(rule.map_levels, map_levels)
     for item in leaf if isinstance(leaf, StructType) else ():
-        _see(rule.find((source_key(item),)), item.type, item.metadata.get(FORM))
+        _add_column_rule(rule.get_or_add((source_key(item),)), item.type, item.metadata.get(FORM))
 
 
-def _see_pin(rule: ProofRule, data_type: DataType) -> None:
-    leaf, rule.maps = _unwrapped(data_type)
-    rule.is_dated = str(leaf) in ("date", "timestamp", "timestamp_ntz")
+def _add_pin_rule(rule: ProofRule, data_type: DataType) -> None:
+    leaf, rule.map_levels = _leaf_and_map_levels(data_type)
+    rule.has_dates = str(leaf) in ("date", "timestamp", "timestamp_ntz")
     for item in leaf if isinstance(leaf, StructType) else ():
-        _see_pin(rule.find((item.name,)), item.type)
+        _add_pin_rule(rule.get_or_add((item.name,)), item.type)
 
 
-def _unwrapped(data_type: DataType) -> tuple[DataType, int]:
+def _leaf_and_map_levels(data_type: DataType) -> tuple[DataType, int]:
     match data_type:
         case ArrayType(element):
-            return _unwrapped(element)
+            return _leaf_and_map_levels(element)
         case MapType(key, value) if key == STRING:
-            leaf, maps = _unwrapped(value)
-            return leaf, maps + 1
+            leaf, map_levels = _leaf_and_map_levels(value)
+            return leaf, map_levels + 1
     return data_type, 0
 
 
-def _spread_dates(rule: ProofRule, *, is_dated: bool) -> None:
-    rule.is_dated = rule.is_dated or is_dated
+def _inherit_dates(rule: ProofRule, *, has_dates: bool) -> None:
+    rule.has_dates = rule.has_dates or has_dates
     for below in rule.below.values():
-        _spread_dates(below, is_dated=rule.is_dated)
+        _inherit_dates(below, has_dates=rule.has_dates)
 
 
-_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_INSTANT = re.compile(rf"({_DAY.pattern}T{_CLOCK})(?:\.[0-9]{{1,6}})?(?:Z|\+00:00)")
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(rf"({_DATE.pattern}T{_TIME})(?:\.[0-9]{{1,6}})?(?:Z|\+00:00)")
 
 
-def dated(text: str) -> str:
-    """Return a text as a `Day` or an `Instant` if it is one and comes back, else as it is.
+def to_temporal(text: str) -> str:
+    """Return a DateString or a TimestampString if a text is such a value and nothing of it would be lost, else the
+    text.
 
     Source: docs/evolution-rules.md#d6
     """
     try:
-        if _DAY.fullmatch(text):
+        if _DATE.fullmatch(text):
             date.fromisoformat(text)
-            return Day(text)
-        if found := _INSTANT.fullmatch(text):
-            datetime.fromisoformat(found[1])
-            return Instant(text)
+            return DateString(text)
+        if match := _TIMESTAMP.fullmatch(text):
+            datetime.fromisoformat(match[1])
+            return TimestampString(text)
     except ValueError:
         pass
     return text
 
 
-class Hiding:
-    """What is kept of texts that are not records.
+class CorruptTextRedactor:
+    """Hides texts that are not records where the policy masks or excludes fields.
+
+    Such a text has no fields, so only the whole text can be hidden.
 
     Args:
-        policy: What must be hidden.
+        policy: Policy of the ingestion.
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._names = ", ".join(sorted(map(format_path, policy.left_out | policy.masked)))
+        self._paths = ", ".join(sorted(map(format_path, policy.left_out | policy.masked)))
 
     @property
-    def hides(self) -> bool:
-        """Whether anything must be hidden."""
-        return bool(self._names)
+    def is_redacting(self) -> bool:
+        """Whether the policy masks or excludes any field."""
+        return bool(self._paths)
 
-    def corrupt(self, text: bytes) -> str:
-        """Return what a table keeps of such a text: all of it, or its length where something must be hidden."""
-        if self._names:
-            return f"{MASK} {len(text)} bytes that may hold {self._names}"
+    def redact(self, text: bytes) -> str:
+        """Return what the table keeps of a corrupt text: the text, or only its length if the policy hides fields."""
+        if self._paths:
+            return f"{MASK} {len(text)} bytes that may hold {self._paths}"
         try:
-            found = text.decode()
+            content = text.decode()
         except UnicodeDecodeError:
             return repr(text)
-        return repr(text) if found.startswith(("b'", 'b"')) else found
+        return repr(text) if content.startswith(("b'", 'b"')) else content

@@ -1,7 +1,7 @@
-"""The form in which a record of the source and a row of the table are compared, and its digest.
+"""The form in which the proof compares a source record with a table row, and the digest of a form.
 
-A form is what JSON says, without what a table cannot tell: dicts without nulls and in any order, lists, texts, booleans
-and numbers as `widen.proof.canonical_number` has them. A text that is not a record is a list with a marker.
+A form holds what both can express: dicts without nulls and without order, lists, strings, booleans, and numbers in the
+form of `widen.proof.canonical_number`. The form of a text that is not a record is a list with a marker.
 
 Source: docs/evolution-rules.md#proof
 """
@@ -15,12 +15,13 @@ from typing import Any, Final, TypeAlias
 from msgspec.msgpack import Encoder, Ext
 
 Form: TypeAlias = Any
+"""A dict, list, string, boolean, None or canonical number."""
 
 LONG_NUMBER, SPELLED_NUMBER, CONTRADICTION_CODE = 1, 2, 3
-"""The types of what MessagePack has no type for."""
+"""MessagePack extension types for values that MessagePack does not have."""
 
 CONTRADICTION: Final = Ext(CONTRADICTION_CODE, b"")
-"""Stands where the columns of one field say different values. No record has it, so no record equals the row."""
+"""Marks columns of one field with different values. No record has this form, so the row matches no record."""
 
 DIGEST_BYTES = 16
 
@@ -28,29 +29,35 @@ _encode = Encoder(order="sorted").encode
 
 
 def digest(form: Form) -> bytes:
-    """Return a short text that only equal forms share."""
+    """Return the digest of a form; only equal forms share one."""
     return blake2b(_encode(form), digest_size=DIGEST_BYTES).digest()
 
 
-def corrupt_form(text: str) -> Form:
+def to_corrupt_form(text: str) -> Form:
     """Return the form of a text that is not a record."""
     return ["not a record", text]
 
 
-def differences(form: Form, other: Form, at: str = "") -> Iterator[tuple[str, int]]:
-    """Yield where two forms differ, and how many values of the first stand there; places in arrays are in brackets."""
+def find_differences(form: Form, other: Form, path: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the paths where two forms differ, each with the number of values that the first form has there.
+
+    Args:
+        form: The form of a record.
+        other: The form of a row.
+        path: Path of both forms; indexes of arrays are in brackets.
+    """
     if isinstance(form, dict) and isinstance(other, dict):
         for key in sorted(form.keys() | other.keys()):
-            yield from differences(form.get(key), other.get(key), f"{at}.{key}" if at else key)
+            yield from find_differences(form.get(key), other.get(key), f"{path}.{key}" if path else key)
     elif isinstance(form, list) and isinstance(other, list) and len(form) == len(other):
-        for number, (one, two) in enumerate(zip(form, other, strict=True)):
-            yield from differences(one, two, f"{at}[{number}]")
+        for index, (item, other_item) in enumerate(zip(form, other, strict=True)):
+            yield from find_differences(item, other_item, f"{path}[{index}]")
     elif _encode(form) != _encode(other):
-        yield at, count_values(form)
+        yield path, count_values(form)
 
 
 def count_values(form: Form) -> int:
-    """Return how many values a form has: scalars that are not null, and empty containers."""
+    """Return the number of values in a form: scalars that are not null, and empty containers."""
     if isinstance(form, dict):
         return sum(map(count_values, form.values())) if form else 1
     if isinstance(form, list):

@@ -1,4 +1,4 @@
-"""The columns of each source field, read off the schema of a table: the proof's own picture of it.
+"""The columns of each source field, from the schema of a table: the proof's own code, not that of the writer.
 
 Source: docs/evolution-rules.md#u14, #u17, #d9, #d18
 """
@@ -17,10 +17,10 @@ from widen.planning.evolution.source_metadata import role_of, source_key
 
 RECORD, MAP = "record", "map"
 
-_RANK: Mapping[str, int] = MappingProxyType(
+_TYPE_ORDER: Mapping[str, int] = MappingProxyType(
     {
-        name: rank
-        for rank, name in enumerate(
+        name: order
+        for order, name in enumerate(
             (
                 *(RECORD, MAP, "date", "boolean", "byte", "short", "integer", "long", "double", "float", "decimal"),
                 *("timestamp_ntz", "binary", "string", "timestamp"),
@@ -28,9 +28,10 @@ _RANK: Mapping[str, int] = MappingProxyType(
         )
     }
 )
-"""The types whose columns say values of JSON, in the order in which they are asked.
+"""The types of columns that hold JSON values, in the order in which the proof reads them.
 
-Dates come before the numbers that they are as well. Instants come last, since whole numbers are put there, too (U16).
+Dates come before numbers, since a date may also stand in a column of numbers. Timestamps come last, since columns of
+timestamps also hold integers (U16).
 """
 
 
@@ -39,89 +40,99 @@ class SourceColumn:
     """A column that holds values of a source field.
 
     Args:
-        name: Its name in the struct that it stands in.
-        at: Its place there.
-        dim: How many arrays it has.
-        kind: The name of the type in the arrays; ``decimal``, `RECORD` and `MAP` too.
-        type: That type.
-        fields: Of records: the columns of each key.
-        value: Of maps: what stands at a key.
-        unit: Of timestamps: what whole numbers count, if that was said.
-        has_booleans_as_numbers: Whether booleans become numbers here (D18: in mode split).
-        is_dated: Whether texts of the field may be dates and instants, which numbers count as well.
+        name: Name of the column in its struct.
+        position: Position of the column in its struct.
+        dim: Number of arrays around the leaf type.
+        type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
+        type: The leaf type.
+        fields: For records: the columns of each key.
+        value: For maps: the column of the values.
+        epoch_unit: For timestamps: unit of integers, if the policy names one.
+        has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
+        has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
     """
 
     name: str
-    at: int
+    position: int
     dim: int
-    kind: str
+    type_name: str
     type: DataType
-    fields: Fields | None = None
+    fields: ColumnsByKey | None = None
     value: SourceColumn | None = None
-    unit: EpochUnit | None = None
+    epoch_unit: EpochUnit | None = None
     has_booleans_as_numbers: bool = False
-    is_dated: bool = False
+    has_dates: bool = False
 
 
-Cells: TypeAlias = tuple[SourceColumn, ...]
-Fields: TypeAlias = dict[str, Cells]
-"""For each key of a record its columns, in the order in which they are asked."""
+FieldColumns: TypeAlias = tuple[SourceColumn, ...]
+ColumnsByKey: TypeAlias = dict[str, FieldColumns]
+"""For each key of a record its columns, in the order in which the proof reads them."""
 
 
-def fields_of(schema: StructType, policy: Policy) -> Fields:
+def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
     """Return the columns of each source field of a table.
 
     Args:
-        schema: Of the table, with the metadata that says which field each column holds.
-        policy: What whole numbers count in timestamps.
+        schema: Schema of the table; its metadata names the field of each column.
+        policy: Policy of the ingestion.
 
     Source: docs/evolution-rules.md#d9, #d14
     """
-    return _fields(schema, policy, ())
+    return _columns_by_key(schema, policy, ())
 
 
-def _fields(struct: StructType, policy: Policy, above: Path) -> Fields:
-    found: dict[str, list[SourceColumn]] = {}
-    for at, field in enumerate(struct):
+def _columns_by_key(struct: StructType, policy: Policy, above: Path) -> ColumnsByKey:
+    by_key: dict[str, list[SourceColumn]] = {}
+    for position, field in enumerate(struct):
         if above or role_of(field) is None:
             key = source_key(field)
-            cell = _cell(field.name, at, field.type, policy, (*above, key))
-            if cell is not None:
-                found.setdefault(key, []).append(cell)
-    return {key: tuple(sorted(cells, key=_order)) for key, cells in found.items()}
+            column = _source_column(field.name, position, field.type, policy, (*above, key))
+            if column is not None:
+                by_key.setdefault(key, []).append(column)
+    return {key: tuple(sorted(columns, key=_sort_key)) for key, columns in by_key.items()}
 
 
-def _cell(name: str, at: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:
+def _source_column(name: str, position: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:
     dim = 0
     while isinstance(data_type, ArrayType):
         data_type, dim = data_type.element, dim + 1
     match data_type:
         case StructType():
-            return SourceColumn(name, at, dim, RECORD, data_type, _fields(data_type, policy, source))
+            return SourceColumn(name, position, dim, RECORD, data_type, _columns_by_key(data_type, policy, source))
         case MapType(key, value):
-            inner = _cell(name, at, value, policy, source) if key == STRING else None
-            return inner and SourceColumn(name, at, dim, MAP, data_type, value=inner)
+            inner = _source_column(name, position, value, policy, source) if key == STRING else None
+            return inner and SourceColumn(name, position, dim, MAP, data_type, value=inner)
         case DecimalType():
-            is_split = _is_split(policy, source)
-            return SourceColumn(name, at, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
-    if str(data_type) not in _RANK:
+            is_split = _is_split_mode(policy, source)
+            return SourceColumn(name, position, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
+    if str(data_type) not in _TYPE_ORDER:
         return None
-    unit = policy.epoch_units.get(source)
-    is_dated = source in policy.pins or any(source[:length] in policy.dated for length in range(len(source) + 1))
-    return SourceColumn(name, at, dim, str(data_type), data_type, None, None, unit, _is_split(policy, source), is_dated)
+    has_dates = source in policy.pins or any(source[:length] in policy.dated for length in range(len(source) + 1))
+    return SourceColumn(
+        name,
+        position,
+        dim,
+        type_name=str(data_type),
+        type=data_type,
+        epoch_unit=policy.epoch_units.get(source),
+        has_booleans_as_numbers=_is_split_mode(policy, source),
+        has_dates=has_dates,
+    )
 
 
-def _is_split(policy: Policy, source: Path) -> bool:
-    """Tell whether the nearest mode that was said for a field, or else the mode of all, is split."""
+def _is_split_mode(policy: Policy, source: Path) -> bool:
+    """Tell whether the mode of a field is split: the nearest mode on its path, else the default mode."""
     pins = (policy.pins.get(source[:length]) for length in range(len(source), 0, -1))
     return next((pin for pin in pins if isinstance(pin, Mode)), policy.mode) is Mode.SPLIT
 
 
-def _order(cell: SourceColumn) -> tuple[object, ...]:
-    inner = _order(cell.value) if cell.value is not None else ()
-    return (cell.kind != RECORD, cell.dim, _RANK[cell.kind], inner)
+def _sort_key(column: SourceColumn) -> tuple[object, ...]:
+    inner = _sort_key(column.value) if column.value is not None else ()
+    return (column.type_name != RECORD, column.dim, _TYPE_ORDER[column.type_name], inner)
 
 
-def widest_record(cells: Cells) -> SourceColumn | None:
-    """Return the column of records with the most arrays, which has all their fields (U17)."""
-    return max((cell for cell in cells if cell.kind == RECORD), key=lambda cell: cell.dim, default=None)
+def widest_record_column(columns: FieldColumns) -> SourceColumn | None:
+    """Return the record column with the most arrays, which has all fields of the others (U17)."""
+    return max(
+        (column for column in columns if column.type_name == RECORD), key=lambda column: column.dim, default=None
+    )

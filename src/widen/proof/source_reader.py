@@ -1,4 +1,4 @@
-"""What the texts of a source say, as the rows of a table must have it.
+"""Texts of a source as the rows that the table must have for them.
 
 Source: docs/evolution-rules.md#proof
 """
@@ -10,23 +10,22 @@ from dataclasses import dataclass
 
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
-from widen.proof.expected_values import Counts, ExpectedRecord
+from widen.proof.expected_values import ExpectedRecord, ValueCounts
 from widen.proof.fast_reader import FastReader
-from widen.proof.file_values import Told as OfFile
-from widen.proof.file_values import with_told
+from widen.proof.file_values import FileValues, add_file_values
 from widen.proof.json_reader import read_records
-from widen.proof.proof_rules import Hiding
-from widen.proof.record_digest import Form, corrupt_form
+from widen.proof.proof_rules import CorruptTextRedactor
+from widen.proof.record_digest import Form, to_corrupt_form
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one record says.
+class ExpectedRow:
+    """The row that the table must have for one record.
 
     Args:
-        form: The form that its row must have.
-        values: How many values it has; a text that is not a record is one.
-        converted: How many of them the table has in another form than the source.
+        form: Form of the row.
+        values: Number of values in the record; a text that is not a record counts as one.
+        converted: Number of these values that the table has in another form than the source.
     """
 
     form: Form
@@ -38,41 +37,43 @@ class SourceReader:
     """Reads the texts of a source.
 
     Args:
-        schema: Of the table that holds the records.
-        policy: What was said about single fields.
+        schema: Schema of the table that holds the records.
+        policy: Policy of the ingestion.
     """
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
-        self._expectation, self._hiding = ExpectedRecord(schema, policy), Hiding(policy)
-        self._quick = FastReader(self._expectation)
+        self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
+        self._fast = FastReader(self._expectation)
 
-    def read(self, text: bytes, of_file: OfFile = ()) -> Iterator[Told]:
-        """Yield what a text says: a record, the records of an array, or that it is not a record; nothing of space.
+    def read(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
+        """Yield the row of each record in a text: of one record, of the records of an array, or of a corrupt text.
+
+        A text of spaces has no row.
 
         Args:
-            text: The text.
-            of_file: The fields that records get from their file.
+            text: One JSON text.
+            file_values: Fields that the records get from their file.
         """
-        found = self._quick.read(text, of_file)
-        if found is not None:
-            yield _told(*found)
+        fast = self._fast.read(text, file_values)
+        if fast is not None:
+            yield _to_row(*fast)
         elif text.strip():
-            yield from self.read_exactly(text, of_file)
+            yield from self.read_exactly(text, file_values)
 
-    def read_exactly(self, text: bytes, of_file: OfFile = ()) -> Iterator[Told]:
-        """Yield what a text says, told the exact way."""
+    def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
+        """Yield the rows of a text without the fast path."""
         records = read_records(text)
         if records is None:
-            yield Told(corrupt_form(self._hiding.corrupt(text)), 1, int(self._hiding.hides))
+            yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
         else:
-            whole = (with_told(record, of_file) if of_file else record for record in records)
-            yield from (_told(*self._expectation.of(record)) for record in whole)
+            completed = (add_file_values(record, file_values) if file_values else record for record in records)
+            yield from (_to_row(*self._expectation.expect(record)) for record in completed)
 
     def read_kept_out(self, text: str) -> Form:
-        """Return what a text in the quarantine says: a record, in the form that its row would have, or the text."""
+        """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
         records = read_records(text.encode()) if text.lstrip()[:1] == "{" else None
-        return corrupt_form(text) if records is None else self._expectation.of(records[0])[0]
+        return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
 
 
-def _told(form: Form, counts: Counts) -> Told:
-    return Told(form, counts.values, counts.converted)
+def _to_row(form: Form, counts: ValueCounts) -> ExpectedRow:
+    return ExpectedRow(form, counts.values, counts.converted)

@@ -1,6 +1,6 @@
-"""Faults seeded into the path that makes rows, one at a time: the proof must catch each of them.
+"""Seeded faults in the code that makes rows, one at a time: the proof must find each of them.
 
-The rows go through a Parquet file, as those of tasks do; see `widen.spark.write.part_file`.
+The rows go through a Parquet file like those of tasks; see `widen.spark.write.part_file`.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ class Setting:
     texts: list[bytes]
 
     def expected(self) -> Counter[bytes]:
-        """Return the digests of what the texts say."""
+        """Return the digests of the rows that the texts must have."""
         reader = SourceReader(self.schema, self.policy)
-        return Counter(digest(told.form) for text in self.texts for told in reader.read(text))
+        return Counter(digest(row.form) for text in self.texts for row in reader.read(text))
 
     def written(self, path: Path) -> Counter[bytes]:
-        """Return the digests of the rows that the writing path makes of the texts, read back from a file."""
+        """Return the digests of the rows that the writer makes of the texts, read back from a file."""
         maker = RowBuilder(self.schema, self.policy, self.schema)
         places = [("f", number) for number in range(1, len(self.texts) + 1)]
         maker.take(self.texts, places, [True] * len(self.texts))
@@ -121,7 +121,7 @@ class Setting:
 
 @pytest.fixture(scope="module")
 def drifting() -> Setting:
-    """Return records of all sorts, which are read exactly."""
+    """Return records of all sorts, for the exact path."""
     declared = parse_type("struct<seen: timestamp>")
     assert isinstance(declared, StructType)
     return Setting(POLICY, settle(declared, TEXTS, POLICY).plan.schema, TEXTS)
@@ -129,7 +129,7 @@ def drifting() -> Setting:
 
 @pytest.fixture(scope="module")
 def quiet() -> Setting:
-    """Return records that the decoder takes as they are."""
+    """Return records for the fast path."""
     policy = Policy(
         Mode.SPLIT, {("m",): parse_type("map<string,bigint>")}, masked=POLICY.masked, left_out=POLICY.left_out
     )
@@ -240,12 +240,12 @@ def without(key: str) -> Patch:
 
 
 def with_texts(old: bytes, new: bytes) -> Patch:
-    """Let the fast decoder read other texts than those that are given."""
+    """Let the fast decoder read other texts."""
     return lambda function: lambda self, texts: function(self, [text.replace(old, new) for text in texts])
 
 
 def with_keys_swapped(function: Any) -> Any:
-    """Let the fast decoder read the keys n and k the other way round."""
+    """Let the fast decoder swap the keys n and k."""
     swapped = {b'"n":': b'"k":', b'"k":': b'"n":'}
     return lambda self, texts: function(
         self, [re.sub(rb'"[nk]":', lambda found: swapped[found[0]], text) for text in texts]
@@ -265,7 +265,7 @@ def rounding(parse: Any) -> Any:
 
 
 def never(word: str) -> Patch:
-    """Let values of a kind get into no column."""
+    """Let no column take values of a kind."""
     return lambda convert: lambda value, kind, *more: MISSING if kind == word else convert(value, kind, *more)
 
 
@@ -339,7 +339,7 @@ def test_the_proof_catches_of_decoded_records(
 
 
 def check(mutant: Mutant, setting: Setting, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that rows with a fault are not what the proof expects, and that the fault does not reach the proof."""
+    """Check that the proof finds the fault in the rows, and that the fault does not reach the proof itself."""
     truth = setting.expected()
     where = pkgutil.resolve_name(mutant.where) if isinstance(mutant.where, str) else mutant.where
     monkeypatch.setattr(where, mutant.name, mutant.patch(getattr(where, mutant.name)))

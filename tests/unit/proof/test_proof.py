@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from support.proof import forms_of, said
+from support.proof import forms_of, to_comparable
 from support.settle import settle
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
-from widen.proof.record_digest import differences, digest
-from widen.proof.source_reader import SourceReader, Told
+from widen.proof.record_digest import digest, find_differences
+from widen.proof.source_reader import ExpectedRow, SourceReader
 
 SCHEMA = StructType(
     (
@@ -91,15 +91,11 @@ DIFFERENT: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def told(text: str, policy: Policy = POLICY, schema: StructType = SCHEMA) -> Told:
-    [found] = SourceReader(schema, policy).read(text.encode())
-    [exactly] = SourceReader(schema, policy).read_exactly(text.encode())
-    assert (digest(found.form), found.values, found.converted) == (
-        digest(exactly.form),
-        exactly.values,
-        exactly.converted,
-    )
-    return found
+def expect(text: str, policy: Policy = POLICY, schema: StructType = SCHEMA) -> ExpectedRow:
+    reader = SourceReader(schema, policy)
+    [expected], exact = reader.read(text.encode()), reader.read_exactly(text.encode())
+    assert to_comparable([expected]) == to_comparable(exact)
+    return expected
 
 
 def form(row: dict[str, Any], policy: Policy = POLICY, schema: StructType = SCHEMA) -> bytes:
@@ -107,13 +103,13 @@ def form(row: dict[str, Any], policy: Policy = POLICY, schema: StructType = SCHE
 
 
 @pytest.mark.parametrize(("record", "row"), SAME)
-def test_a_row_that_says_the_same_has_the_same_form(record: str, row: dict[str, Any]) -> None:
-    assert digest(told(record).form) == form(row)
+def test_a_row_with_the_same_values_has_the_same_form(record: str, row: dict[str, Any]) -> None:
+    assert digest(expect(record).form) == form(row)
 
 
 @pytest.mark.parametrize(("record", "row"), DIFFERENT)
-def test_a_row_that_says_anything_else_has_another(record: str, row: dict[str, Any]) -> None:
-    assert digest(told(record).form) != form(row)
+def test_a_row_with_other_values_has_another_form(record: str, row: dict[str, Any]) -> None:
+    assert digest(expect(record).form) != form(row)
 
 
 COUNTS = {
@@ -139,45 +135,45 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("text", COUNTS)
-def test_exact_and_converted_values_are_told_apart(text: str) -> None:
-    """Source: spec of evolution, D20."""
-    found = told(text)
+def test_exact_and_converted_values_are_counted_separately(text: str) -> None:
+    """Source: docs/evolution-rules.md#d20"""
+    found = expect(text)
     assert (found.values, found.converted) == COUNTS[text]
 
 
 def test_masks_and_json_texts_are_conversions() -> None:
     policy = Policy(masked=frozenset([("p",)]), pins={("j",): TextForm.JSON})
     schema = StructType((Field("p", parse_type("string")), Field("j", parse_type("string"))))
-    found = told('{"p":7,"j":{"b":[1.50,null]}}', policy, schema)
+    found = expect('{"p":7,"j":{"b":[1.50,null]}}', policy, schema)
     assert (found.values, found.converted) == (2, 2)
     assert digest(found.form) == form({"p": "***", "j": '{"b":[1.50,null]}'}, policy, schema)
     assert digest(found.form) != form({"p": "7", "j": '{"b":[1.50,null]}'}, policy, schema)
 
 
-def test_the_columns_of_a_field_must_say_the_same() -> None:
-    assert digest(told('{"a":1}').form) == form({"a": 1, "a_string": "1"})
-    assert digest(told('{"a":1}').form) != form({"a": 1, "a_string": "2"})
-    assert digest(told('{"t":1714521600}').form) != form({"t": AT.replace(day=3), "t_long": 1714521600})
+def test_the_columns_of_a_field_must_agree() -> None:
+    assert digest(expect('{"a":1}').form) == form({"a": 1, "a_string": "1"})
+    assert digest(expect('{"a":1}').form) != form({"a": 1, "a_string": "2"})
+    assert digest(expect('{"t":1714521600}').form) != form({"t": AT.replace(day=3), "t_long": 1714521600})
 
 
 def test_a_key_may_hold_a_nul() -> None:
     schema = StructType((Field("\0", parse_type("int")), Field("_", parse_type("struct<`\0`: int>"))))
     text = '{"\\u0000":1,"_":{"\\u0000":2}}'
-    assert digest(told(text, POLICY, schema).form) == form({"\0": 1, "_": {"\0": 2}}, POLICY, schema)
+    assert digest(expect(text, POLICY, schema).form) == form({"\0": 1, "_": {"\0": 2}}, POLICY, schema)
 
 
 @pytest.mark.parametrize("token", ["9" * 39, "1" + "0" * 39, "1" + "0" * 400])
-def test_whole_numbers_of_more_than_38_digits_are_texts_even_where_a_double_says_them(token: str) -> None:
-    """Source: spec of evolution, D1."""
+def test_whole_numbers_of_more_than_38_digits_are_texts_even_where_a_double_holds_them(token: str) -> None:
+    """Source: docs/evolution-rules.md#d1"""
     schema = StructType(
         (Field("n", parse_type("double")), Field("n_string", parse_type("string"), metadata={"widen.source": ["n"]}))
     )
-    found = told(f'{{"n":{token}}}', POLICY, schema)
+    found = expect(f'{{"n":{token}}}', POLICY, schema)
     assert digest(found.form) == form({"n_string": token}, POLICY, schema)
     assert found.converted == 1
 
 
-def test_a_text_that_is_not_a_record_must_stand_there_whole() -> None:
+def test_a_corrupt_text_must_be_complete() -> None:
     reader = SourceReader(SCHEMA, Policy())
     [found] = reader.read(b"no\xff")
     assert digest(found.form) == form({"_corrupt_record": "b'no\\xff'"}, Policy())
@@ -185,7 +181,7 @@ def test_a_text_that_is_not_a_record_must_stand_there_whole() -> None:
     assert digest(found.form) != form({"_corrupt_record": "b'no\\xff'", "a": 1}, Policy())
 
 
-def test_what_is_kept_out_is_told_from_its_text() -> None:
+def test_a_quarantined_text_has_the_form_of_its_record() -> None:
     policy = Policy(masked=frozenset([("p",)]))
     schema = StructType((*SCHEMA.fields, Field("p", parse_type("string"))))
     reader = SourceReader(schema, policy)
@@ -196,9 +192,9 @@ def test_what_is_kept_out_is_told_from_its_text() -> None:
     assert digest(corrupt.form) == digest(reader.read_kept_out("*** 2 bytes that may hold p"))
 
 
-def test_differences_are_named_by_their_paths() -> None:
+def test_differences_have_paths() -> None:
     one, other = {"a": 1, "r": {"x": [1, 2]}, "s": [1, 2]}, {"a": 1, "r": {"x": [1, 3]}, "s": [1]}
-    assert list(differences(one, other)) == [("r.x[1]", 1), ("s", 2)]
+    assert list(find_differences(one, other)) == [("r.x[1]", 1), ("s", 2)]
 
 
 INNER = '{"c":1.10,"d":[[],null],"e":{"f":null}}'
@@ -239,15 +235,15 @@ DEEP_POLICIES = {
 @pytest.mark.parametrize("policy", DEEP_POLICIES)
 @pytest.mark.parametrize("name", DEEP)
 def test_what_lies_deeper_than_41_levels_is_proven_as_its_json_text(name: str, policy: str) -> None:
-    """Source: docs/evolution-rules.md#d23."""
+    """Source: docs/evolution-rules.md#d23"""
     texts, given = [b'{"a":1,"b":[1],"c":"y"}', DEEP[name].encode()], DEEP_POLICIES[policy]
     base = settle(None, texts[:1], given).plan.schema
     done = settle(base, texts, given)
     reader = SourceReader(done.plan.schema, given)
     for text, rows in zip(texts, done.rows, strict=True):
-        told, exactly = list(reader.read(text)), list(reader.read_exactly(text))
-        assert said(told) == said(exactly)
-        assert [digest(each.form) for each in told] == [
+        expected, exactly = list(reader.read(text)), list(reader.read_exactly(text))
+        assert to_comparable(expected) == to_comparable(exactly)
+        assert [digest(each.form) for each in expected] == [
             digest(form) for form in forms_of(done.plan.schema, given, rows)
         ]
 

@@ -19,13 +19,13 @@ from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
 from widen.observe.observation import Observation
 from widen.planning.evolution.policy import Policy
-from widen.proof.file_values import FileReader
+from widen.proof.file_values import FileValueReader
 from widen.protocol.actions import Metadata, Protocol
 from widen.spark.read.scan import read_snapshot
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
-from widen.spark.text.verification import Side, row_side, text_side
+from widen.spark.text.verification import Side, build_row_side, build_text_side
 from widen.spark.write.part_file import PartSink, find_part_sink
 
 
@@ -139,14 +139,16 @@ class TextBatch:
     def said(self, schema: StructType, policy: Policy) -> Side:
         """Return the records for the proof; see `Batch`."""
         told = self.file_fields
-        return text_side(self.texts, schema, policy, FileReader(told.has_folders, told.loaded_at) if told else None)
+        return build_text_side(
+            self.texts, schema, policy, FileValueReader(told.has_folders, told.loaded_at) if told else None
+        )
 
     def found(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the rows for the proof; see `Batch`."""
         rows = read_snapshot(self.texts.sparkSession, store, snapshot, only=paths)
-        return row_side(rows, snapshot.schema, policy, kept_out)
+        return build_row_side(rows, snapshot.schema, policy, kept_out)
 
     def _told(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)

@@ -1,7 +1,7 @@
-"""The proof, on the executors: every record of the source is looked for among the rows of the table.
+"""The proof on the executors: every source record must have its row in the table.
 
-Both sides are brought to one form and digested. The sums of the digests are compared first, which takes no exchange of
-rows; only where they differ is every digest compared, and only the records that differ are told value by value.
+Both sides are brought to one form and digested. The proof first compares the sums of the digests, which needs no
+shuffle. Only if the sums differ it compares every digest, and explains value by value the records that have no row.
 
 Source: docs/evolution-rules.md#proof
 """
@@ -24,28 +24,28 @@ from pyspark.sql import functions as F
 
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
-from widen.proof.file_values import FileReader, Told
+from widen.proof.file_values import FileValueReader, FileValues
 from widen.proof.json_reader import split_file
-from widen.proof.record_digest import Form, count_values, differences, digest
+from widen.proof.record_digest import Form, count_values, digest, find_differences
 from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceReader
 from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
 from widen.spark.spark_errors import translate_spark_errors
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
-"""The columns of what is compared: the digest of a record or row, its values, how many of them are converted, where it
-stands, and its form, where that is asked for."""
+"""The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
+stands, and its form."""
 
 ROW = "row"
-"""Rows travel as one column, since ``mapInArrow`` takes a dot in the name of a column for a step into it."""
+"""A row travels as one struct column, since ``mapInArrow`` reads a dot in a column name as a nested field."""
 
-SHOWN = 10
-"""How many lost records are named."""
+MAX_SHOWN = 10
+"""Maximum number of lost records that the result names."""
 
-_CANDIDATES = 200
-"""Among how many of the rows that no record accounts for a lost record is looked for."""
+_MAX_CANDIDATES = 200
+"""Maximum number of unmatched rows among which the proof looks for the row of a lost record."""
 
-_SIDE, _RECORDS = "side", "records"
+_SIGN, _RECORDS = "sign", "records"
 _DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary"
 _SCHEMA = pa.schema(
     [(DIGEST, pa.binary()), (VALUES, pa.int64()), (CONVERTED, pa.int64()), (PLACE, pa.string()), (FORM, pa.binary())]
@@ -53,18 +53,18 @@ _SCHEMA = pa.schema(
 _SUMS_DDL = f"{DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, {CONVERTED} bigint"
 _SUMS_SCHEMA = pa.schema([(DIGEST, pa.binary()), (_RECORDS, pa.int64()), (VALUES, pa.int64()), (CONVERTED, pa.int64())])
 _MODULUS = 2**128
-"""Digests are added up modulo this."""
+"""The sum of the digests is taken modulo this number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a record or a row says.
+class RecordForm:
+    """A record or a row as the proof compares it.
 
     Args:
-        form: The form in which both are compared.
-        values: How many values it has.
-        converted: How many of them the table has in another form than the source; None if this side does not tell.
-        place: Where it stands.
+        form: Form that a record and its row share.
+        values: Number of values.
+        converted: Number of values that the table has in another form than the source; None for rows.
+        place: File and number of the record in it.
     """
 
     form: Form
@@ -73,16 +73,16 @@ class Said:
     place: str | None = None
 
 
-Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[Said]]
+Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The records of a source, or the rows of a table, for the proof.
+    """The records of a source or the rows of a table.
 
     Args:
-        digests: A row for each: `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
-        parts: What the digests are made of: rows, and what reads them; none where Spark itself makes the digests.
+        digests: One row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
+        parts: Rows with their reader, from which the digests are made; empty if Spark expressions make the digests.
     """
 
     digests: DataFrame
@@ -91,17 +91,18 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the proof says. The values of the source are exact, converted or lost.
+    """The result of the proof. Each value of the source is exact, converted or lost.
 
     Args:
-        records: The records of the source; a text that is not a record counts as one.
-        leaves: The values in them: scalars that are not null, and empty arrays and objects.
-        exact: How many of those values come back from the table as they were.
-        converted: How many come back as the mode says: of another kind, spelled otherwise, masked, or null for empty.
-        lost: How many do not come back. It must be 0.
-        places: Where some of the records stand of which a value is lost, and the paths of the values.
-        extra: The rows that no record accounts for. It must be 0.
-        share: What share of the records and rows was compared; 1 for all of them.
+        records: Number of source records; a text that is not a record counts as one.
+        leaves: Number of values in them: scalars that are not null, and empty arrays and objects.
+        exact: Number of values that the table gives back unchanged.
+        converted: Number of values that the table gives back as the mode says: of another kind, with another spelling,
+            masked, or null for empty.
+        lost: Number of values that the table does not give back. Must be 0.
+        places: Where some records with lost values stand, with the paths of these values.
+        extra: Number of rows without a source record. Must be 0.
+        share: Share of the records and rows that was compared; 1 for all.
     """
 
     records: int
@@ -115,7 +116,7 @@ class Verification:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything came through, and nothing else."""
+        """Whether the table has every value and no row too many."""
         return not (self.lost or self.places or self.extra)
 
     def __str__(self) -> str:
@@ -126,19 +127,19 @@ class Verification:
         return f"{self.exact} of {self.leaves} leaves exact{converted}{lost}{extra}{sample}"
 
     def to_value(self) -> dict[str, Any]:
-        """Return the proof as a JSON object."""
+        """Return the result as a JSON object."""
         value: dict[str, Any] = msgspec.to_builtins(self)
         return value
 
 
-def verify(source: Side, there: Side, share: float = 1.0) -> Verification:
-    """Compare what records say with what rows say of them.
+def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
+    """Compare source records with the rows of a table.
 
     Args:
         source: The records.
-        there: The rows of the table, and the records that are kept out of it.
-        share: What share of the records is compared, with their rows. What they say chooses them: they are always the
-            same.
+        table: The rows of the table, and the quarantined records.
+        share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
+            out.
 
     Raises:
         CorruptFile: a file cannot be read.
@@ -148,20 +149,20 @@ def verify(source: Side, there: Side, share: float = 1.0) -> Verification:
     """
     limit = int(share * 2**32)
     with translate_spark_errors():
-        if source.parts and there.parts:
-            told, found = _summed(source, limit), _summed(there, limit)
-            if (told.digest, told.records) == (found.digest, found.records):
-                exact = told.values - told.converted
-                return Verification(told.records, told.values, exact, told.converted, share=share)
-        return _compared(source, there, limit, share)
+        if source.parts and table.parts:
+            expected, actual = _sum_side(source, limit), _sum_side(table, limit)
+            if (expected.digest, expected.records) == (actual.digest, actual.records):
+                exact = expected.values - expected.converted
+                return Verification(expected.records, expected.values, exact, expected.converted, share=share)
+        return _compare_digests(source, table, limit, share)
 
 
 # ---- sums ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Sum:
-    """The sum of digests modulo 2**128, which does not depend on their order; with what was counted."""
+class _DigestSum:
+    """The sum of digests modulo 2**128, which does not depend on their order, with the counts."""
 
     digest: int = 0
     records: int = 0
@@ -169,10 +170,10 @@ class _Sum:
     converted: int = 0
 
 
-def _summed(side: Side, limit: int) -> _Sum:
-    total = _Sum()
+def _sum_side(side: Side, limit: int) -> _DigestSum:
+    total = _DigestSum()
     for rows, read in side.parts:
-        for row in rows.mapInArrow(partial(_sums, read, limit), _SUMS_DDL).collect():
+        for row in rows.mapInArrow(partial(_sum_task, read, limit), _SUMS_DDL).collect():
             total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
             total.records += row[_RECORDS]
             total.values += row[VALUES]
@@ -180,24 +181,24 @@ def _summed(side: Side, limit: int) -> _Sum:
     return total
 
 
-def _sums(read: Reader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    total, is_whole = _Sum(), limit >= 2**32
-    with _uncollected():
-        for said in read(batches):
-            each = digest(said.form)
+def _sum_task(read: Reader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    total, is_whole = _DigestSum(), limit >= 2**32
+    with _without_garbage_collection():
+        for record in read(batches):
+            each = digest(record.form)
             if is_whole or crc32(each) < limit:
                 total.digest += int.from_bytes(each, "big")
                 total.records += 1
-                total.values += said.values
-                total.converted += said.converted or 0
+                total.values += record.values
+                total.converted += record.converted or 0
     summed = (total.digest % _MODULUS).to_bytes(16, "big")
     row = {DIGEST: summed, _RECORDS: total.records, VALUES: total.values, CONVERTED: total.converted}
     yield pa.RecordBatch.from_pylist([row], schema=_SUMS_SCHEMA)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Forms hold no cycles, and looking for some among them takes longer than making them."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Forms have no cycles, and the collector takes longer to look for some than the proof to make the forms."""
     gc.disable()
     try:
         yield
@@ -210,29 +211,29 @@ def _uncollected() -> Iterator[None]:
 _TOTALS = ("records", "values", "exact", "converted", "missing", "extra")
 
 
-def _compared(source: Side, there: Side, limit: int, share: float) -> Verification:
-    sides = _of_side(source, 1).unionAll(_of_side(there, -1))
-    found = _by_digest(sides if limit >= 2**32 else sides.where(F.crc32(DIGEST) < limit))
-    sums = found.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _TOTALS)).collect()[0]
+def _compare_digests(source: Side, table: Side, limit: int, share: float) -> Verification:
+    digests = _signed_digests(source, 1).unionAll(_signed_digests(table, -1))
+    matches = _match_digests(digests if limit >= 2**32 else digests.where(F.crc32(DIGEST) < limit))
+    sums = matches.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _TOTALS)).collect()[0]
     records, values, exact, converted, missing, extra = sums
     if not missing:
         return Verification(records, values, exact, converted, values - exact - converted, (), extra, share)
-    lost = found.where(F.col("missing") > 0).select(DIGEST, PLACE).orderBy(PLACE).limit(SHOWN).collect()
-    more = found.where(F.col("extra") > 0).select(DIGEST).limit(_CANDIDATES).collect() if extra else []
-    at = {bytes(row[DIGEST]): row[PLACE] for row in lost}
-    places, saved = _explained(source, there, at, [row[DIGEST] for row in more])
+    lost = matches.where(F.col("missing") > 0).select(DIGEST, PLACE).orderBy(PLACE).limit(MAX_SHOWN).collect()
+    more = matches.where(F.col("extra") > 0).select(DIGEST).limit(_MAX_CANDIDATES).collect() if extra else []
+    lost_places = {bytes(row[DIGEST]): row[PLACE] for row in lost}
+    places, saved = _explain_lost(source, table, lost_places, [row[DIGEST] for row in more])
     exact += saved
     return Verification(records, values, exact, converted, values - exact - converted, places, extra, share)
 
 
-def _of_side(side: Side, sign: int) -> DataFrame:
-    return side.digests.select(DIGEST, VALUES, CONVERTED, PLACE, F.lit(sign).alias(_SIDE))
+def _signed_digests(side: Side, sign: int) -> DataFrame:
+    return side.digests.select(DIGEST, VALUES, CONVERTED, PLACE, F.lit(sign).alias(_SIGN))
 
 
-def _by_digest(sides: DataFrame) -> DataFrame:
-    """Return for each form that occurs: the records, their values, and how many rows are missing or extra."""
-    is_source = F.col(_SIDE) == 1
-    grouped = sides.groupBy(DIGEST).agg(
+def _match_digests(digests: DataFrame) -> DataFrame:
+    """Return for each digest the records, their values, and the number of missing and extra rows."""
+    is_source = F.col(_SIGN) == 1
+    grouped = digests.groupBy(DIGEST).agg(
         F.count_if(is_source).alias("records"),
         F.count_if(~is_source).alias("rows"),
         F.coalesce(F.sum(F.when(is_source, F.col(VALUES))), F.lit(0)).alias("values"),
@@ -241,11 +242,11 @@ def _by_digest(sides: DataFrame) -> DataFrame:
     )
     records, rows = F.col("records"), F.col("rows")
     matched = F.least(records, rows)
-    held = F.when(matched == 0, 0).otherwise(F.col("values") * matched / records)
+    stored = F.when(matched == 0, 0).otherwise(F.col("values") * matched / records)
     converted = F.round(F.col("each") * matched)
     return grouped.select(
         *(DIGEST, "records", "values", PLACE),
-        (F.round(held) - converted).alias("exact"),
+        (F.round(stored) - converted).alias("exact"),
         converted.alias("converted"),
         F.greatest(records - rows, F.lit(0)).alias("missing"),
         F.greatest(rows - records, F.lit(0)).alias("extra"),
@@ -255,137 +256,138 @@ def _by_digest(sides: DataFrame) -> DataFrame:
 # ---- what differs, value by value ------------------------------------------------------------------
 
 
-def _explained(
-    source: Side, there: Side, lost: dict[bytes, str], extra: Collection[bytes]
+def _explain_lost(
+    source: Side, table: Side, lost: dict[bytes, str], extra: Collection[bytes]
 ) -> tuple[tuple[str, ...], int]:
-    """Return where values of lost records stand and their paths, and how many other values of them are there.
+    """Return the places and paths of lost values, and the number of values of these records that are not lost.
 
     Args:
         source: The records.
-        there: The rows.
-        lost: Some of the records without a row: their digests, and where they stand.
-        extra: The digests of some of the rows without a record.
+        table: The rows.
+        lost: Some records without a row: their digests with their places.
+        extra: The digests of some rows without a record.
     """
-    records, rows = _forms(source, lost), list(_forms(there, extra).values())
+    records, rows = _collect_forms(source, lost), list(_collect_forms(table, extra).values())
     places, saved = [], 0
     for each, place in sorted(lost.items(), key=lambda item: item[1] or ""):
-        paths, kept = _closest(records.get(each), rows)
+        paths, kept = _closest_row(records.get(each), rows)
         saved += kept
         places.append(f"{place}: {', '.join(paths)}" if paths else str(place))
     return tuple(places), saved
 
 
-def _closest(form: Form, rows: list[Form]) -> tuple[list[str], int]:
-    """Return where the row that says most of a record differs from it, and how many values that row says."""
+def _closest_row(form: Form, rows: list[Form]) -> tuple[list[str], int]:
+    """Return the paths where the most similar row differs from a record, and how many values the row shares with it."""
     best: tuple[list[str], int] = [], 0
     if not isinstance(form, dict):
         return best
     values = count_values(form)
     for row in rows:
-        found = list(differences(form, row)) if isinstance(row, dict) else []
-        kept = values - sum(count for _, count in found) if found else 0
+        differences = list(find_differences(form, row)) if isinstance(row, dict) else []
+        kept = values - sum(count for _, count in differences) if differences else 0
         if kept > best[1]:
-            best = [path for path, _ in found], kept
+            best = [path for path, _ in differences], kept
     return best
 
 
-def _forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
-    """Return the forms that have some digests, by these; none where Spark has made the digests."""
+def _collect_forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
+    """Return the forms of some digests, by digest; empty if Spark expressions made the digests."""
     if not digests or not side.parts:
         return {}
-    found = side.digests.where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
-    return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in found}
+    rows = side.digests.where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
+    return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in rows}
 
 
 # ---- texts and rows --------------------------------------------------------------------------------
 
 
-def text_side(texts: DataFrame, schema: StructType, policy: Policy, files: FileReader | None = None) -> Side:
+def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files: FileValueReader | None = None) -> Side:
     """Return the records of a raw batch.
 
     Args:
         texts: The raw batch.
-        schema: Of the table that holds the records.
-        policy: What was said about single fields.
-        files: Which fields the records get from their files.
+        schema: Schema of the table that holds the records.
+        policy: Policy of the ingestion.
+        files: Reader of the fields that records get from their files.
     """
-    return _side((texts, partial(_read_texts, schema, policy, files)))
+    return _build_side((texts, partial(_read_texts, schema, policy, files)))
 
 
-def row_side(rows: DataFrame, schema: StructType, policy: Policy, kept_out: DataFrame | None = None) -> Side:
-    """Return the rows of a table, and what is kept out of it, of records that came as texts.
+def build_row_side(rows: DataFrame, schema: StructType, policy: Policy, kept_out: DataFrame | None = None) -> Side:
+    """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
         rows: The rows.
-        schema: Of the table.
-        policy: What was said about single fields.
-        kept_out: The texts of what is kept out, in a column `TEXT`.
+        schema: Schema of the table.
+        policy: Policy of the ingestion.
+        kept_out: Quarantined texts, in a column `TEXT`.
     """
     parts = [(rows.select(F.struct("*").alias(ROW)), partial(_read_rows, schema, policy))]
     if kept_out is not None:
         parts.append((kept_out.select(TEXT), partial(_read_kept_out, schema, policy)))
-    return _side(*parts)
+    return _build_side(*parts)
 
 
-def _side(*parts: tuple[DataFrame, Reader]) -> Side:
-    first, *others = (rows.mapInArrow(partial(_digests, read), _DDL) for rows, read in parts)
+def _build_side(*parts: tuple[DataFrame, Reader]) -> Side:
+    first, *others = (rows.mapInArrow(partial(_digest_task, read), _DDL) for rows, read in parts)
     for other in others:
         first = first.unionAll(other)
     return Side(first, parts)
 
 
-def _digests(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with _uncollected():
+def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _without_garbage_collection():
         for batch in batches:
-            rows = [_row(said) for said in read([batch])]
+            rows = [_digest_row(record) for record in read([batch])]
             yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
 
-def _row(said: Said) -> dict[str, Any]:
-    each, form = digest(said.form), msgspec.msgpack.encode(said.form)
-    return {DIGEST: each, VALUES: said.values, CONVERTED: said.converted, PLACE: said.place, FORM: form}
+def _digest_row(record: RecordForm) -> dict[str, Any]:
+    form = msgspec.msgpack.encode(record.form)
+    counts = {VALUES: record.values, CONVERTED: record.converted}
+    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form}
 
 
 def _read_texts(
-    schema: StructType, policy: Policy, files: FileReader | None, batches: Iterable[pa.RecordBatch]
-) -> Iterator[Said]:
-    reader, numbers = SourceReader(schema, policy), _Numbers()
-    told_by = cache(files.of) if files else _nothing
+    schema: StructType, policy: Policy, files: FileValueReader | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[RecordForm]:
+    reader, positions = SourceReader(schema, policy), _TextPositions()
+    values_of = cache(files.read) if files else _no_file_values
     for batch in batches:
-        for text, file, place in numbers.texts(batch):
-            for told in reader.read(text, told_by(file)):
-                yield Said(told.form, told.values, told.converted, place)
+        for text, file, place in positions.texts(batch):
+            for row in reader.read(text, values_of(file)):
+                yield RecordForm(row.form, row.values, row.converted, place)
 
 
-def _nothing(file: str) -> Told:
+def _no_file_values(file: str) -> FileValues:
     return ()
 
 
-class _Numbers:
-    """Tells where texts stand: the file, and the number of the text in it."""
+class _TextPositions:
+    """Numbers the texts of each file or split."""
 
     def __init__(self) -> None:
-        self._of: tuple[str, int] = ("", 0)
+        self._split: tuple[str, int] = ("", 0)
         self._number = 0
 
     def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str]]:
-        """Yield the texts of a part of a raw batch, each with its file and with where it stands."""
+        """Yield the texts of a part of a raw batch, each with its file and its place."""
         columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
         for text, file, part, is_whole in zip(*columns, strict=True):
             if is_whole:
                 yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
                 continue
-            self._number = self._number + 1 if self._of == (file, part) else 1
-            self._of = file, part
+            self._number = self._number + 1 if self._split == (file, part) else 1
+            self._split = file, part
             yield text, file, f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
 
 
-def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[Said]:
+def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
     reader = RowReader(schema, policy)
-    return map(Said, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
+    return map(RecordForm, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
 
 
-def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[Said]:
+def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
     reader = SourceReader(schema, policy)
     texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-    return (Said(reader.read_kept_out(text)) for text in texts)
+    return (RecordForm(reader.read_kept_out(text)) for text in texts)

@@ -32,8 +32,7 @@ from widen.model.types import (
 )
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
-from widen.proof.source_columns import Cells, Fields, SourceColumn, widest_record
-from widen.proof.source_columns import fields_of as cells_of
+from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
 from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
 from widen.spark.spark_types import to_spark, type_to_spark
 from widen.spark.typed.json_values import document_type, from_document, to_document, to_json_text
@@ -55,7 +54,7 @@ def rebuilt(source: StructType, schema: StructType, policy: Policy, *, is_own_ki
     """
     rescued = role_field(schema, RESCUED)
     rest = None if rescued is None else _rescued(F.col(quote_name(rescued.name)), source)
-    cells = cells_of(schema, policy)
+    cells = columns_by_key(schema, policy)
     cells = _own_fields(source, cells) if is_own_kind else cells
     return _record(source, cells, lambda name: F.col(quote_name(name)), rest)
 
@@ -68,22 +67,22 @@ def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
         schema: Of the table.
         policy: What is known of single fields.
     """
-    cells = cells_of(schema, policy)
+    cells = columns_by_key(schema, policy)
     return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
 
 
-def _own_fields(source: StructType, cells: Fields) -> Fields:
+def _own_fields(source: StructType, cells: ColumnsByKey) -> ColumnsByKey:
     return {field.name: tuple(_own_cells(field.type, cells.get(field.name, ()))) for field in source}
 
 
-def _own_cells(data_type: DataType, cells: Cells) -> Iterator[SourceColumn]:
+def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColumn]:
     """Yield the columns that have values of a type as they are: no other kind, no arrays around them."""
     leaf, dim = data_type, 0
     while isinstance(leaf, ArrayType):
         leaf, dim = leaf.element, dim + 1
     for cell in cells:
         if cell.fields is not None and isinstance(leaf, StructType):
-            if cell.dim == dim or cell is widest_record(cells):
+            if cell.dim == dim or cell is widest_record_column(cells):
                 yield replace(cell, fields=_own_fields(leaf, cell.fields))
         elif cell.value is not None and isinstance(leaf, MapType):
             inner = _own_cells(leaf.value, (cell.value,)) if cell.dim == dim else ()
@@ -131,7 +130,7 @@ def _total(counts: Column) -> Column:
 
 
 def _record(
-    source: StructType, route: Fields, column: Callable[[str], Column], rest: Column | None
+    source: StructType, route: ColumnsByKey, column: Callable[[str], Column], rest: Column | None
 ) -> dict[str, Typed]:
     found = {}
     for field, name in zip(source, field_steps(source), strict=True):

@@ -23,9 +23,9 @@ LAYERS = {
     "routing": 5,
     "proof": 5,
     "spark": 6,
-    "formats": 6,
+    "formats": 7,
     "table": 7,
-    "ingestion": 7,
+    "ingestion": 8,
     "sql_commands": 8,
     "report": 8,
     "cli": 9,
@@ -155,3 +155,16 @@ def test_the_tools_see_what_they_should() -> None:
     assert {"errors", "model", "protocol"} <= seen
     assert any(isinstance(node, Function) for module in modules() for node in ast.walk(module.tree))
     assert any(each.target == "widen.errors" for module in modules() for each in imports(module))
+
+
+def test_an_ingestion_knows_no_format() -> None:
+    """An ingestion asks a table only what `widen.formats.table_format` lists, so a format is a module and not an if."""
+    formats = {"widen.formats", "widen.formats.table_format"}
+    details = [
+        f"{module.where(each.node)} imports {each.target}"
+        for module in modules()
+        if module.room == "ingestion"
+        for each in imports(module)
+        if _room(each.target) in {"log", "protocol"} or (_room(each.target) == "formats" and each.target not in formats)
+    ]
+    assert details == []

@@ -424,7 +424,7 @@ def test_a_store_that_refuses_the_commit_leaves_nothing_visible(
     def refuse(*_: object, **__: object) -> object:
         raise StorageError(location=str(existing), reason="no space left on the device", fix="Make room.")
 
-    monkeypatch.setattr("widen.formats.delta_target.DeltaTarget.commit", refuse)
+    monkeypatch.setattr("widen.formats.delta_target.DeltaDraft.commit", refuse)
     with pytest.raises(StorageError, match="no space left"):
         ingest(source, str(existing), spark=spark)
 

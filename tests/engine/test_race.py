@@ -195,7 +195,7 @@ def test_another_table_in_the_same_place_gets_no_rows(
 def test_attempts_are_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = widen.create_table(str(tmp_path), "a int")
     other = Table(str(tmp_path))
-    monkeypatch.setattr("widen.table.read_and_append.MAX_RACES", 2)
+    monkeypatch.setattr("widen.log.write.commit_outcome.MAX_CONFLICTS", 2)
     interrupt(monkeypatch, *[lambda n=n: other.set_properties({"n": str(n)}) for n in range(2)])  # type: ignore[misc]
     with pytest.raises(MetadataChanged, match="it changed n"):
         table.append(frame(spark, "a int", 1))

@@ -196,21 +196,21 @@ CHILD = """
 import os, signal, sys
 from pyspark.sql import SparkSession
 import widen
-from widen.ingestion import land
-from widen.formats.delta_target import Target
+from widen.ingestion import commit_batch
+from widen.formats.delta_target import DeltaDraft
 
 place, where = sys.argv[1:]
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-commit = Target.commit
+commit = DeltaDraft.commit
 if where == "before the files":
-    land.open_target = die
+    commit_batch.write_until_plan_is_stable = die
 elif where == "before the commit":
-    Target.commit = die
+    DeltaDraft.commit = die
 elif where == "after the commit":
-    Target.commit = lambda *words, **more: (commit(*words, **more), die())
+    DeltaDraft.commit = lambda *words, **more: (commit(*words, **more), die())
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 widen.ingest_stream(

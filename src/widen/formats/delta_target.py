@@ -1,4 +1,4 @@
-"""The table that an interval goes to: one that exists, or the one that it will make.
+"""A Delta table as the target of an ingestion.
 
 Source: docs/evolution-rules.md#d1
 """
@@ -6,15 +6,19 @@ Source: docs/evolution-rules.md#d1
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
+from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
+from widen.formats.table_format import NO_PARAMETERS, CommitResult, QuarantineWrite, StreamInterval
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Outcome, StagedFiles, commit
+from widen.log.write.commit import Conflicted, StagedFiles, commit, write_metrics
+from widen.log.write.staged_files import discard
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.alter.create_table import plan_create_table
@@ -27,43 +31,76 @@ from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
-from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
-from widen.protocol.skipping.file_statistics import FileStatistics
+from widen.protocol.actions import Action, Metadata, Protocol, Txn
 from widen.protocol.table_features import ensure_writable, required_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.spark.ingest.batch import Batch
+from widen.spark.source.json_texts import TEXT
+from widen.spark.text.quarantined_rows import BatchResult
+from widen.spark.text.text_tasks import BatchWriteSpec
+from widen.spark.text.verification import Verification
+from widen.spark.text.verification import verify as verify_rows
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
-"""What a job that was killed leaves behind, and what no reader looks at."""
+"""Files that a killed job leaves behind, and files that readers ignore."""
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
 )
-"""The properties of a table that an ingestion makes, by the mode of its first interval."""
+"""The properties of a table that an ingestion creates, by the mode of its first interval."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableDraft:
-    """What a plan makes of the table: its protocol and metadata, and the actions that say so.
+class DeltaLocation:
+    """Where a Delta table is or will be; see `widen.formats.table_format.TableLocation`.
 
     Args:
-        protocol: That the files are written under.
-        metadata: Likewise.
-        actions: What has to be committed with the files: nothing if neither of the two changes.
+        store: Of the table.
     """
 
-    protocol: Protocol
-    metadata: Metadata
-    actions: tuple[Action, ...]
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+        return self.store.location
+
+    def open(self, policy: Policy) -> DeltaTarget:
+        """Return the newest version of the table, or the empty location of a new one.
+
+        Raises:
+            InvalidOption: there is no table but there are other files.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support.
+            TableError: the table cannot be read.
+        """
+        try:
+            snapshot = open_snapshot(self.store)
+        except TableNotFound:
+            _ensure_location_empty(self.store)
+            return DeltaTarget(self.store, None, for_file_fields(policy))
+        state = _state(snapshot)
+        ensure_writable(state.protocol, self.location)
+        _ensure_no_generated_columns(state, self.location)
+        policy = replace(policy, table_format=table_format_of(state), guards=find_fixed_columns(state))
+        return DeltaTarget(self.store, snapshot, for_file_fields(policy))
+
+    def quarantine(self, location: str | None) -> DeltaQuarantine:
+        """Return the quarantine of the table; see `widen.formats.table_format.TableLocation`.
+
+        Raises:
+            InvalidOption: it is the location of the table, or its scheme is not supported.
+        """
+        return DeltaQuarantine(quarantine_store(self.store, location))
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """Where an interval goes, as it was when it was opened.
+    """One version of a Delta table; see `widen.formats.table_format.IngestTarget`.
 
     Args:
         store: Of the table.
-        snapshot: The table; None if there is none yet.
-        policy: What may be done, restricted to what this table can do.
+        snapshot: The version; None if there is no table yet.
+        policy: What the ingestion may change, restricted to what the table supports.
     """
 
     store: LogStore
@@ -71,16 +108,30 @@ class DeltaTarget:
     policy: Policy
 
     @property
+    def location(self) -> str:
+        """The path or URL."""
+        return self.store.location
+
+    @property
+    def version(self) -> int | None:
+        """The version; None if there is no table yet."""
+        return None if self.snapshot is None else self.snapshot.version
+
+    @property
     def schema(self) -> StructType | None:
-        """The schema before the interval, with all metadata; None if there is no table yet."""
+        """The schema with all metadata; None if there is no table yet."""
         return None if self.snapshot is None else self.snapshot.schema
 
-    def draft(self, plan: Plan) -> TableDraft:
-        """Return what a plan makes of the table. Every draft of a table that maps its columns gives new ones new names.
+    def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
+        """Return the same target for records that get fields with these names from their files."""
+        return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
+
+    def draft(self, plan: Plan) -> DeltaDraft:
+        """Return the table as a plan changes it. With column mapping each draft gives new columns new physical names.
 
         Raises:
             FeatureRequired: a new type needs a feature that the table does not have.
-            SchemaMismatch: a constraint or a generated column keeps a type from widening.
+            SchemaMismatch: a constraint or a generated column prevents a type from widening.
             InvalidOption: a column name cannot be used.
         """
         if self.snapshot is None:
@@ -89,114 +140,160 @@ class DeltaTarget:
             metadata, protocol = actions
             assert isinstance(metadata, Metadata)
             assert isinstance(protocol, Protocol)
-            return TableDraft(protocol, metadata, actions)
+            return DeltaDraft(self, protocol, metadata, actions)
         state = _state(self.snapshot)
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
         metadata = _with_sources(metadata, plan.schema)
-        return TableDraft(state.protocol, metadata, () if metadata == state.metadata else (metadata,))
+        return DeltaDraft(self, state.protocol, metadata, () if metadata == state.metadata else (metadata,))
 
-    def has(self, txn: Txn) -> bool:
-        """Tell whether an application has written so far already.
+    def has_interval(self, interval: StreamInterval) -> bool:
+        """Tell whether the table has an interval, or a later one of the same stream.
 
         Source: PROTOCOL.md#transaction-identifiers
         """
-        return self.snapshot is not None and self.snapshot.has_written(txn)
+        return self.snapshot is not None and self.snapshot.has_written(_to_txn(interval))
+
+    def last_interval(self, app_id: str) -> StreamInterval | None:
+        """Return the last interval of a stream that the table has, if any.
+
+        Source: PROTOCOL.md#transaction-identifiers
+        """
+        txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
+        return None if txn is None else StreamInterval(txn.app_id, txn.version)
+
+    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+        """Return the parameters in the history of the commit of an interval; None if the history has lost it.
+
+        Raises:
+            TableError: the log cannot be read.
+        """
+        expected = (interval.app_id, str(interval.number))
+        for _, _, info in self.snapshot.history() if self.snapshot else ():
+            parameters = info.get("operationParameters")
+            if isinstance(parameters, dict) and (parameters.get("queryId"), parameters.get("epochId")) == expected:
+                return parameters
+        return None
+
+    def verify(
+        self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        """Rebuild the records of a batch from the table and compare; see `widen.formats.table_format.IngestTarget`.
+
+        The committed version is read from the log, so that the comparison also covers what the commit says.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        snapshot = open_snapshot(self.store, version)
+        source = batch.said(snapshot.schema, self.policy)
+        texts = quarantine.rows(source.digests.sparkSession).select(TEXT) if quarantine else None
+        paths = [add.path for add in result.adds]
+        return verify_rows(source, batch.found(self.store, snapshot, paths, self.policy, texts), share)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaDraft:
+    """A Delta table as a plan changes it; see `widen.formats.table_format.TableDraft`.
+
+    Args:
+        target: The version that the plan is made for.
+        protocol: The protocol that the files are written under.
+        metadata: The metadata that the files are written under.
+        actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
+    """
+
+    target: DeltaTarget
+    protocol: Protocol
+    metadata: Metadata
+    actions: tuple[Action, ...]
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        """Write a batch as files; nothing is committed.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+        result = batch.write(spec, self.target.store, self.protocol, self.metadata)
+        rows = write_metrics(result.adds)["numOutputRows"]
+        return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
+
+    def discard(self, result: BatchResult) -> None:
+        """Delete files that were written and will not be committed, as far as the store allows."""
+        discard(self.target.store, result.adds)
 
     def commit(
         self,
         plan: Plan,
-        draft: TableDraft,
-        adds: Sequence[Add],
-        txn: Txn | None = None,
-        quarantined: int = 0,
-        more: Mapping[str, object] = MappingProxyType({}),
+        result: BatchResult,
         *,
-        corrupt: int = 0,
-        staged: StagedFiles | None = None,
-    ) -> Outcome:
-        """Commit the files of an interval together with the changes of its plan.
-
-        Args:
-            plan: The changes.
-            draft: What they make of the table: the one that the files were written under.
-            adds: The files.
-            txn: How far the application has written that the interval is of, if it is of one.
-            quarantined: How many records are kept out of the table.
-            more: What else the history is to say of it.
-            corrupt: How many texts that are not records are in the files.
-            staged: The files, as `widen.log.write.commit.commit` takes them.
+        staged: StagedFiles,
+        interval: StreamInterval | None = None,
+        parameters: Mapping[str, object] = NO_PARAMETERS,
+    ) -> CommitResult:
+        """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
 
         Raises:
+            CommitUnknown: the store did not say whether the commit was written.
             StorageError: the store refused; nothing is visible.
         """
-        mode = {"mode": "Append", "partitionBy": list(draft.metadata.partition_columns)}
-        parameters = {**mode, "evolve": self.policy.mode.value, "events": plan.to_value()["events"]}
-        if txn is None:
-            actions, operation = [*draft.actions, *adds], "WRITE"
-        else:
-            actions, operation = [*draft.actions, txn, *adds], "STREAMING UPDATE"
-            parameters |= {"queryId": txn.app_id, "epochId": str(txn.version)}
-        numbers = write_metrics(adds) | ({QUARANTINED: quarantined} if quarantined else {})
-        numbers |= {CORRUPT_TEXTS: corrupt} if role_field(plan.schema, CORRUPT) else {}
-        said = {**parameters, **more}
-        return commit(self.store, self.snapshot, actions, operation, said, metrics=numbers, staged=staged)
+        txns = [] if interval is None else [_to_txn(interval)]
+        actions = [*self.actions, *txns, *result.adds]
+        operation, history = "WRITE", {**self._parameters(plan), **parameters}
+        if interval is not None:
+            stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
+            operation, history = "STREAMING UPDATE", {**self._parameters(plan), **stream, **parameters}
+        metrics, target = _metrics(plan, result), self.target
+        outcome = commit(target.store, target.snapshot, actions, operation, history, metrics=metrics, staged=staged)
+        return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+
+    def _parameters(self, plan: Plan) -> dict[str, object]:
+        """Return the parameters of every interval, for the history."""
+        mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
+        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.to_value()["events"]}
 
 
-def open_target(store: LogStore, policy: Policy) -> DeltaTarget:
-    """Return the table at a location as the target of an interval, or the place for a new one.
-
-    Raises:
-        InvalidOption: there is no table but there are other files.
-        UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-        TableError: the table cannot be read.
-    """
-    try:
-        snapshot = open_snapshot(store)
-    except TableNotFound:
-        _ensure_location_empty(store)
-        return DeltaTarget(store, None, for_file_fields(policy))
-    state = _state(snapshot)
-    ensure_writable(state.protocol, store.location)
-    _ensure_no_generated_columns(state, store.location)
-    policy = replace(policy, table_format=table_format_of(state), guards=find_fixed_columns(state))
-    return DeltaTarget(store, snapshot, for_file_fields(policy))
+def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
+    metrics, seen = write_metrics(result.adds), result.seen
+    if seen.quarantined:
+        metrics[QUARANTINED] = seen.quarantined
+    if role_field(plan.schema, CORRUPT):
+        metrics[CORRUPT_TEXTS] = seen.corrupt
+    return metrics
 
 
-def write_metrics(adds: Sequence[Add]) -> dict[str, int]:
-    """Return the numbers that the history shows of a write."""
-    rows = sum(FileStatistics(add.stats).rows or 0 for add in adds)
-    return {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": sum(add.size for add in adds)}
+def _to_txn(interval: StreamInterval) -> Txn:
+    return Txn(app_id=interval.app_id, version=interval.number)
 
 
 def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
     """Return the metadata with the source path of every column; see `widen.planning.evolution.source_metadata`."""
     schema = from_json(metadata.schema_string)
-    known = with_sources(schema, planned)
-    return metadata if known == schema else metadata.with_schema(known)
+    with_paths = with_sources(schema, planned)
+    return metadata if with_paths == schema else metadata.with_schema(with_paths)
 
 
 def _state(snapshot: Snapshot) -> TableState:
     return TableState(snapshot.version, snapshot.protocol, snapshot.metadata)
 
 
-_MADE_BY_TABLE = frozenset({"allowColumnDefaults", "generatedColumns", "identityColumns"})
+_COMPUTED_COLUMNS = frozenset({"allowColumnDefaults", "generatedColumns", "identityColumns"})
 
 
 def _ensure_no_generated_columns(state: TableState, location: str) -> None:
-    """Check that no column is made by the table itself: what a record lacks is null in the rows of an interval."""
-    used = _MADE_BY_TABLE & required_features({}, state.schema) & supported_features(state.protocol)
+    """Check that the table computes no column itself: an interval writes null where a record lacks a field."""
+    used = _COMPUTED_COLUMNS & required_features({}, state.schema) & supported_features(state.protocol)
     if used:
         raise UnsupportedFeatureForWrite(location=location, features=", ".join(sorted(used)), verb="ingest into")
 
 
 def _ensure_location_empty(store: LogStore) -> None:
-    there = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
-    if there is not None:
+    other = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
+    if other is not None:
         raise InvalidOption(
             option="into",
             value=store.location,
-            expected=f"There is no table but there are other files, e.g. {there.path}. Name an empty place or a table.",
+            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other.path}.",
         )

@@ -1,4 +1,4 @@
-"""Landing: a batch becomes one version of the table, also if others write to it at the same time.
+"""Plan, write and commit a batch as one version of the table, again if another writer commits first.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -6,196 +6,215 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from widen.errors import EvolutionRefused, FieldsUnmatched, InternalError, PlanChanged, SourceError
-from widen.formats.delta_target import DeltaTarget, TableDraft, open_target, write_metrics
-from widen.ingestion.quarantine import MAX_RACES, QuarantineWrite, quarantine_location, write_quarantine
-from widen.ingestion.stable_plan import BatchPass, WrittenBatch, write_until_plan_is_stable
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Conflicted, StagedFiles
+from widen.errors import EvolutionRefused, FieldsUnmatched, PlanChanged, SourceError
+from widen.formats.table_format import (
+    Conflicted,
+    IngestTarget,
+    QuarantineWrite,
+    StagedFiles,
+    StreamInterval,
+    TableDraft,
+    TableLocation,
+    retry_conflicts,
+)
+from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.observe.observation import Observation
 from widen.planning.evolution.explain_plan import explain_operations, explain_plan
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
-from widen.protocol.actions import Txn
 from widen.spark.ingest.batch import Batch
+from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
 Progress: TypeAlias = Callable[[str], None]
-"""Is told what is going on, in a few words."""
+"""Called with a few words when the next step begins."""
 
 
 def no_progress(_: str) -> None:
-    """Tell nobody."""
+    """Ignore the step."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """Where a batch goes, and on what conditions.
+    """The table that a batch goes to, and the conditions.
 
     Args:
-        store: Of the table.
-        policy: What may be done to the table.
-        plan_hash: The only plan that is allowed, by its hash; None for every plan that the policy allows.
-        txn: Which interval of which stream the batch is; None if it is of none.
-        may_be_empty: Whether a batch without a record, or without a value, is nothing to complain of: of what follows
-            one another, one that cannot go in would keep out all that come after it.
-        progress: Is told what is going on.
-        quarantine: Where what is kept out of the table goes; by default beside it.
-        is_strict: Whether everything that the policy says of fields must have an effect.
+        table: The location of the table.
+        policy: What the ingestion may change.
+        plan_hash: The hash of the only plan that is allowed; None for every plan that the policy allows.
+        interval: The interval of a stream that the batch is, if any.
+        may_be_empty: Whether a batch without a record, or without a value, is allowed. In a stream it is: an interval
+            that fails would keep out all that follow.
+        progress: Called when the next step begins.
+        quarantine: The location of the quarantine; by default beside the table.
+        is_strict: Whether every option that names a field must have an effect.
     """
 
-    store: LogStore
+    table: TableLocation
     policy: Policy
     plan_hash: str | None = None
-    txn: Txn | None = None
+    interval: StreamInterval | None = None
     may_be_empty: bool = False
     progress: Progress = no_progress
     quarantine: str | None = None
     is_strict: bool = False
 
-    def for_batch(self, batch: Batch) -> BatchRequest:
-        """Return the same for a batch, of which the policy knows what fields are from its files."""
-        return replace(self, policy=replace(self.policy, file_fields=batch.names))
+    def open_target(self) -> IngestTarget:
+        """Return the newest version of the table.
+
+        Raises:
+            InvalidOption: there is no table but there are other files.
+            TableError: the table cannot be read or written.
+        """
+        return self.table.open(self.policy)
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
-    """A batch that is in the table.
-
-    Args:
-        version: The version that holds it; where nothing was written, the newest.
-        plan: The changes that it brought.
-        settled: What was written; None if the table had the batch already.
-        policy: What was allowed, restricted to what the table can do.
-        kept: What went to the quarantine, if anything did.
-    """
-
-    version: int
-    plan: Plan
-    settled: WrittenBatch | None
-    policy: Policy
-    kept: QuarantineWrite | None = None
-
-
-def commit_batch(batch: Batch, landing: BatchRequest) -> CommittedBatch | None:
-    """Write and commit, again after every lost race.
+def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> WrittenBatch | None:
+    """Plan, write and commit a batch, again if another writer commits first.
 
     Args:
         batch: The records.
-        landing: Where they go.
+        request: The conditions.
+        target: The table as it was opened; it is opened again only after a conflict.
 
     Returns:
-        None if there is nothing to write, and that is allowed.
+        None if there is nothing to write, and the request allows that.
 
     Raises:
-        SourceError: no record is in the batch, or no value.
-        EvolutionRefused: the policy forbids the changes that the batch needs.
-        PlanChanged: they are not those that were agreed to.
-        ContentionError: somebody else kept committing first; nothing is visible.
+        SourceError: the batch has no record, or no value.
+        EvolutionRefused: the policy forbids a change that the batch needs.
+        PlanChanged: the plan is not the one that was agreed to.
+        FieldsUnmatched: the request is strict, and an option has no effect.
+        ContentionError: other writers kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
-        InternalError: passes over the batch do not come to an end, which does not happen.
+        InternalError: the plan changed in every pass, which should not happen.
     """
-    known = Observation()
-    for _ in range(MAX_RACES):
-        target = open_target(landing.store, landing.policy)
-        if landing.txn and target.snapshot and target.has(landing.txn):
-            return CommittedBatch(target.snapshot.version, Plan((), target.snapshot.schema), None, target.policy)
-        known = known.merged(batch.foreseen(target.schema, target.policy), max)
-        settled = write_until_plan_is_stable(target, known, partial(write_pass, batch, target, landing.progress))
+    return retry_conflicts(_BatchCommit(batch, request, target).attempt)
+
+
+@dataclass
+class _BatchCommit:
+    """A batch, and what the attempts to commit it have observed so far."""
+
+    batch: Batch
+    request: BatchRequest
+    target: IngestTarget
+    observed: Observation = field(default_factory=Observation)
+
+    def attempt(self, conflict: Conflicted | None) -> WrittenBatch | Conflicted | None:
+        """Plan, write and commit once."""
+        batch, request = self.batch, self.request
+        opened = self.target if conflict is None else request.open_target()
+        target = opened.with_file_fields(batch.names)
+        if request.interval and target.has_interval(request.interval):
+            return _repeated(target)
+        self.observed = self.observed.merged(batch.foreseen(target.schema, target.policy), max)
+        written = write_until_plan_is_stable(target, self.observed, partial(write_pass, batch, request.progress))
         with StagedFiles() as staged:
-            staged.add_files(landing.store, settled.adds)
-            if not landing.may_be_empty:
-                ensure_has_records(batch, settled)
-            elif not (settled.adds or settled.kept_out is not None or settled.plan.refused):
+            staged.add_undo(partial(written.draft.discard, written.result))
+            if not request.may_be_empty:
+                ensure_has_records(batch, written)
+            elif not has_content(written):
                 return None
-            ensure_plan_allowed(settled.plan, landing)
-            landing.progress("committing")
-            kept = _keep(target, settled, landing)
-            if kept is not None and landing.txn is None:
-                staged.add_undo(kept.give_back)
-            seen, told = settled.seen, (settled.plan, settled.draft, settled.adds, landing.txn)
-            outcome = target.commit(*told, seen.quarantined, corrupt=seen.corrupt, staged=staged)
-        if not isinstance(outcome, Conflicted):
-            return CommittedBatch(outcome.or_raise().version, settled.plan, settled, target.policy, kept)
-        known = known.merged(settled.seen, max)
-    outcome.or_raise()
-    raise InternalError(reason="an ingestion lost every race, to nobody")
+            ensure_plan_allowed(written.plan, request)
+            request.progress("committing")
+            # The quarantine is committed first, so that every record is in one of the two tables at any time.
+            quarantine = _write_quarantine(written, request)
+            if quarantine is not None and request.interval is None:
+                # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
+                staged.add_undo(quarantine.undo)
+            version = written.draft.commit(written.plan, written.result, staged=staged, interval=request.interval)
+        if isinstance(version, Conflicted):
+            self.observed = self.observed.merged(written.result.seen, max)
+            return version
+        return replace(written, version=version, quarantine=quarantine)
 
 
-def _keep(target: DeltaTarget, settled: WrittenBatch, landing: BatchRequest) -> QuarantineWrite | None:
-    if settled.kept_out is None:
-        return None
-    version = -1 if target.snapshot is None else target.snapshot.version
-    return write_quarantine(
-        quarantine_location(landing.store, landing.quarantine), settled.kept_out, version, landing.txn
+def _repeated(target: IngestTarget) -> WrittenBatch:
+    """Return a batch that the table has already: no changes, no files."""
+    assert target.schema is not None
+    plan = Plan((), target.schema)
+    return WrittenBatch(
+        target=target,
+        plan=plan,
+        draft=target.draft(plan),
+        result=BatchResult([], Observation()),
+        version=target.version,
+        is_repeated=True,
     )
 
 
-def write_pass(
-    batch: Batch, target: DeltaTarget, progress: Progress, attempt: BatchWriteSpec, draft: TableDraft
-) -> BatchPass:
-    """Make one pass over a batch, as `settle` asks for it.
+def _write_quarantine(written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
+    if written.result.kept_out is None:
+        return None
+    version = -1 if written.target.version is None else written.target.version
+    return request.table.quarantine(request.quarantine).write(written.result.kept_out, version, request.interval)
+
+
+def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
+    """Make one pass over a batch: write it, or only observe it as long as there is no column.
 
     Args:
         batch: The records.
-        target: Where they go.
-        progress: Is told what is going on.
-        attempt: What the rows are made for.
-        draft: What the table will be.
+        progress: Called when the next step begins.
+        spec: The columns, and what is known of the batch.
+        draft: The table as the plan changes it.
 
     Raises:
         TableError: the files cannot be written.
     """
-    if not attempt.schema.fields:
+    if not spec.schema.fields:
         progress("observing")
-        return BatchPass(batch.observe(attempt))
+        return BatchResult([], batch.observe(spec))
     progress("writing")
-    done = batch.write(attempt, target.store, draft.protocol, draft.metadata)
-    is_complete = write_metrics(done.adds)["numOutputRows"] == done.seen.records + done.seen.corrupt
-    return BatchPass(done.seen, done.adds, is_complete, done.kept_out)
+    return draft.write(batch, spec)
 
 
-def ensure_has_records(batch: Batch, settled: WrittenBatch) -> None:
-    """Check that there was something to take in.
+def has_content(written: WrittenBatch) -> bool:
+    """Tell whether a batch has rows for the table or the quarantine, or asks for a change that is refused."""
+    return bool(written.result.adds or written.result.kept_out is not None or written.plan.refused)
+
+
+def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
+    """Check that the batch has a record and a value.
 
     Raises:
-        SourceError: no record is in the batch, or no value.
+        SourceError: it has none.
     """
-    seen, reason = settled.seen, None
+    seen, reason = written.result.seen, None
     if not seen.records and not seen.quarantined:
-        none = f"none of its {seen.corrupt} texts is a record: JSON is read as UTF-8"
-        reason = none if seen.corrupt else "it holds no record"
-    elif not settled.plan.schema.fields and not settled.plan.refused:
+        reason = f"none of its {seen.corrupt} lines is JSON in UTF-8" if seen.corrupt else "it has no records"
+    elif not written.plan.schema.fields and not written.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
         raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")
 
 
-def ensure_plan_allowed(plan: Plan, landing: BatchRequest) -> None:
-    """Check that a plan is one that may be carried out.
+def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
+    """Check that a plan may be executed.
 
     Raises:
         EvolutionRefused: the policy forbids it.
-        PlanChanged: it is not the one that was agreed to.
-        FieldsUnmatched: the policy names fields that are not there, and that is not allowed.
+        PlanChanged: it is not the plan that was agreed to.
+        FieldsUnmatched: the request is strict, and an option has no effect.
     """
-    if landing.is_strict:
+    if request.is_strict:
         ensure_matched(plan)
     if plan.refused:
-        raise EvolutionRefused(policy=landing.policy.mode.value, plan=explain_operations(plan.refused))
-    if landing.plan_hash is not None and plan.hash != landing.plan_hash:
-        raise PlanChanged(wanted=landing.plan_hash, found=plan.hash, plan="\n".join(explain_plan(plan)))
+        raise EvolutionRefused(policy=request.policy.mode.value, plan=explain_operations(plan.refused))
+    if request.plan_hash is not None and plan.hash != request.plan_hash:
+        raise PlanChanged(wanted=request.plan_hash, found=plan.hash, plan="\n".join(explain_plan(plan)))
 
 
 def ensure_matched(plan: Plan) -> None:
-    """Check that everything that the policy says of fields has an effect.
+    """Check that every option that names a field has an effect.
 
     Raises:
-        FieldsUnmatched: something has none.
+        FieldsUnmatched: one has none.
     """
     if plan.unmatched:
         raise FieldsUnmatched(fields="; ".join(map(str, plan.unmatched)).rstrip("."))

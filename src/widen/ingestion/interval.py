@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
-from widen.formats.delta_target import open_target
+from widen.formats import find_table
+from widen.formats.table_format import IngestTarget, StreamInterval, after_commit
 from widen.ingestion.commit_batch import (
     BatchRequest,
-    CommittedBatch,
     Progress,
     commit_batch,
     ensure_has_records,
@@ -24,25 +24,19 @@ from widen.ingestion.commit_batch import (
 from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.ingestion.stable_plan import BatchPass, write_until_plan_is_stable
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import after_commit
+from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.planning.evolution.plan import Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
-from widen.protocol.actions import Txn
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource, persist_source
 from widen.spark.session import find_session
-from widen.spark.source.json_texts import TEXT
 from widen.spark.spark_types import SparkSession
-from widen.spark.text.verification import Verification
-from widen.spark.text.verification import verify as verify_rows
+from widen.spark.text.quarantined_rows import BatchResult
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_Given = TypeVar("_Given", bound=IngestSource)
+_Source = TypeVar("_Source", bound=IngestSource)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 """Is told each thing that an interval has done, once it is committed."""
@@ -73,17 +67,16 @@ def plan(
 
     Source: docs/evolution-rules.md#dry-run
     """
-    session, (intake, policy) = find_session(spark), parse_options(words)
-    store = LogStore(into, storage_options)
-    open_target(store, policy)
-    batch = intake.of(session, source)
-    target = open_target(store, replace(policy, file_fields=batch.names))
-    foreseen = batch.foreseen(target.schema, target.policy)
-    settled = write_until_plan_is_stable(target, foreseen, lambda attempt, _: BatchPass(batch.observe(attempt)))
-    ensure_has_records(batch, settled)
+    session, (reader, policy) = find_session(spark), parse_options(words)
+    target = find_table(into, storage_options).open(policy)
+    batch = reader.of(session, source)
+    target = target.with_file_fields(batch.names)
+    observed = batch.foreseen(target.schema, target.policy)
+    planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
+    ensure_has_records(batch, planned)
     if words.get("strict"):
-        ensure_matched(settled.plan)
-    return settled.plan
+        ensure_matched(planned.plan)
+    return planned.plan
 
 
 def ingest(
@@ -128,97 +121,96 @@ def ingest(
 
     Source: docs/evolution-rules.md#one-interval
     """
-    session, (intake, policy) = find_session(spark), parse_options(words)
-    written = None if txn is None else Txn(app_id=txn[0], version=txn[1])
-    store = LogStore(into, storage_options)
-    landing = BatchRequest(store, policy, plan_hash, written, progress=progress, quarantine=to_quarantine(words))
-    watch = IntervalWatch(parse_share(verify), on_event)
-    landing = replace(landing, is_strict=words.get("strict", False))
-    with persist_if_reread(source, landing, watch) as given:
+    session, (reader, policy) = find_session(spark), parse_options(words)
+    request = BatchRequest(
+        table=find_table(into, storage_options),
+        policy=policy,
+        plan_hash=plan_hash,
+        interval=None if txn is None else StreamInterval(*txn),
+        progress=progress,
+        quarantine=to_quarantine(words),
+        is_strict=words.get("strict", False),
+    )
+    watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
+    with persist_if_reread(source, target, watch) as given:
         progress("looking at the source")
-        batch = intake.of(session, given)
-        landing = landing.for_batch(batch)
-        landed = commit_batch(batch, landing)
-        assert landed is not None
-        return to_result(batch, landing, landed, watch)
+        batch = reader.of(session, given)
+        written = commit_batch(batch, request, target)
+        assert written is not None
+        return to_result(batch, request, written, watch)
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalWatch:
-    """What is to be known of an interval once it is committed.
+    """What a caller wants to know about an interval once it is committed.
 
     Args:
-        verified: For what share of the records it is to be proved that nothing is lost.
-        on_event: Is told each thing that the plan has done.
+        verified: The share of the records to verify, from 0 to 1.
+        on_event: Called with each event of the plan.
     """
 
     verified: float = 0.0
     on_event: OnEvent | None = None
 
 
-def persist_if_reread(given: _Given, landing: BatchRequest, watch: IntervalWatch) -> AbstractContextManager[_Given]:
-    """Return what a caller gives; rows that are read more than once are the same each time as long as it is open.
+def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
+    """Persist a DataFrame source for the ingestion if it will be read more than once.
 
     Args:
-        given: Paths or rows.
-        landing: Where they go.
-        watch: What is to be known.
-
-    Raises:
-        InvalidOption: there is no table but there are other files.
-        TableError: the table cannot be read or written.
+        source: Paths or rows.
+        target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
+        watch: Whether to verify, which reads the source again.
     """
-    guards = open_target(landing.store, landing.policy).policy.guards
-    return persist_source(given) if watch.verified or guards else nullcontext(given)
+    return persist_source(source) if watch.verified or target.policy.guards else nullcontext(source)
 
 
-def to_result(batch: Batch, landing: BatchRequest, landed: CommittedBatch, watch: IntervalWatch) -> IngestResult:
-    """Return what an interval did, proved if that is asked for, and tell its events.
+def to_result(batch: Batch, request: BatchRequest, written: WrittenBatch, watch: IntervalWatch) -> IngestResult:
+    """Return the result of a committed interval, verified on request, and publish its events.
 
     Args:
         batch: The records.
-        landing: Where they went.
-        landed: What became of them.
-        watch: What is to be known.
+        request: The conditions.
+        written: The committed batch.
+        watch: What the caller wants to know.
 
     Raises:
-        AfterCommitFailed: the proof cannot be made.
+        AfterCommitFailed: the interval is committed, and the verification failed to run.
     """
-    interval = landing.txn.version if landing.txn else None
-    if landed.settled is None:
-        return IngestResult(landed.version, landed.plan, interval=interval, is_repeated=True)
-    settled, store = landed.settled, landing.store
+    version, number = written.version, request.interval.number if request.interval else None
+    assert version is not None
+    if written.is_repeated:
+        return IngestResult(version, written.plan, interval=number, is_repeated=True)
     if watch.on_event:
-        events: list[PlanEvent | Unmatched] = [*landed.plan.events, *landed.plan.unmatched]
+        events: list[PlanEvent | Unmatched] = [*written.plan.events, *written.plan.unmatched]
         for event in events:
-            watch.on_event(IntervalEvent(store.location, landed.version, interval, event))
-    proof = None
+            watch.on_event(IntervalEvent(request.table.location, version, number, event))
+    verification = None
     if watch.verified:
-        with after_commit(store.location, landed.version):
-            proof = _proof(batch, landing, landed, watch.verified)
-    size_bytes = sum(add.size for add in settled.adds)
-    counts = (settled.seen.records, settled.seen.corrupt, len(settled.adds), size_bytes)
-    place = landed.kept.store.location if landed.kept else None
-    kept = (settled.seen.quarantined, place)
-    return IngestResult(landed.version, landed.plan, *counts, batch.left_out, proof, interval, False, *kept)
+        request.progress("verifying")
+        with after_commit(request.table.location, version):
+            verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
+    result = written.result
+    return IngestResult(
+        version,
+        written.plan,
+        records=result.seen.records,
+        corrupt=result.seen.corrupt,
+        files=len(result.adds),
+        size_bytes=sum(add.size for add in result.adds),
+        left_out=batch.left_out,
+        verification=verification,
+        interval=number,
+        quarantined=result.seen.quarantined,
+        quarantine=written.quarantine.location if written.quarantine else None,
+    )
 
 
 def parse_share(verify: bool | float) -> float:
-    """Return for what share of the records something is to be proved.
+    """Return the share of the records to verify.
 
     Raises:
-        InvalidOption: it is no share.
+        InvalidOption: it is not between 0 and 1.
     """
     if not 0 <= verify <= 1:
-        raise InvalidOption(option="verify", value=verify, expected="It is true, or a share between 0 and 1.")
+        raise InvalidOption(option="verify", value=verify, expected="Must be true, false or a share between 0 and 1.")
     return float(verify)
-
-
-def _proof(batch: Batch, landing: BatchRequest, landed: CommittedBatch, share: float) -> Verification:
-    assert landed.settled is not None
-    landing.progress("proving that nothing is lost")
-    snapshot = open_snapshot(landing.store, landed.version)
-    source = batch.said(snapshot.schema, landed.policy)
-    kept_out = landed.kept.rows(source.digests.sparkSession).select(TEXT) if landed.kept else None
-    paths = [add.path for add in landed.settled.adds]
-    return verify_rows(source, batch.found(landing.store, snapshot, paths, landed.policy, kept_out), share)

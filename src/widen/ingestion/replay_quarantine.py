@@ -1,64 +1,50 @@
-"""Replaying a quarantine: what the table can hold by now goes into it, in one commit, and out of the quarantine.
+"""Replay a quarantine: write the records that the table can hold now, and remove them from the quarantine.
 
-Two tables cannot be changed at once. So the commit to the table says which files the quarantine is to have instead of
-those that were replayed; they are written before it, and seen by nobody. Whoever finds that the quarantine has not been
-told yet, after a crash, does that first. The number of the replay is the version of the quarantine that it read, and
-both tables keep it, so that no record comes twice.
+The order of the two commits, and what happens after a crash between them: `widen.formats.delta_quarantine`.
 
-Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
+Source: docs/evolution-rules.md#d12
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from widen.errors import SourceError, TableNotFound
-from widen.formats.delta_target import DeltaTarget, open_target, write_metrics
+from widen.errors import TableNotFound
+from widen.formats import find_table
+from widen.formats.table_format import (
+    Conflicted,
+    IngestTarget,
+    QuarantineContent,
+    StagedFiles,
+    after_commit,
+    retry_conflicts,
+)
 from widen.ingestion.commit_batch import BatchRequest, Progress, ensure_plan_allowed, no_progress, write_pass
 from widen.ingestion.options import IngestOptions, parse_options
-from widen.ingestion.quarantine import MAX_RACES, find_quarantine
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.file_list import to_adds, to_remove
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Conflicted, StagedFiles, after_commit, commit
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import Plan
-from widen.protocol.actions import Action, Add, Txn
-from widen.spark.ingest.batch import TextBatch
-from widen.spark.read.scan import read_snapshot
+from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.session import find_session
-from widen.spark.spark_types import DataFrame, SparkSession
-from widen.spark.text.quarantined_rows import quarantined_texts, with_original_positions, with_quarantine_time
-from widen.spark.write.parquet_writer import write_parquet
+from widen.spark.spark_types import SparkSession
+from widen.spark.text.quarantined_rows import quarantined_texts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-REPLAY = "REPLAY"
-"""What the history of the quarantine calls it."""
-
-LEFT = "leftInQuarantine"
-"""The parameter in the history of the table with the files that the quarantine is to have instead, as JSON."""
-
-_NO_LOG = "there is no log"
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a replay did.
+    """The result of a replay.
 
     Args:
         version: The version of the table that holds the records.
-        plan: The changes that they brought.
-        replayed: How many records went to the table.
-        left: How many are still in the quarantine.
+        plan: The changes that they needed.
+        replayed: The number of records written to the table.
+        left: The number of records that are still in the quarantine.
     """
 
     version: int
@@ -81,127 +67,77 @@ def replay(
     progress: Progress = no_progress,
     **words: Unpack[IngestOptions],
 ) -> ReplayResult:
-    """Write those records of a quarantine to a table that it can hold now; they leave the quarantine.
+    """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
 
     Args:
         source: The quarantine.
         into: The table.
         storage_options: Settings and credentials of the store of both.
-        spark: The session to work in; by default the active one, else a local one.
-        progress: Is told what is going on.
-        words: What may become of the table; see `widen.ingestion.options.IngestOptions`.
+        spark: The session; by default the active one, else a local one.
+        progress: Called when the next step begins.
+        words: How records are read, and what the ingestion may change; see `widen.ingestion.options.IngestOptions`.
 
     Raises:
-        InvalidOption: an argument cannot be used, or there is another kind of table in place of the quarantine.
-        TableNotFound: one of the two is not there.
-        SourceError: an earlier replay was interrupted so long ago that nobody knows what it had done.
+        InvalidOption: an argument cannot be used, or the source is not a quarantine.
+        TableNotFound: one of the two tables does not exist.
+        SourceError: an earlier replay was interrupted so long ago that the log no longer records what it did.
         EvolutionRefused: the policy forbids the changes that the records need; nothing is changed.
-        ContentionError: somebody else kept committing first.
+        ContentionError: other writers kept committing first.
         TableError: one of the tables cannot be read or written.
 
     Source: docs/evolution-rules.md#d12
     """
     session, (_, policy) = find_session(spark), parse_options(words)
-    landing = BatchRequest(LogStore(into, storage_options), policy, progress=progress)
-    return _QuarantineReplay(session, LogStore(source, storage_options), landing).run()
+    request = BatchRequest(table=find_table(into, storage_options), policy=policy, progress=progress)
+    quarantine = request.table.quarantine(source)
+    quarantine.finish_replay(_open_existing(request))
+    content = quarantine.open()
+    batch = TextBatch(quarantined_texts(content.rows(session)), quarantine.location)
+    result = retry_conflicts(_Replay(batch, content, request).attempt)
+    if result.replayed:
+        with after_commit(request.table.location, result.version):
+            quarantine.finish_replay(_open_existing(request))
+    return result
 
 
-@dataclass(frozen=True)
-class _QuarantineReplay:
-    spark: SparkSession
-    place: LogStore
-    landing: BatchRequest
+@dataclass
+class _Replay:
+    """The records of a quarantine, and what the attempts to commit them have observed so far."""
 
-    def run(self) -> ReplayResult:
-        self._finish(self._target())
-        held = self._held()
-        batch = TextBatch(quarantined_texts(read_snapshot(self.spark, self.place, held)), self.place.location)
-        known = Observation()
-        for _ in range(MAX_RACES):
-            target = self._target()
-            if held.files().num_rows == 0 or target.has(_txn(held)):
-                break
-            settled = write_until_plan_is_stable(
-                target, known, partial(write_pass, batch, target, self.landing.progress)
-            )
-            done = self._commit(target, held, settled)
-            if done is not None:
-                with after_commit(self.landing.store.location, done.version):
-                    self._finish(self._target())
-                return done
-            known = known.merged(settled.seen, max)
-        snapshot = target.snapshot
-        assert snapshot is not None
-        return ReplayResult(snapshot.version, Plan((), snapshot.schema), 0, 0)
+    batch: Batch
+    content: QuarantineContent
+    request: BatchRequest
+    observed: Observation = field(default_factory=Observation)
 
-    def _commit(self, target: DeltaTarget, held: Snapshot, settled: WrittenBatch) -> ReplayResult | None:
-        """Commit the records that fit; None if somebody else was faster."""
-        assert target.snapshot is not None
-        number, rest = settled.seen.records, settled.seen.quarantined
+    def attempt(self, _: Conflicted | None) -> ReplayResult | Conflicted:
+        """Plan, write and commit once."""
+        target = _open_existing(self.request)
+        assert target.version is not None
+        assert target.schema is not None
+        if self.content.is_empty or target.has_interval(self.content.interval):
+            return ReplayResult(target.version, Plan((), target.schema), 0, 0)
+        write = partial(write_pass, self.batch, self.request.progress)
+        written = write_until_plan_is_stable(target, self.observed, write)
+        self.observed = self.observed.merged(written.result.seen, max)
+        return self._commit(written, target.version)
+
+    def _commit(self, written: WrittenBatch, table_version: int) -> ReplayResult | Conflicted:
+        result, draft = written.result, written.draft
+        replayed, left = result.seen.records, result.seen.quarantined
         with StagedFiles() as staged:
-            staged.add_files(self.landing.store, settled.adds)
-            ensure_plan_allowed(settled.plan, self.landing)
-            if not number:
-                return ReplayResult(target.snapshot.version, settled.plan, 0, rest)
-            left = self._left(held, settled.kept_out, target.snapshot.version)
-            staged.add_files(self.place, left)
-            self.landing.progress("committing")
-            more = {LEFT: msgspec.to_builtins(left)}
-            outcome = target.commit(settled.plan, settled.draft, settled.adds, _txn(held), rest, more, staged=staged)
-        if isinstance(outcome, Conflicted):
-            return None
-        return ReplayResult(outcome.or_raise().version, settled.plan, number, rest)
-
-    def _left(self, held: Snapshot, kept_out: DataFrame | None, version: int) -> Sequence[Add]:
-        """Write the records that do not fit as files that the quarantine will have."""
-        if kept_out is None:
-            return []
-        return write_parquet(
-            with_quarantine_time(with_original_positions(kept_out), version), self.place, held.protocol, held.metadata
-        )
-
-    def _finish(self, target: DeltaTarget) -> None:
-        """Take out of the quarantine what the table got by the last replay, unless that is done."""
-        held = self._held()
-        assert target.snapshot is not None
-        done = target.snapshot.transactions.get(_txn(held).app_id)
-        if done is None or held.has_written(done):
-            return
-        left = _remaining_files(target.snapshot, done)
-        now_ms, live = current_ms(), set(held.files()["path"].to_pylist())
-        read_then = open_snapshot(self.place, done.version).files()
-        gone = [to_remove(add, now_ms, data_change=True) for add in to_adds(read_then) if add.path in live]
-        actions: list[Action] = [Txn(app_id=done.app_id, version=done.version), *gone, *left]
-        commit(
-            self.place, held, actions, REPLAY, {"into": target.store.location}, metrics=write_metrics(left)
-        ).or_raise()
-
-    def _held(self) -> Snapshot:
-        found = find_quarantine(self.place)
-        if found is None:
-            raise TableNotFound(location=self.place.location, reason=_NO_LOG)
-        return found
-
-    def _target(self) -> DeltaTarget:
-        target = open_target(self.landing.store, self.landing.policy)
-        if target.snapshot is None:
-            raise TableNotFound(location=self.landing.store.location, reason=_NO_LOG)
-        return target
+            staged.add_undo(partial(draft.discard, result))
+            ensure_plan_allowed(written.plan, self.request)
+            if not replayed:
+                return ReplayResult(table_version, written.plan, 0, left)
+            parameters = self.content.write_remaining(result.kept_out, table_version, staged)
+            self.request.progress("committing")
+            interval = self.content.interval
+            version = draft.commit(written.plan, result, staged=staged, interval=interval, parameters=parameters)
+        return version if isinstance(version, Conflicted) else ReplayResult(version, written.plan, replayed, left)
 
 
-def _txn(held: Snapshot) -> Txn:
-    return Txn(app_id=f"widen-replay-{held.metadata.id}", version=held.version)
-
-
-def _remaining_files(table: Snapshot, done: Txn) -> list[Add]:
-    """Return the files that the quarantine is to have after a replay, as the commit of the replay says.
-
-    Raises:
-        SourceError: the commit is not in the log any more.
-    """
-    for _, _, info in table.history():
-        said = info.get("operationParameters")
-        if isinstance(said, dict) and (said.get("queryId"), said.get("epochId")) == (done.app_id, str(done.version)):
-            return msgspec.json.decode(said[LEFT], type=list[Add])
-    reason = "its last replay was interrupted, and the log of the table does not tell any more what it had done"
-    raise SourceError(source=table.location, reason=reason, fix="Look for its records in the table, and delete them.")
+def _open_existing(request: BatchRequest) -> IngestTarget:
+    target = request.open_target()
+    if target.version is None:
+        raise TableNotFound(location=request.table.location, reason="there is no log")
+    return target

@@ -1,90 +1,75 @@
-"""Settling: passes over a batch until one has written it by the plan that the batch leads to.
+"""Passes over a batch until its files are written by the plan that the batch itself leads to.
 
-The plan is made from what is known, the rows are written by it while they are observed, and the files are kept only
-if the observation confirms the plan; else they are discarded, and the plan is made again. So an interval that brings
-nothing new takes one pass.
+A plan is made from what is known of the batch. The rows are written by that plan while they are observed. The files are
+kept only if the observation leads to the same plan; else they are deleted and the next pass uses the new plan. So an
+interval without changes takes one pass.
 
 Source: docs/evolution-rules.md#one-interval
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from widen.errors import InternalError
-from widen.formats.delta_target import DeltaTarget, TableDraft
-from widen.log.write.staged_files import discard
+from widen.formats.table_format import IngestTarget, QuarantineWrite, TableDraft
 from widen.observe.observation import Observation
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.unmatched_fields import find_unmatched
-from widen.protocol.actions import Add
-from widen.spark.spark_types import DataFrame
+from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
 PATIENT_FROM, MAX_PASSES = 3, 8
-"""From which pass on every task looks at everything, and how many passes can be needed."""
+"""From which pass on every task reads all its records, and how many passes can be needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPass:
-    """One pass over the batch.
-
-    Args:
-        seen: What it observed.
-        adds: The files that it wrote.
-        is_complete: Every record that it saw is a row of these files, or nothing was to be written.
-        kept_out: What is kept out of the table, if anything is.
-    """
-
-    seen: Observation
-    adds: Sequence[Add] = ()
-    is_complete: bool = True
-    kept_out: DataFrame | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBatch:
-    """A plan that the batch has confirmed.
+    """A batch in the files of a table, by a plan that the batch confirms.
 
     Args:
-        plan: The plan.
-        seen: What the last pass observed; its counts of records and corrupt texts are those of the batch.
-        adds: The files of that pass.
-        draft: What the plan makes of the table; the files are written under it.
-        kept_out: What it keeps out of the table, if anything.
+        target: The version of the table that the plan is made for.
+        plan: The changes to the table.
+        draft: The table as the plan changes it; the files are written under it.
+        result: The files of the last pass, and what it observed; its counts are those of the batch.
+        version: The version of the table that holds the batch; None as long as it is not committed.
+        quarantine: The records of the batch in the quarantine, if there are any.
+        is_repeated: Whether the table had the batch already; then nothing was written.
     """
 
+    target: IngestTarget
     plan: Plan
-    seen: Observation
-    adds: Sequence[Add]
     draft: TableDraft
-    kept_out: DataFrame | None = None
+    result: BatchResult
+    version: int | None = None
+    quarantine: QuarantineWrite | None = None
+    is_repeated: bool = False
 
 
 def write_until_plan_is_stable(
-    target: DeltaTarget, known: Observation, write: Callable[[BatchWriteSpec, TableDraft], BatchPass]
+    target: IngestTarget, observed: Observation, write: Callable[[BatchWriteSpec, TableDraft], BatchResult]
 ) -> WrittenBatch:
-    """Pass over the batch until the plan that a pass was made for is the one that it leads to, and nothing is missing.
+    """Pass over a batch until a pass confirms its plan and has written every record.
 
     Args:
-        target: Where the batch goes.
-        known: What is known of it already.
-        write: Makes a pass.
+        target: The table.
+        observed: What is known of the batch already.
+        write: Makes one pass.
 
     Raises:
-        InternalError: that does not happen; nothing is left of the passes.
+        InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
     """
     for number in range(MAX_PASSES):
-        plan = evolve(target.schema, known, target.policy)
-        attempt = BatchWriteSpec(target.schema, known.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
+        plan = evolve(target.schema, observed, target.policy)
+        spec = BatchWriteSpec(target.schema, observed.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
         draft = target.draft(plan)
-        done = write(attempt, draft)
-        known = known.merged(done.seen, max)
-        plan = evolve(target.schema, known, target.policy)
-        if plan.schema == attempt.schema and done.is_complete:
-            plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, known))
-            return WrittenBatch(plan, done.seen, done.adds, draft, done.kept_out)
-        discard(target.store, done.adds)
-    raise InternalError(reason=f"an ingestion was not settled after {MAX_PASSES} passes over the batch")
+        result = write(spec, draft)
+        observed = observed.merged(result.seen, max)
+        plan = evolve(target.schema, observed, target.policy)
+        if plan.schema == spec.schema and result.is_complete:
+            plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
+            return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
+        draft.discard(result)
+    raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")

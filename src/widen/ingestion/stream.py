@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InvalidOption
-from widen.formats.delta_target import open_target
+from widen.formats import find_table
+from widen.formats.table_format import StreamInterval
 from widen.ingestion.commit_batch import BatchRequest, Progress, commit_batch, no_progress
 from widen.ingestion.interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.log.store.log_store import LogStore
-from widen.protocol.actions import Txn
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
@@ -88,21 +87,27 @@ def ingest_stream(
     Source: docs/evolution-rules.md#one-interval
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (intake, policy) = find_session(spark), parse_options(words)
-    store, quarantine, checkpoint = LogStore(into, storage_options), to_quarantine(words), to_place(checkpoint)
-    landing = BatchRequest(store, policy, may_be_empty=True, progress=progress, quarantine=quarantine)
-    landing = replace(landing, is_strict=words.get("strict", False))
-    read: Callable[[SparkSession, DataFrame], Batch | None] = intake.of
+    session, (reader, policy) = find_session(spark), parse_options(words)
+    checkpoint = to_place(checkpoint)
+    request = BatchRequest(
+        table=find_table(into, storage_options),
+        policy=policy,
+        may_be_empty=True,
+        progress=progress,
+        quarantine=to_quarantine(words),
+        is_strict=words.get("strict", False),
+    )
+    read: Callable[[SparkSession, DataFrame], Batch | None] = reader.of
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
         rows = source
     else:
         paths = to_paths(source)
         _ensure_separate(paths, {"into": into, "checkpoint": checkpoint})
-        rows, read = file_stream(session, paths, max_files, max_bytes), intake.of_listed
-    open_target(landing.store, policy)
-    watch, is_of_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _StreamWork(read, checkpoint, landing, watch, on_interval, is_of_files)
+        rows, read = file_stream(session, paths, max_files, max_bytes), reader.of_listed
+    request.open_target()  # so that a table that cannot be written fails here and not in the first interval
+    watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
+    work = _StreamWork(read, checkpoint, request, watch, on_interval, lists_files)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
@@ -113,47 +118,47 @@ class _StreamWork:
     Args:
         read: Makes the batch of an interval from the rows of the stream; None if there is nothing to read.
         checkpoint: Of the stream.
-        landing: Where the intervals go.
-        watch: What is to be known of each.
-        on_interval: Is told what each did.
-        is_of_files: Whether the rows only list what there is to read.
-        stream_id: That of the stream, once somebody has looked.
+        request: The table, and the conditions.
+        watch: What the caller wants to know about each interval.
+        on_interval: Called with the result of each interval.
+        lists_files: Whether the rows of the stream are only the names of the files to read.
+        stream_id: The id of the stream, once it is known.
     """
 
     read: Callable[[SparkSession, DataFrame], Batch | None]
     checkpoint: str
-    landing: BatchRequest
+    request: BatchRequest
     watch: IntervalWatch
     on_interval: OnInterval | None
-    is_of_files: bool
+    lists_files: bool
     stream_id: str | None = None
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        self.landing.progress("looking at the source")
+        self.request.progress("looking at the source")
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
-        landing = replace(self.landing, txn=Txn(app_id=self.stream_id, version=number))
-        with nullcontext(rows) if self.is_of_files else persist_if_reread(rows, landing, self.watch) as given:
+        request = replace(self.request, interval=StreamInterval(self.stream_id, number))
+        target = request.open_target()
+        with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as given:
             batch = self.read(spark, given)
-            landing = landing if batch is None else landing.for_batch(batch)
-            landed = None if batch is None else commit_batch(batch, landing)
-            if batch is not None and landed is not None:
-                done = to_result(batch, landing, landed, self.watch)
+            written = None if batch is None else commit_batch(batch, request, target)
+            if batch is not None and written is not None:
+                result = to_result(batch, request, written, self.watch)
                 if self.on_interval:
-                    self.on_interval(done)
+                    self.on_interval(result)
 
 
 def _ensure_limits(limits: Mapping[str, tuple[float | None, int]]) -> None:
     for option, (value, least) in limits.items():
         if value is not None and value < least:
-            raise InvalidOption(option=option, value=value, expected=f"It is a number from {least} on.")
+            raise InvalidOption(option=option, value=value, expected=f"Must be a number >= {least}.")
 
 
 def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:
     if not rows.isStreaming:
-        raise InvalidOption(option="source", value="a DataFrame that does not stream", expected="Give it to ingest.")
+        raise InvalidOption(option="source", value="a batch DataFrame", expected="Pass it to ingest.")
     if limit:
-        expected = "Set such limits where the DataFrame is made; here they are for files."
+        expected = "Limits apply to files only; set those of a DataFrame in its own source."
         raise InvalidOption(option="max_files or max_bytes", value=limit, expected=expected)
 
 
@@ -164,7 +169,7 @@ def _ensure_separate(paths: Sequence[str], places: Mapping[str, str]) -> None:
             root = f"{_to_local_path(path).rstrip('/')}/"
             below = f"{_to_local_path(place)}/".removeprefix(root)
             if f"{_to_local_path(place)}/".startswith(root) and not below.startswith((".", "_")):
-                raise InvalidOption(option=option, value=place, expected=f"Name a place that is not below {path}.")
+                raise InvalidOption(option=option, value=place, expected=f"Must not be below the source {path}.")
 
 
 def _to_local_path(path: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from widen.formats.delta_target import write_metrics
-from widen.log.write.commit import Conflicted, Outcome, StagedFiles, commit
+from widen.log.write.commit import Committed, Conflicted, Outcome, StagedFiles, commit, retry_conflicts, write_metrics
 from widen.model.argument_types import check_arguments
 from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
@@ -26,9 +25,6 @@ from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.spark.write.parquet_writer import write_parquet
 from widen.table.table_version import Self, TableVersion
-
-MAX_RACES = 10
-"""How often an append that loses a race is planned and written anew."""
 
 
 class ReadAndAppendMixin(TableVersion):
@@ -117,16 +113,16 @@ class ReadAndAppendMixin(TableVersion):
         """
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         plan = partial(self._grown, from_spark(frame.schema), merge_schema=merges, widening=mode, cast=cast)
-        before, first = plan()
-        outcome = self._write(frame, before, first.metadata)
-        for _ in range(MAX_RACES - 1):
-            if not isinstance(outcome, Conflicted):
-                break
-            now, again = plan()
-            if not can_retry_write(before, first, now, again):
-                break
-            outcome = self._write(frame, now, again.metadata)
-        return self._at(outcome)
+        first = plan()
+
+        def attempt(conflict: Conflicted | None) -> Committed | Conflicted:
+            state, growth = first if conflict is None else plan()
+            if conflict is not None and not can_retry_write(*first, state, growth):
+                conflict.or_raise()
+            outcome = self._write(frame, state, growth.metadata)
+            return outcome if isinstance(outcome, Conflicted) else outcome.or_raise()
+
+        return self._at(retry_conflicts(attempt))
 
     def _grown(
         self, incoming: StructType, *, merge_schema: bool, widening: AutomaticWidening, cast: bool

@@ -1,4 +1,4 @@
-"""Settling: files are kept only if they hold every record, in the columns that all of them together ask for."""
+"""Files are kept only if they hold every record, in the columns that all records together need."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InternalError
-from widen.formats.delta_target import DeltaTarget, TableDraft
-from widen.ingestion.stable_plan import MAX_PASSES, BatchPass, write_until_plan_is_stable
+from widen.formats.delta_target import DeltaTarget
+from widen.formats.table_format import TableDraft
+from widen.ingestion.stable_plan import MAX_PASSES, write_until_plan_is_stable
 from widen.log.store.log_store import LogStore
 from widen.observe.json_document import parse_document
 from widen.observe.observation import Observation
 from widen.observe.observe_document import observe_record
 from widen.planning.evolution.policy import Policy
 from widen.protocol.actions import Add
+from widen.spark.text.quarantined_rows import BatchResult
 
 
-def test_a_pass_that_brings_nothing_new_settles(tmp_path: Path) -> None:
+def test_a_pass_that_confirms_its_plan_is_the_last(tmp_path: Path) -> None:
     passes: list[tuple[str, ...]] = []
-    settled = write_until_plan_is_stable(
+    written = write_until_plan_is_stable(
         _target(tmp_path), Observation(), lambda attempt, _: _pass(passes, attempt, b'{"a":1}')
     )
     assert passes == [(), ("a",)]
-    assert settled.plan.schema.names == ("a",)
-    assert settled.seen.records == 1
+    assert written.plan.schema.names == ("a",)
+    assert written.result.seen.records == 1
 
 
-def test_a_pass_that_misses_a_record_is_made_again_and_never_kept(tmp_path: Path) -> None:
+def test_a_pass_that_misses_a_record_is_repeated_and_leaves_no_file(tmp_path: Path) -> None:
     passes: list[tuple[str, ...]] = []
 
-    def write(attempt: object, _: TableDraft) -> BatchPass:
+    def write(attempt: object, _: TableDraft) -> BatchResult:
         done = _pass(passes, attempt, b'{"a":1}')
         job = f"{len(passes):032x}"
         (tmp_path / job).mkdir(parents=True)
         (tmp_path / job / "part.parquet").write_bytes(b"PAR1")
         path = f"{job}/part.parquet"
         add = Add(path=path, partition_values={}, size=4, modification_time=0, data_change=True)
-        return BatchPass(done.seen, (add,), is_complete=False)
+        return BatchResult([add], done.seen, is_complete=False)
 
     with pytest.raises(InternalError):
         write_until_plan_is_stable(_target(tmp_path), Observation(), write)
@@ -49,8 +51,8 @@ def _target(place: Path) -> DeltaTarget:
     return DeltaTarget(LogStore(str(place)), None, Policy())
 
 
-def _pass(passes: list[tuple[str, ...]], attempt: object, text: bytes) -> BatchPass:
+def _pass(passes: list[tuple[str, ...]], attempt: object, text: bytes) -> BatchResult:
     passes.append(attempt.schema.names)  # type: ignore[attr-defined]
     seen = Observation(records=1)
     observe_record(seen.root, parse_document(text), ("file", 1))
-    return BatchPass(seen)
+    return BatchResult([], seen)

@@ -28,7 +28,15 @@ from widen.log.read.commit_timestamps import IN_COMMIT_TIMESTAMP, current_ms, ha
 from widen.log.read.log_segment import commit_path
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
-from widen.log.write.commit_outcome import Committed, Conflicted, Outcome, Unknown, after_commit, reason_of
+from widen.log.write.commit_outcome import (
+    Committed,
+    Conflicted,
+    Outcome,
+    Unknown,
+    after_commit,
+    reason_of,
+    retry_conflicts,
+)
 from widen.log.write.conflict import ROW_TRACKING_DOMAIN, ReadSet, Transaction, WinningCommit, find_conflict
 from widen.log.write.iceberg_files import ensure_files_compatible
 from widen.log.write.post_commit import run_post_commit_hooks
@@ -38,12 +46,24 @@ from widen.log.write.version_expiry import PAUSE_MS, find_expired, is_reachable
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.iceberg_compat import ensure_compatible, ensure_same_partitions
+from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import ensure_writable, is_enabled, is_supported
 from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
 from widen.protocol.type_changes import TABLE_VERSION, renumber_type_changes
 from widen.protocol.void_columns import ensure_storable
 
-__all__ = ["Committed", "Conflicted", "Outcome", "ReadSet", "StagedFiles", "Unknown", "after_commit", "commit"]
+__all__ = [
+    "Committed",
+    "Conflicted",
+    "Outcome",
+    "ReadSet",
+    "StagedFiles",
+    "Unknown",
+    "after_commit",
+    "commit",
+    "retry_conflicts",
+    "write_metrics",
+]
 
 MAX_ATTEMPTS = 10_000
 _ORDER: Mapping[type, int] = {Metadata: 0, Protocol: 1}
@@ -121,6 +141,12 @@ def commit(
             attempt = attempt.after(winner)
     reason = f"{max_attempts} attempts lost the race"
     return Conflicted(AttemptsExhausted(version=attempt.version - 1, location=store.location, reason=reason))
+
+
+def write_metrics(adds: Sequence[Add]) -> dict[str, int]:
+    """Return the metrics that the history shows for a write."""
+    rows = sum(FileStatistics(add.stats).rows or 0 for add in adds)
+    return {"numFiles": len(adds), "numOutputRows": rows, "numOutputBytes": sum(add.size for add in adds)}
 
 
 @dataclass(frozen=True)

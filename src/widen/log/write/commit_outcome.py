@@ -1,20 +1,33 @@
 """How a commit ends, and how everything that comes after it ends.
 
+Losing a race against another writer is an outcome and not an error.
+
 Source: PROTOCOL.md#delta-log-entries
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, TypeVar
 
-from widen.errors import AfterCommitFailed, CommitUnknown, ContentionError, TableAlreadyExists, WidenError
+from widen.errors import (
+    AfterCommitFailed,
+    CommitUnknown,
+    ContentionError,
+    TableAlreadyExists,
+    WidenError,
+)
 from widen.errors.foreign import add_note, first_line
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
+
+_Result = TypeVar("_Result")
+
+MAX_CONFLICTS = 10
+"""How many times a change is planned, written and committed if each commit conflicts with another writer's."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,25 @@ class Unknown:
 
 
 Outcome: TypeAlias = Committed | Conflicted | Unknown
+
+
+def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]) -> _Result:
+    """Plan, write and commit a change, again after each conflict, and return the result.
+
+    Args:
+        attempt: Opens the newest version, plans, writes and commits. It gets the conflict that ended the attempt
+            before, None the first time; it raises that one if another attempt makes no sense.
+
+    Raises:
+        ContentionError: every attempt conflicted; the error of the last one.
+        TableAlreadyExists: as above, where the change creates the table.
+    """
+    result = attempt(None)
+    for _ in range(MAX_CONFLICTS - 1):
+        if not isinstance(result, Conflicted):
+            break
+        result = attempt(result)
+    return result.or_raise() if isinstance(result, Conflicted) else result
 
 
 @contextmanager

@@ -49,11 +49,13 @@ class BatchResult:
         seen: What they hold beyond what the columns say.
         kept_out: What is kept out of the table, with the columns of `ORIGIN_FIELDS`; None if nothing is. The batch is
             read again where it is used.
+        is_complete: Whether every record is in the files or kept out, or the pass only observed.
     """
 
     adds: list[Add]
     seen: Observation
     kept_out: DataFrame | None = None
+    is_complete: bool = True
 
 
 def write_fitting(

@@ -1,0 +1,275 @@
+"""A Delta table as a quarantine: the records that another table could not hold, whole and with the reason.
+
+Two tables cannot be changed in one commit. So a replay writes the files that the quarantine will keep first, and the
+commit to the table names them; then the quarantine is changed. After a crash in between, the next replay reads that
+commit and finishes the change. The number of a replay is the version of the quarantine that it read. Both tables
+record it, so that no record is written twice.
+
+Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from widen.errors import InvalidOption, SourceError, TableNotFound
+from widen.formats.table_format import IngestTarget, StreamInterval, retry_conflicts
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_list import to_adds, to_remove
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit import Conflicted, StagedFiles, commit, write_metrics
+from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.planning.alter.create_table import plan_create_table
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
+from widen.spark.read.scan import read_snapshot
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.text.quarantined_rows import with_original_positions, with_quarantine_time
+from widen.spark.write.parquet_writer import write_parquet
+
+SUFFIX = "_quarantine"
+"""The end of the default location, after that of the table."""
+
+COLUMNS = StructType(
+    tuple(
+        Field(name, data_type, metadata={COMMENT: comment})
+        for name, data_type, comment in (
+            ("text", STRING, "The record, as it stood in the source."),
+            ("file", STRING, "The file that it stood in."),
+            ("position", LONG, "Its number in that file."),
+            ("reason", STRING, "Why the table could not hold it."),
+            ("kept_at", TIMESTAMP, "When its interval was written."),
+            ("table_version", LONG, "The version of the table that could not hold it."),
+        )
+    )
+)
+
+REPLAY = "REPLAY"
+"""The operation in the history of the quarantine."""
+
+REMAINING_FILES = "leftInQuarantine"
+"""The parameter in the history of the table with the files that the quarantine keeps, as JSON."""
+
+_APPEND = {"mode": "Append", "partitionBy": []}
+
+
+def quarantine_store(table: LogStore, location: str | None) -> LogStore:
+    """Return the store of the quarantine of a table.
+
+    Args:
+        table: The store of the table.
+        location: Of the quarantine; by default the location of the table with `SUFFIX`.
+
+    Raises:
+        InvalidOption: it is the location of the table, or its scheme is not supported.
+    """
+    store = LogStore(location or table.location.rstrip("/") + SUFFIX, table.storage_options)
+    if store.location.rstrip("/") == table.location.rstrip("/"):
+        raise InvalidOption(option="quarantine", value=location, expected="Must not be the target table.")
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantine:
+    """A quarantine, which may not exist yet; see `widen.formats.table_format.Quarantine`.
+
+    Args:
+        store: Of the quarantine.
+    """
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+        return self.store.location
+
+    def write(
+        self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None
+    ) -> DeltaQuarantineWrite | None:
+        """Append records in one commit; see `widen.formats.table_format.Quarantine`.
+
+        Returns:
+            None if the quarantine has the interval already.
+
+        Raises:
+            InvalidOption: the table at that location is not a quarantine.
+            ContentionError: other writers kept committing to the quarantine first.
+            TableError: the quarantine cannot be written.
+        """
+        txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
+        rows = with_quarantine_time(kept_out, table_version)
+        return retry_conflicts(lambda _: self._append(rows, txn))
+
+    def _append(self, rows: DataFrame, txn: Txn | None) -> DeltaQuarantineWrite | Conflicted | None:
+        snapshot = self._newest()
+        if snapshot is not None and txn is not None and snapshot.has_written(txn):
+            return None
+        creation, protocol, metadata = _create_quarantine(snapshot)
+        with StagedFiles() as staged:
+            adds = write_parquet(rows, self.store, protocol, metadata)
+            staged.add_files(self.store, adds)
+            actions = [*creation, *([txn] if txn else []), *adds]
+            metrics = write_metrics(adds)
+            outcome = commit(self.store, snapshot, actions, "WRITE", _APPEND, metrics=metrics, staged=staged)
+        if isinstance(outcome, Conflicted):
+            return outcome
+        return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version)
+
+    def open(self) -> DeltaQuarantineContent:
+        """Return the records that are in the quarantine now.
+
+        Raises:
+            TableNotFound: there is no quarantine.
+            InvalidOption: the table at that location is not a quarantine.
+            TableError: the quarantine cannot be read.
+        """
+        snapshot = self._newest()
+        if snapshot is None:
+            raise TableNotFound(location=self.location, reason="there is no log")
+        return DeltaQuarantineContent(self.store, snapshot)
+
+    def finish_replay(self, target: IngestTarget) -> None:
+        """Remove the records that the last replay has committed to the table, unless they are removed already.
+
+        Raises:
+            TableNotFound: there is no quarantine.
+            SourceError: the table does not record any more what its last replay did.
+            ContentionError: another writer changed the quarantine first.
+            TableError: the quarantine cannot be read or written.
+        """
+        content = self.open()
+        last = target.last_interval(content.interval.app_id)
+        if last is None or content.snapshot.has_written(txn := Txn(app_id=last.app_id, version=last.number)):
+            return
+        remaining = _remaining_files(target, last)
+        now_ms, live = current_ms(), set(content.snapshot.files()["path"].to_pylist())
+        replayed = open_snapshot(self.store, last.number).files()
+        removes = [to_remove(add, now_ms, data_change=True) for add in to_adds(replayed) if add.path in live]
+        actions: list[Action] = [txn, *removes, *remaining]
+        parameters, metrics = {"into": target.location}, write_metrics(remaining)
+        commit(self.store, content.snapshot, actions, REPLAY, parameters, metrics=metrics).or_raise()
+
+    def _newest(self) -> Snapshot | None:
+        try:
+            snapshot = open_snapshot(self.store)
+        except TableNotFound:
+            return None
+        missing = [field.name for field in COLUMNS if snapshot.schema.find(field.name) is None]
+        if missing:
+            expected = f"Must be a quarantine or an empty location; the table there has no column {missing[0]}."
+            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
+        return snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantineWrite:
+    """The records that one interval has added; see `widen.formats.table_format.QuarantineWrite`.
+
+    Args:
+        store: Of the quarantine.
+        adds: The files that hold them.
+        version: The version of the quarantine that added them.
+    """
+
+    store: LogStore
+    adds: Sequence[Add]
+    version: int
+
+    @property
+    def location(self) -> str:
+        """The location of the quarantine."""
+        return self.store.location
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records, with the columns of `COLUMNS`.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+        snapshot = open_snapshot(self.store, self.version)
+        return read_snapshot(spark, self.store, snapshot, only=[add.path for add in self.adds])
+
+    def undo(self) -> None:
+        """Remove the records from the quarantine again.
+
+        Raises:
+            ContentionError: another writer removed them first, or the outcome is unknown.
+            TableError: the quarantine cannot be read or written.
+        """
+        now_ms = current_ms()
+        removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
+        commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"}).or_raise()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantineContent:
+    """One version of a quarantine; see `widen.formats.table_format.QuarantineContent`.
+
+    Args:
+        store: Of the quarantine.
+        snapshot: The version.
+    """
+
+    store: LogStore
+    snapshot: Snapshot
+
+    @property
+    def interval(self) -> StreamInterval:
+        """The interval that a replay of this version is."""
+        return StreamInterval(f"widen-replay-{self.snapshot.metadata.id}", self.snapshot.version)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no records."""
+        return not len(self.snapshot.files())
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records, with the columns of `COLUMNS`.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+        return read_snapshot(spark, self.store, self.snapshot)
+
+    def write_remaining(
+        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+    ) -> Mapping[str, object]:
+        """Write the records that stay; see `widen.formats.table_format.QuarantineContent`.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+        adds: list[Add] = []
+        if kept_out is not None:
+            rows = with_quarantine_time(with_original_positions(kept_out), table_version)
+            adds = write_parquet(rows, self.store, self.snapshot.protocol, self.snapshot.metadata)
+            staged.add_files(self.store, adds)
+        return {REMAINING_FILES: msgspec.to_builtins(adds)}
+
+
+def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
+    if snapshot is not None:
+        return (), snapshot.protocol, snapshot.metadata
+    metadata, protocol = plan_create_table(COLUMNS, (), {}, current_ms()).actions
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    return (metadata, protocol), protocol, metadata
+
+
+def _remaining_files(target: IngestTarget, replayed: StreamInterval) -> list[Add]:
+    """Return the files that the quarantine keeps after a replay, as its commit to the table names them.
+
+    Raises:
+        SourceError: the commit is not in the log any more.
+    """
+    parameters = target.interval_parameters(replayed)
+    if parameters is None:
+        reason = "its last replay was interrupted, and the log of the table no longer records what it did"
+        fix = "Look for its records in the table, and delete them."
+        raise SourceError(source=target.location, reason=reason, fix=fix)
+    return msgspec.json.decode(parameters[REMAINING_FILES], type=list[Add])

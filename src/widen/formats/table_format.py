@@ -1,0 +1,283 @@
+"""What an ingestion asks of a table, whatever its format.
+
+A `TableLocation` opens as an `IngestTarget`. A plan turns the target into a `TableDraft`; files are written under the
+draft and committed with it. A `Quarantine` keeps the records that the table cannot hold. `widen.formats.delta_target`
+and `widen.formats.delta_quarantine` implement these protocols for Delta; another format is a module beside them.
+
+Source: docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.log.write.staged_files import StagedFiles
+from widen.model.types import StructType
+from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.batch import Batch
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.text.quarantined_rows import BatchResult
+from widen.spark.text.text_tasks import BatchWriteSpec
+from widen.spark.text.verification import Verification
+
+__all__ = [
+    "CommitResult",
+    "Conflicted",
+    "IngestTarget",
+    "Quarantine",
+    "QuarantineContent",
+    "QuarantineWrite",
+    "StagedFiles",
+    "StreamInterval",
+    "TableDraft",
+    "TableLocation",
+    "after_commit",
+    "retry_conflicts",
+]
+
+CommitResult: TypeAlias = int | Conflicted
+"""The new version of the table, or the commit of another writer that contradicts ours."""
+
+NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInterval:
+    """An interval of a stream. The table records the last one that it has.
+
+    Args:
+        app_id: The id of the stream or application.
+        number: The number of the interval; it grows.
+    """
+
+    app_id: str
+    number: int
+
+
+class TableLocation(Protocol):
+    """Where a table is or will be. Picklable; nothing is read until it is opened."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    def open(self, policy: Policy) -> IngestTarget:
+        """Return the newest version of the table, or the empty location of a new one.
+
+        Args:
+            policy: What the ingestion may change.
+
+        Raises:
+            InvalidOption: there is no table but there are other files.
+            TableError: the table cannot be read or written.
+        """
+
+    def quarantine(self, location: str | None) -> Quarantine:
+        """Return the quarantine of the table.
+
+        Args:
+            location: Of the quarantine; by default beside the table.
+
+        Raises:
+            InvalidOption: it is the location of the table, or its scheme is not supported.
+        """
+
+
+class IngestTarget(Protocol):
+    """One version of a table, as the ingestion has read it, or the empty location of a new table."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    @property
+    def version(self) -> int | None:
+        """The version; None if there is no table yet."""
+
+    @property
+    def schema(self) -> StructType | None:
+        """The schema with all metadata; None if there is no table yet."""
+
+    @property
+    def policy(self) -> Policy:
+        """What the ingestion may change, restricted to what the table supports."""
+
+    def with_file_fields(self, names: frozenset[str]) -> IngestTarget:
+        """Return the same target for records that get fields with these names from their files."""
+
+    def draft(self, plan: Plan) -> TableDraft:
+        """Return the table as a plan changes it.
+
+        Raises:
+            RequestError: the table does not allow a change.
+        """
+
+    def has_interval(self, interval: StreamInterval) -> bool:
+        """Tell whether the table has an interval, or a later one of the same stream."""
+
+    def last_interval(self, app_id: str) -> StreamInterval | None:
+        """Return the last interval of a stream that the table has, if any."""
+
+    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+        """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
+
+    def verify(
+        self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        """Rebuild the records of a batch from the table and compare them with the source.
+
+        Args:
+            batch: The records.
+            result: The files that they were written to.
+            version: The version that holds them.
+            quarantine: The records that are in the quarantine instead, if any.
+            share: The share of the records to compare, above 0 and at most 1.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+
+
+class TableDraft(Protocol):
+    """A table as a plan changes it. Files are written under it and committed with it."""
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        """Write a batch as files; nothing is committed.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+
+    def discard(self, result: BatchResult) -> None:
+        """Delete files that were written and will not be committed, as far as the store allows."""
+
+    def commit(
+        self,
+        plan: Plan,
+        result: BatchResult,
+        *,
+        staged: StagedFiles,
+        interval: StreamInterval | None = None,
+        parameters: Mapping[str, object] = NO_PARAMETERS,
+    ) -> CommitResult:
+        """Commit the files of an interval together with the changes of its plan.
+
+        Args:
+            plan: The changes.
+            result: The files, and what is known of the records.
+            staged: Guards the files: they stay as soon as the commit may be visible.
+            interval: The interval of a stream that the batch is, if any.
+            parameters: More parameters for the history.
+
+        Raises:
+            CommitUnknown: the store did not say whether the commit was written.
+            StorageError: the store refused; nothing is visible.
+        """
+
+
+class Quarantine(Protocol):
+    """A table with the records that another table could not hold. It may not exist yet."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    def write(self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None) -> QuarantineWrite | None:
+        """Append records in one commit; the quarantine is created if it does not exist.
+
+        Args:
+            kept_out: The records; see `widen.spark.text.quarantined_rows.BatchResult`.
+            table_version: The version of the table that cannot hold them; -1 if there is no table yet.
+            interval: The interval of a stream that they are of, if any.
+
+        Returns:
+            None if the quarantine has the interval already.
+
+        Raises:
+            InvalidOption: the table at that location is not a quarantine.
+            ContentionError: other writers kept committing to the quarantine first.
+            TableError: the quarantine cannot be written.
+        """
+
+    def open(self) -> QuarantineContent:
+        """Return the records that are in the quarantine now.
+
+        Raises:
+            TableNotFound: there is no quarantine.
+            InvalidOption: the table at that location is not a quarantine.
+            TableError: the quarantine cannot be read.
+        """
+
+    def finish_replay(self, target: IngestTarget) -> None:
+        """Remove the records that the last replay has committed to the table, unless they are removed already.
+
+        Raises:
+            TableNotFound: there is no quarantine.
+            SourceError: the table does not record any more what its last replay did.
+            ContentionError: another writer changed the quarantine first.
+            TableError: the quarantine cannot be read or written.
+        """
+
+
+class QuarantineWrite(Protocol):
+    """The records that one interval has added to a quarantine."""
+
+    @property
+    def location(self) -> str:
+        """The location of the quarantine."""
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records as rows of the quarantine.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+
+    def undo(self) -> None:
+        """Remove the records from the quarantine again.
+
+        Raises:
+            ContentionError: another writer removed them first, or the outcome is unknown.
+            TableError: the quarantine cannot be read or written.
+        """
+
+
+class QuarantineContent(Protocol):
+    """One version of a quarantine."""
+
+    @property
+    def interval(self) -> StreamInterval:
+        """The interval that a replay of this version is, for the table and the quarantine alike."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no records."""
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+
+    def write_remaining(
+        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+    ) -> Mapping[str, object]:
+        """Write the records that stay, as files that will replace those of this version.
+
+        Args:
+            kept_out: The records that the table still cannot hold, if any.
+            table_version: The version of the table.
+            staged: Deletes the files if the replay is not committed.
+
+        Returns:
+            Parameters for the commit to the table, from which `Quarantine.finish_replay` finds the files again.
+
+        Raises:
+            TableError: the files cannot be written.
+        """

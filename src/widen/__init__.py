@@ -1,4 +1,7 @@
-"""Widen: schemas that grow with the data, without rewriting a table and without losing a value."""
+"""Widen: schemas that grow with the data, without rewriting a table and without losing a value.
+
+The types and operations that plans and tables are made of are in `widen.types`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ __all__ = [
     "sql",
 ]
 
-_HOMES = {
+__version__ = "0.1.0"
+
+_MODULES = {
     "IngestResult": "widen.ingestion",
     "IntervalEvent": "widen.ingestion",
     "ReplayResult": "widen.ingestion",
@@ -55,8 +60,13 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, imported when it is first used, so that the pure part needs no engine."""
+    """Return a public name; it is imported on first use, so that the pure part works without Spark."""
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    found: object = import_module("widen.table.lazy_spark").load(_HOMES.get(name, "widen.errors"), name)
-    return found
+    value: object = import_module("widen.table.lazy_spark").load(_MODULES.get(name, "widen.errors"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that tab completion lists them before they are imported."""
+    return sorted([*__all__, "__version__"])

@@ -29,6 +29,7 @@ LAYERS = {
     "sql_commands": 8,
     "report": 8,
     "cli": 9,
+    "types": 10,
     "__init__": 10,
     "__main__": 10,
 }
@@ -49,6 +50,7 @@ FOREIGN = {
     "sql_commands": {"lark", "pyarrow"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
+    "types": {"msgspec", "sqlglot"},
     "__init__": set(),
     "__main__": set(),
 }

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import subprocess
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 
 import widen
+import widen.types
 from architecture.source import modules
+from widen.ingestion.options import IngestOptions
 
 
 def test_the_list_is_sorted_and_has_no_name_twice() -> None:
@@ -18,17 +28,87 @@ def test_the_list_is_what_the_package_imports() -> None:
 
 
 def test_the_package_module_holds_nothing_else() -> None:
-    """Imports, the list, and the function that imports a public name when it is first used."""
+    """Imports, the list, and the two functions that list and import the public names."""
     kinds = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If)
     others = [node for node in _package().body[1:] if not isinstance(node, kinds)]
     assert [node.name if isinstance(node, ast.FunctionDef) else ast.unparse(node) for node in others] in (
         [],
-        ["__getattr__"],
+        ["__getattr__", "__dir__"],
     )
 
 
 def test_every_listed_name_is_there() -> None:
     assert [name for name in widen.__all__ if not hasattr(widen, name)] == []
+
+
+def test_tab_completion_lists_the_names_before_they_are_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import widen, sys; print(*dir(widen)); print('pyspark' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [" ".join(sorted([*widen.__all__, "__version__"])), "False"]
+
+
+def test_the_module_runs_as_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "widen", "--help"], capture_output=True, text=True, check=True)
+    assert "ingest" in done.stdout
+
+
+def test_the_version_is_one_of_three_numbers() -> None:
+    assert [part.isdigit() for part in widen.__version__.split(".")] == [True] * 3
+
+
+def test_the_types_are_one_sorted_list() -> None:
+    assert widen.types.__all__ == sorted(set(widen.types.__all__))
+    assert [name for name in widen.types.__all__ if not hasattr(widen.types, name)] == []
+
+
+def _callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every public function, every public method of a public class, with its name."""
+    for name in widen.__all__:
+        value = getattr(widen, name)
+        if not inspect.isclass(value):
+            yield name, value
+            continue
+        for key, member in inspect.getmembers(value):
+            function = member.fget if isinstance(member, property) else member
+            if (key == "__init__" or not key.startswith("_")) and inspect.isfunction(function):
+                yield f"{name}.{key}", function
+
+
+CALLABLES = dict(_callables())
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_type_hints_resolve(name: str) -> None:
+    assert isinstance(typing.get_type_hints(CALLABLES[name]), dict)
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_help_shows_every_argument_and_switches_have_names(name: str) -> None:
+    """`WidenError` alone takes any fields, which are those of its message."""
+    if name.endswith("Error.__init__"):
+        return
+    for each in inspect.signature(CALLABLES[name]).parameters.values():
+        assert each.kind is not each.VAR_KEYWORD
+        assert not isinstance(each.default, bool) or each.kind is each.KEYWORD_ONLY
+        assert each.name != "spark" or (each.kind is each.KEYWORD_ONLY and each.default is None)
+
+
+def test_the_three_ingestions_take_the_same_options() -> None:
+    """An option that is new in one is in all, with the same default."""
+    shared = [
+        {
+            key: each.default
+            for key, each in inspect.signature(function).parameters.items()
+            if key in typing.get_type_hints(IngestOptions)
+        }
+        for function in (widen.plan, widen.ingest, widen.ingest_stream)
+    ]
+    assert shared[0] == shared[1] == shared[2]
+    assert shared[0].keys() == typing.get_type_hints(IngestOptions).keys()
 
 
 def _package() -> ast.Module:

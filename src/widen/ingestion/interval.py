@@ -5,10 +5,11 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from os import PathLike
+from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
@@ -25,6 +26,7 @@ from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
+from widen.model.argument_types import check_arguments
 from widen.planning.evolution.plan import Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
@@ -33,22 +35,35 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 _Source = TypeVar("_Source", bound=IngestSource)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 """Is told each thing that an interval has done, once it is committed."""
 
 
+@check_arguments
 def plan(
     source: IngestSource,
     into: str,
     *,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
-    **words: Unpack[IngestOptions],
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    detect_types: bool = False,
+    partition_folders: bool = True,
+    source_columns: bool = False,
+    evolve: str | None = None,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    mask: Iterable[str] | None = None,
+    detect_dates: bool | Iterable[str] | None = None,
+    epoch_unit: Mapping[str, str] | None = None,
+    max_columns: int | None = None,
+    quarantine: str | None = None,
+    samples: str | None = None,
+    strict: bool = False,
 ) -> Plan:
     """Return what an ingestion would change; nothing is written.
 
@@ -57,7 +72,22 @@ def plan(
         into: The table; it need not exist.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
-        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
+        format: See `ingest`.
+        options: See `ingest`.
+        detect_types: See `ingest`.
+        partition_folders: See `ingest`.
+        source_columns: See `ingest`.
+        evolve: See `ingest`.
+        pins: See `ingest`.
+        config: See `ingest`.
+        exclude: See `ingest`.
+        mask: See `ingest`.
+        detect_dates: See `ingest`.
+        epoch_unit: See `ingest`.
+        max_columns: See `ingest`.
+        quarantine: See `ingest`.
+        samples: See `ingest`.
+        strict: See `ingest`.
 
     Raises:
         SourceError: the source cannot be used, or no record is in it.
@@ -67,6 +97,24 @@ def plan(
 
     Source: docs/evolution-rules.md#dry-run
     """
+    words = IngestOptions(
+        format=format,
+        options=options,
+        detect_types=detect_types,
+        partition_folders=partition_folders,
+        source_columns=source_columns,
+        evolve=evolve,
+        pins=pins,
+        config=config,
+        exclude=exclude,
+        mask=mask,
+        detect_dates=detect_dates,
+        epoch_unit=epoch_unit,
+        max_columns=max_columns,
+        quarantine=quarantine,
+        samples=samples,
+        strict=strict,
+    )
     session, (reader, policy) = find_session(spark), parse_options(words)
     target = find_table(into, storage_options).open(policy)
     batch = reader.of(session, source)
@@ -79,6 +127,7 @@ def plan(
     return planned.plan
 
 
+@check_arguments
 def ingest(
     source: IngestSource,
     into: str,
@@ -90,7 +139,22 @@ def ingest(
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
     on_event: OnEvent | None = None,
-    **words: Unpack[IngestOptions],
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    detect_types: bool = False,
+    partition_folders: bool = True,
+    source_columns: bool = False,
+    evolve: str | None = None,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    mask: Iterable[str] | None = None,
+    detect_dates: bool | Iterable[str] | None = None,
+    epoch_unit: Mapping[str, str] | None = None,
+    max_columns: int | None = None,
+    quarantine: str | None = None,
+    samples: str | None = None,
+    strict: bool = False,
 ) -> IngestResult:
     """Write all records of a source to a table, which grows where it must, in one commit.
 
@@ -106,7 +170,34 @@ def ingest(
         spark: The session to work in; by default the active one, else a local one.
         progress: Is told what is going on.
         on_event: Is told each thing that the plan has done, once it is committed.
-        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
+        format: What the files hold: ``json`` (lines, arrays of records, or one document per file), ``csv``, ``text``,
+            ``parquet``, ``avro`` or ``orc``; by default the file names decide. With a DataFrame, ``json`` reads JSON
+            from its column ``value``, or from its only column.
+        options: Options of the Spark reader, e.g. ``{"sep": ";"}``.
+        detect_types: Whether CSV fields and text lines become numbers and booleans where they are written exactly as
+            JSON would write them; otherwise they stay strings.
+        partition_folders: Whether each folder ``key=value`` in the path of a file adds a string field to its records,
+            also a folder above the given path. If records already have a field ``key``, the field of the folder gets
+            another name.
+        source_columns: Whether to add the columns ``_source_file`` and ``_loaded_at``.
+        evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
+            columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
+            needs changes. The default is ``widen``.
+        pins: A mode, ``text``, ``json`` or a type for single fields, by their path.
+        config: A TOML file with ``evolve`` and the options below; arguments override it.
+        exclude: Fields to leave out.
+        mask: Fields whose values are replaced by ``***``.
+        detect_dates: Whether strings that are dates or timestamps become such; or the fields where they do.
+        epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
+            by default their size decides.
+        max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
+        quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
+            table, with the suffix ``_quarantine``.
+        samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
+            default), ``none`` or ``raw``.
+        strict: Whether to refuse a batch if ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name a
+            field that neither the table nor the batch has, or if a pin contradicts an existing column; otherwise the
+            plan and an event report it.
 
     Raises:
         SourceError: the source cannot be used, or no record is in it; the table is untouched.
@@ -121,6 +212,24 @@ def ingest(
 
     Source: docs/evolution-rules.md#one-interval
     """
+    words = IngestOptions(
+        format=format,
+        options=options,
+        detect_types=detect_types,
+        partition_folders=partition_folders,
+        source_columns=source_columns,
+        evolve=evolve,
+        pins=pins,
+        config=config,
+        exclude=exclude,
+        mask=mask,
+        detect_dates=detect_dates,
+        epoch_unit=epoch_unit,
+        max_columns=max_columns,
+        quarantine=quarantine,
+        samples=samples,
+        strict=strict,
+    )
     session, (reader, policy) = find_session(spark), parse_options(words)
     request = BatchRequest(
         table=find_table(into, storage_options),

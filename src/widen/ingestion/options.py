@@ -19,33 +19,34 @@ class IngestOptions(TypedDict, total=False):
     """The keyword arguments that all ingestions share.
 
     Args:
-        format: What files hold: ``json`` (lines, arrays of records, or one document a file), ``csv``, ``text``,
-            ``parquet``, ``avro`` or ``orc``; by default their names tell. With a DataFrame ``json`` says that JSON
-            stands in its column ``value``, or in the only one that it has.
-        options: How to read them, by the names of Spark's options, e.g. ``{"sep": ";"}``.
-        detect_types: Whether texts of CSV and lines are taken for numbers and booleans where they are just what JSON
-            would write for them; else they stay texts.
-        partition_folders: Whether every folder ``key=value`` on the way to a file gives its records a field with that
-            text, also above the place that is named, so that a file says the same however it is named; by default
-            they do. If records have a field ``key``, too, the one of the folder gets another name.
-        source_columns: Whether rows tell their file and the time of the load, as ``_source_file`` and ``_loaded_at``.
-        evolve: ``widen`` columns in place where that is exact and else add columns; ``split`` only adds; ``freeze``
-            adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that needs changes.
-        pins: For fields by their path: a mode, ``text``, ``json`` or a type.
-        config: A file of TOML that says the same as ``evolve`` and all that follows here.
+        format: What the files hold: ``json`` (lines, arrays of records, or one document per file), ``csv``, ``text``,
+            ``parquet``, ``avro`` or ``orc``; by default the file names decide. With a DataFrame, ``json`` reads JSON
+            from its column ``value``, or from its only column.
+        options: Options of the Spark reader, e.g. ``{"sep": ";"}``.
+        detect_types: Whether CSV fields and text lines become numbers and booleans where they are written exactly as
+            JSON would write them; otherwise they stay strings.
+        partition_folders: Whether each folder ``key=value`` in the path of a file adds a string field to its records,
+            also a folder above the given path. If records already have a field ``key``, the field of the folder gets
+            another name.
+        source_columns: Whether to add the columns ``_source_file`` and ``_loaded_at``.
+        evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
+            columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
+            needs changes. The default is ``widen``.
+        pins: A mode, ``text``, ``json`` or a type for single fields, by their path.
+        config: A TOML file with ``evolve`` and the options below; arguments override it.
         exclude: Fields to leave out.
         mask: Fields whose values are replaced by ``***``.
-        detect_dates: Whether texts that are dates or instants are taken as such; or the fields in which they are.
-        epoch_unit: For fields by their path what whole numbers count that go to a timestamp: ``s``, ``ms``, ``us``
-            or ``ns``; of others their size tells.
-        max_columns: How many leaves ingestion may bring the table to; what is past them is kept as JSON text.
-        quarantine: The table for records that do not fit columns that cannot yield; by default the one beside the
-            table, with ``_quarantine`` behind its name.
+        detect_dates: Whether strings that are dates or timestamps become such; or the fields where they do.
+        epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
+            by default their size decides.
+        max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
+        quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
+            table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
             default), ``none`` or ``raw``.
-        strict: Whether to refuse a batch where ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name
-            a field that neither the table nor the batch has, or a pin contradicts the column that exists; else the
-            plan and an event tell of it.
+        strict: Whether to refuse a batch if ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name a
+            field that neither the table nor the batch has, or if a pin contradicts an existing column; otherwise the
+            plan and an event report it.
     """
 
     format: str | None

@@ -7,10 +7,11 @@ Source: docs/evolution-rules.md#d12
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
 
 from widen.errors import TableNotFound
 from widen.formats import find_table
@@ -25,15 +26,13 @@ from widen.formats.table_format import (
 from widen.ingestion.commit_batch import BatchRequest, Progress, ensure_plan_allowed, no_progress, write_pass
 from widen.ingestion.options import IngestOptions, parse_options
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
+from widen.model.argument_types import check_arguments
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import quarantined_texts
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class ReplayResult:
         return {"version": self.version, **counts, "plan": self.plan.to_value()}
 
 
+@check_arguments
 def replay(
     source: str,
     into: str,
@@ -65,7 +65,15 @@ def replay(
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
-    **words: Unpack[IngestOptions],
+    evolve: str | None = None,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    mask: Iterable[str] | None = None,
+    detect_dates: bool | Iterable[str] | None = None,
+    epoch_unit: Mapping[str, str] | None = None,
+    max_columns: int | None = None,
+    samples: str | None = None,
 ) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
 
@@ -75,7 +83,15 @@ def replay(
         storage_options: Settings and credentials of the store of both.
         spark: The session; by default the active one, else a local one.
         progress: Called when the next step begins.
-        words: How records are read, and what the ingestion may change; see `widen.ingestion.options.IngestOptions`.
+        evolve: See `ingest`.
+        pins: See `ingest`.
+        config: See `ingest`.
+        exclude: See `ingest`.
+        mask: See `ingest`.
+        detect_dates: See `ingest`.
+        epoch_unit: See `ingest`.
+        max_columns: See `ingest`.
+        samples: See `ingest`.
 
     Raises:
         InvalidOption: an argument cannot be used, or the source is not a quarantine.
@@ -87,6 +103,17 @@ def replay(
 
     Source: docs/evolution-rules.md#d12
     """
+    words = IngestOptions(
+        evolve=evolve,
+        pins=pins,
+        config=config,
+        exclude=exclude,
+        mask=mask,
+        detect_dates=detect_dates,
+        epoch_unit=epoch_unit,
+        max_columns=max_columns,
+        samples=samples,
+    )
     session, (_, policy) = find_session(spark), parse_options(words)
     request = BatchRequest(table=find_table(into, storage_options), policy=policy, progress=progress)
     quarantine = request.table.quarantine(source)

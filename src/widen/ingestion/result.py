@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from widen.planning.evolution.plan import Plan
@@ -33,6 +33,7 @@ class IngestResult:
 
     version: int
     plan: Plan
+    _: KW_ONLY
     records: int = 0
     corrupt: int = 0
     files: int = 0

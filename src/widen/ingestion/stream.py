@@ -8,10 +8,11 @@ Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from os import PathLike
+from typing import TypeAlias
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
@@ -20,6 +21,7 @@ from widen.ingestion.commit_batch import BatchRequest, Progress, commit_batch, n
 from widen.ingestion.interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
+from widen.model.argument_types import check_arguments
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
@@ -27,13 +29,11 @@ from widen.spark.session import find_session
 from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.spark_types import DataFrame, SparkSession
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 OnInterval: TypeAlias = Callable[[IngestResult], object]
 """Is told of every interval when it is committed."""
 
 
+@check_arguments
 def ingest_stream(
     source: IngestSource,
     into: str,
@@ -49,7 +49,22 @@ def ingest_stream(
     progress: Progress = no_progress,
     on_event: OnEvent | None = None,
     on_interval: OnInterval | None = None,
-    **words: Unpack[IngestOptions],
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    detect_types: bool = False,
+    partition_folders: bool = True,
+    source_columns: bool = False,
+    evolve: str | None = None,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    mask: Iterable[str] | None = None,
+    detect_dates: bool | Iterable[str] | None = None,
+    epoch_unit: Mapping[str, str] | None = None,
+    max_columns: int | None = None,
+    quarantine: str | None = None,
+    samples: str | None = None,
+    strict: bool = False,
 ) -> IngestStream:
     """Start to write what comes to a source, interval by interval, to a table that grows where it must.
 
@@ -74,7 +89,22 @@ def ingest_stream(
         progress: Is told what is going on.
         on_event: Is told each thing that a plan has done, once it is committed.
         on_interval: Is told what each interval did.
-        words: How records are read, and what may become of the table; see `widen.ingestion.options.IngestOptions`.
+        format: See `ingest`.
+        options: See `ingest`.
+        detect_types: See `ingest`.
+        partition_folders: See `ingest`.
+        source_columns: See `ingest`.
+        evolve: See `ingest`.
+        pins: See `ingest`.
+        config: See `ingest`.
+        exclude: See `ingest`.
+        mask: See `ingest`.
+        detect_dates: See `ingest`.
+        epoch_unit: See `ingest`.
+        max_columns: See `ingest`.
+        quarantine: See `ingest`.
+        samples: See `ingest`.
+        strict: See `ingest`.
 
     Returns:
         The stream that was started. It says of an interval that fails when somebody waits for it.
@@ -86,6 +116,24 @@ def ingest_stream(
 
     Source: docs/evolution-rules.md#one-interval
     """
+    words = IngestOptions(
+        format=format,
+        options=options,
+        detect_types=detect_types,
+        partition_folders=partition_folders,
+        source_columns=source_columns,
+        evolve=evolve,
+        pins=pins,
+        config=config,
+        exclude=exclude,
+        mask=mask,
+        detect_dates=detect_dates,
+        epoch_unit=epoch_unit,
+        max_columns=max_columns,
+        quarantine=quarantine,
+        samples=samples,
+        strict=strict,
+    )
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     session, (reader, policy) = find_session(spark), parse_options(words)
     checkpoint = to_place(checkpoint)

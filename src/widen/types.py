@@ -1,0 +1,70 @@
+"""The types, operations and events that plans and tables are made of; none of them needs Spark."""
+
+from __future__ import annotations
+
+from widen.model.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    OpaqueType,
+    StructType,
+)
+from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
+from widen.planning.table.operation import (
+    AddColumn,
+    AddConstraint,
+    CreateTable,
+    DropColumn,
+    DropConstraint,
+    DropDefault,
+    DropNotNull,
+    LoosenText,
+    MoveColumn,
+    Operation,
+    RenameColumn,
+    ReplaceColumns,
+    SetComment,
+    SetDefault,
+    SetNotNull,
+    SyncIdentity,
+    WidenType,
+)
+from widen.protocol.type_changes import TypeChange
+
+__all__ = [
+    "AddColumn",
+    "AddConstraint",
+    "ArrayType",
+    "AtomicType",
+    "CreateTable",
+    "DataType",
+    "DecimalType",
+    "DropColumn",
+    "DropConstraint",
+    "DropDefault",
+    "DropNotNull",
+    "Field",
+    "Grade",
+    "LoosenText",
+    "MapType",
+    "MoveColumn",
+    "OpaqueType",
+    "Operation",
+    "PendingField",
+    "Plan",
+    "PlanEvent",
+    "QuarantinedField",
+    "RenameColumn",
+    "ReplaceColumns",
+    "RescuedField",
+    "SetComment",
+    "SetDefault",
+    "SetNotNull",
+    "StructType",
+    "SyncIdentity",
+    "TypeChange",
+    "WidenType",
+]

@@ -76,7 +76,7 @@ class NothingToStore(TableError):
     """No rows can be written, because the table or one of its structs has no column that is stored in files."""
 
     code = "DELTA_CANNOT_WRITE_EMPTY_SCHEMA"
-    template = "Cannot write rows: every column of {place} is void or a partition column."
+    template = "Cannot write rows: {place} has no column that is stored in files."
     hint = "Add a column, e.g. {fix}, or give a void column a type."
 
 

@@ -1,6 +1,7 @@
-"""Iceberg compatibility: what a table must be so that Iceberg can read its files.
+"""Iceberg compatibility: the rules of a table whose files Iceberg can read.
 
-*Guarded* is a table of which an incompatible change of type is kept away, *enabled* one that must fulfil every rule.
+Where a compatibility is *enabled*, the table must satisfy every rule. Type changes that Iceberg does not support are
+also refused where the compatibility is only *supported*, or where UniForm is on.
 
 Source: PROTOCOL.md#iceberg-compatibility-v1, #iceberg-compatibility-v2; Delta Spark for V3 and the errors
 """
@@ -24,13 +25,13 @@ from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 
 @dataclass(frozen=True, slots=True)
 class IcebergCompat:
-    """One version of the compatibility.
+    """One version of Iceberg compatibility.
 
     Args:
-        version: Its number.
+        version: The number of the version.
         feature: The table feature.
         switch: The property that enables it.
-        has_nested_ids: Whether elements, keys and values have ids of their own.
+        has_nested_ids: Whether elements, keys and values have their own ids.
     """
 
     version: int
@@ -49,19 +50,19 @@ V2_TYPES = frozenset(
     ["byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "boolean"]
     + ["timestamp", "timestamp_ntz", "date"]
 )
-"""The types of leaves that V2 allows; arrays, maps and structs of them too."""
+"""The leaf types that V2 allows, also inside arrays, maps and structs."""
 
 
 def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
-    """Return the compatibility that a table has switched on, or None; of several the lowest."""
+    """Return the compatibility that the properties enable, or None; the lowest one if there are several."""
     return next((compat for compat in COMPATS if is_on(properties, compat.switch)), None)
 
 
 def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> IcebergCompat | None:
-    """Return the compatibility for which types may change only as Iceberg knows, or None.
+    """Return the compatibility that limits type changes to those of Iceberg, or None.
 
-    This is the strictest of three readings: the protocol asks whether the feature is supported, Delta Spark whether it
-    is enabled, and for automatic changes whether the table is UniForm.
+    The strictest of three conditions applies: the protocol checks whether the feature is supported, Delta Spark whether
+    it is enabled and, for automatic changes, whether UniForm is on.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark
     """
@@ -79,15 +80,15 @@ def has_nested_ids(properties: Mapping[str, str]) -> bool:
 
 
 def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType) -> None:
-    """Check that a table which has switched a compatibility on fulfils its rules.
+    """Check that a table satisfies the rules of the compatibility that it enables.
 
     Args:
-        protocol: Of the table.
-        metadata: Likewise.
-        schema: That of the metadata.
+        protocol: The protocol of the table.
+        metadata: The metadata of the table.
+        schema: The schema in the metadata.
 
     Raises:
-        IcebergIncompatible: it does not; the error names the rule and the column.
+        IcebergIncompatible: the table violates a rule; the error names the rule and the column.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
     """
@@ -95,41 +96,41 @@ def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType
     if compat is None:
         return
     table = _Table(compat, protocol, metadata, schema)
-    for kind, reason, fix in RULES:
-        found = reason(table)
-        if found is not None:
-            raise IcebergIncompatible(version=compat.version, kind=kind, reason=found, fix=fix)
+    for kind, find_violation, fix in RULES:
+        violation = find_violation(table)
+        if violation is not None:
+            raise IcebergIncompatible(version=compat.version, kind=kind, reason=violation, fix=fix)
 
 
 def ensure_type_history_compatible(compat: IcebergCompat, schema: StructType) -> None:
-    """Check that a table whose changes of type are to be guarded has none that Iceberg does not know.
+    """Check that Iceberg supports all recorded type changes of a table.
 
     Raises:
-        IcebergIncompatible: it has one; the error names the column.
+        IcebergIncompatible: Iceberg does not support one; the error names the column.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
-    found = _unknown_change(schema)
-    if found is not None:
-        raise IcebergIncompatible(version=compat.version, kind=_WIDENED, reason=found, fix=_REWRITE)
+    violation = _find_unsupported_change(schema)
+    if violation is not None:
+        raise IcebergIncompatible(version=compat.version, kind=_WIDENED, reason=violation, fix=_REWRITE)
 
 
 def ensure_same_partitions(old: Metadata, new: Metadata) -> None:
-    """Check that a table with partitions keeps their names.
+    """Check that a partitioned table keeps its partition columns.
 
     Raises:
-        IcebergIncompatible: it would not.
+        IcebergIncompatible: the partition columns would change.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1
     """
     compat = enabled_compat(new.configuration)
     if compat is None or not old.partition_columns or old.partition_columns == new.partition_columns:
         return
-    before, after = ", ".join(old.partition_columns), ", ".join(new.partition_columns) or "nothing"
+    before, after = ", ".join(old.partition_columns), ", ".join(new.partition_columns) or "no columns"
     raise IcebergIncompatible(
         version=compat.version,
         kind="REPLACE_TABLE_CHANGE_PARTITION_NAMES",
-        reason=f"the files are split by {before} and would be split by {after}",
+        reason=f"the table is partitioned by {before} and would be partitioned by {after}",
         fix="Write the rows to a new table.",
     )
 
@@ -146,17 +147,17 @@ class _Table:
         return self.metadata.configuration
 
 
-def _several(table: _Table) -> str | None:
+def _find_second_version(table: _Table) -> str | None:
     names = [compat.switch for compat in COMPATS if is_on(table.properties, compat.switch)]
     return f"{' and '.join(names)} are both true" if len(names) > 1 else None
 
 
-def _unmapped(table: _Table) -> str | None:
+def _find_missing_mapping(table: _Table) -> str | None:
     mode = table.properties.get(MODE, NONE)
     return None if mode in (NAME, ID) else f"{MODE} is {mode}"
 
 
-def _deletion_vectors(table: _Table) -> str | None:
+def _find_deletion_vectors(table: _Table) -> str | None:
     if not is_supported(table.protocol, "deletionVectors"):
         return None
     if table.compat.version == 1:
@@ -165,12 +166,12 @@ def _deletion_vectors(table: _Table) -> str | None:
     return "delta.enableDeletionVectors is true" if is_active else None
 
 
-def _unknown_type(table: _Table) -> str | None:
+def _find_unsupported_type(table: _Table) -> str | None:
     if table.compat.version == 1:
-        found = next(((path, kind) for path, kind in _all_types(table.schema) if _is_nested_or_void(kind)), None)
+        column = next(((path, kind) for path, kind in _all_types(table.schema) if _is_nested_or_void(kind)), None)
     else:
-        found = next(((path, leaf) for path, leaf in leaves(table.schema) if not _is_allowed(leaf)), None)
-    return None if found is None else f"column {format_path(found[0])} is {found[1].sql}"
+        column = next(((path, leaf) for path, leaf in leaves(table.schema) if not _is_allowed(leaf)), None)
+    return None if column is None else f"column {format_path(column[0])} is {column[1].sql}"
 
 
 def _all_types(schema: StructType) -> list[tuple[Path, DataType]]:
@@ -185,47 +186,51 @@ def _is_allowed(leaf: DataType) -> bool:
     return isinstance(leaf, DecimalType) or str(leaf) in V2_TYPES
 
 
-def _widened(table: _Table) -> str | None:
-    return _unknown_change(table.schema)
+def _find_unsupported_widening(table: _Table) -> str | None:
+    return _find_unsupported_change(table.schema)
 
 
-def _unknown_change(schema: StructType) -> str | None:
+def _find_unsupported_change(schema: StructType) -> str | None:
     for path, change in all_type_changes(schema):
         if is_widening(change.old, change.new) and not is_iceberg_compatible(change.old, change.new):
             return f"column {format_path(path)} was changed from {change.old.sql} to {change.new.sql}"
     return None
 
 
-def _without_nested_id(table: _Table) -> str | None:
+def _find_missing_nested_id(table: _Table) -> str | None:
     if not table.compat.has_nested_ids:
         return None
     for path, field in fields(table.schema):
-        given = nested_ids(field)
+        ids = nested_ids(field)
         for steps in nested_steps(field.type):
-            if steps not in given:
-                return f"{format_path((*path, *steps))} has no id"
+            if steps not in ids:
+                return f"{format_path((*path, *steps))} does not have an id"
     return None
 
 
 _WIDENED = "UNSUPPORTED_TYPE_WIDENING"
-_REWRITE = "Iceberg cannot read files of that type; drop the feature typeWidening first, which rewrites them."
+_REWRITE = "Iceberg cannot read the old files; drop the feature typeWidening first, which rewrites them."
 
 CompatRule: TypeAlias = tuple[str, Callable[[_Table], "str | None"], str]
 
 RULES: Sequence[CompatRule] = (
-    ("VERSION_MUTUAL_EXCLUSIVE", _several, "Switch one of them off."),
+    ("VERSION_MUTUAL_EXCLUSIVE", _find_second_version, "Disable one of them."),
     (
         "WRONG_REQUIRED_TABLE_PROPERTY",
-        _unmapped,
-        f"Let the table map its columns in the same call: set_properties({{{MODE!r}: 'name', …}}).",
+        _find_missing_mapping,
+        f"Enable column mapping in the same call: set_properties({{{MODE!r}: 'name', …}}).",
     ),
     (
         "DELETION_VECTORS_SHOULD_BE_DISABLED",
-        _deletion_vectors,
-        "Set delta.enableDeletionVectors to false; for V1 drop the feature deletionVectors.",
+        _find_deletion_vectors,
+        "Set delta.enableDeletionVectors to false; for V1, drop the feature deletionVectors.",
     ),
-    ("UNSUPPORTED_DATA_TYPE", _unknown_type, "Leave such columns out; V2 allows arrays and maps, V1 does not."),
-    (_WIDENED, _widened, _REWRITE),
-    ("MISSING_NESTED_IDS", _without_nested_id, "Switch the compatibility off and on again; that gives the ids."),
+    ("UNSUPPORTED_DATA_TYPE", _find_unsupported_type, "Remove such columns; V2 allows arrays and maps, V1 does not."),
+    (_WIDENED, _find_unsupported_widening, _REWRITE),
+    (
+        "MISSING_NESTED_IDS",
+        _find_missing_nested_id,
+        "Disable and enable the compatibility again, which assigns the ids.",
+    ),
 )
-"""What a table must fulfil, in the order of the checks: Delta's name of the rule, what breaks it, and what to do."""
+"""The rules in the order of the checks: Delta's name of the rule, a function that finds a violation, and the fix."""

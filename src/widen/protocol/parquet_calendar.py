@@ -1,8 +1,8 @@
-"""Calendars of Parquet files: which days and times their numbers are.
+"""The calendar of dates and timestamps in Parquet files.
 
 Parquet counts days in the proleptic Gregorian calendar. Spark can also write the hybrid calendar of Spark 2, which
-differs before 1582-10-15 for days and before 1900 for times. Only keys of the footer tell which one a file has, and
-only Spark knows these keys.
+differs before 1582-10-15 for dates and before 1900 for timestamps. Only keys in the footer tell which calendar a file
+uses, and only Spark knows these keys.
 
 Source: the Parquet format; Spark's DataSourceUtils
 """
@@ -17,33 +17,32 @@ from typing import Any
 _VERSION, _LEGACY = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
 
 PROLEPTIC: Mapping[str, str] = MappingProxyType({_VERSION: "4.0.0"})
-"""What a footer has to say so that Spark reads the calendar of Parquet, whatever the session says: a version of Spark
-that writes it."""
+"""Footer entries that make Spark read the calendar of Parquet, whatever the settings of the session."""
 
 _FIRST_PROLEPTIC = b"3.0.0"
-"""The first version of Spark that writes it. Versions are compared as texts, as Spark does."""
+"""The first version of Spark that writes the calendar of Parquet. Versions are compared as strings, as Spark does."""
 
 _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezone.utc)
-"""From here on both calendars are the same."""
+"""From here on, both calendars are the same."""
 
 
 def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
-    """Tell whether a file counts its days in the hybrid calendar of Spark 2.
+    """Tell whether a file uses the hybrid calendar of Spark 2.
 
     Args:
-        metadata: The keys and values in its footer.
+        metadata: The key-value metadata in its footer.
 
     Source: Spark's DataSourceUtils
     """
-    found = metadata or {}
-    return _LEGACY.encode() in found or found.get(_VERSION.encode(), _FIRST_PROLEPTIC) < _FIRST_PROLEPTIC
+    entries = metadata or {}
+    return _LEGACY.encode() in entries or entries.get(_VERSION.encode(), _FIRST_PROLEPTIC) < _FIRST_PROLEPTIC
 
 
 def is_ambiguous(value: Any) -> bool:
-    """Tell whether a bound of a file in the hybrid calendar may be another day or time in that of Parquet.
+    """Tell whether a bound from a file in the hybrid calendar may be another date or timestamp in that of Parquet.
 
     Args:
-        value: As pyarrow gives it.
+        value: The bound as pyarrow returns it.
     """
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)) < _FIRST_TIME

@@ -1,4 +1,4 @@
-"""Partition values: the texts that the log holds, and the values they stand for.
+"""Partition values: their serialized form in the log and in directory names, and how it is parsed.
 
 Source: PROTOCOL.md#partition-value-serialization
 """
@@ -24,7 +24,7 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class UnknownValue(Enum):
-    """What cannot be said: a text that is no value of its type, or one that depends on a time zone."""
+    """The result for text that is not a value of its type, or whose value depends on an unknown time zone."""
 
     UNKNOWN = "unknown"
 
@@ -32,7 +32,7 @@ class UnknownValue(Enum):
 UNKNOWN = UnknownValue.UNKNOWN
 
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
-_WHOLE = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?", re.ASCII)
 _SPACES = " \t\n\r\v\f"
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
@@ -42,15 +42,15 @@ Scalar: TypeAlias = int | float | Decimal | str | bool | date | datetime
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Scalar | UnknownValue | None:
-    """Return the value that a partition text stands for in a type, which may be wider than the one it was written in.
+    """Return the value of a serialized partition value.
 
     Args:
-        text: As in the log; None and the empty text are null for every type.
-        data_type: The current type of the column.
+        text: The text in the log. None and the empty string are null for every type.
+        data_type: The current type of the column, which may be wider than the type it was written with.
 
     Returns:
-        The value, None for null, or `UNKNOWN`. A text that no writer of the type makes is unknown, whatever Spark
-        would make of it; so is a timestamp without a zone: its zone was the writer's.
+        The value, None for null, or `UNKNOWN`. Text in a form that no writer of the type produces is unknown, even if
+        Spark could parse it. A timestamp without a zone is unknown, because its zone was that of the writer.
 
     Source: PROTOCOL.md#partition-value-serialization
 
@@ -70,33 +70,36 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Scalar | Unk
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """Return the time that an ISO text names, aware if it has a zone, naive if not; a date is its midnight.
+    """Parse a timestamp or a date in ISO format; a date becomes midnight.
 
     Returns:
-        The time, or None if the text is written in another form or names no time of the years 1 to 9999.
+        The timestamp, aware if it has a zone and naive otherwise; None if the text has another form or is out of the
+        years 1 to 9999.
     """
-    found = _TIMESTAMP.fullmatch(text)
-    if not found:
+    match = _TIMESTAMP.fullmatch(text)
+    if not match:
         return None
-    day, clock, fraction, zone = found.groups()
+    day, clock, fraction, zone = match.groups()
     try:
-        moment = datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}")
+        timestamp = datetime.fromisoformat(
+            f"{day}T{clock or '00:00:00'}{'+00:00' if zone in ('Z', 'z') else zone or ''}"
+        )
     except ValueError:
         return None
-    return moment + timedelta(microseconds=int((fraction or "")[:6].ljust(6, "0")))
+    return timestamp + timedelta(microseconds=int((fraction or "")[:6].ljust(6, "0")))
 
 
 def to_float32(value: float) -> float:
-    """Return the nearest number that a float column can hold.
+    """Return the nearest 32-bit float.
 
     Raises:
-        OverflowError: it is beyond the range of float.
+        OverflowError: the number is out of range for float.
     """
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
-    """Tell whether a decimal type holds exactly that number."""
+    """Tell whether a decimal type can represent the number exactly."""
     if not number:
         return True
     if not -data_type.scale <= number.adjusted() < data_type.precision - data_type.scale:
@@ -110,7 +113,7 @@ def _decimal(data_type: DecimalType, text: str) -> Decimal | UnknownValue:
 
 
 def _to_integer(bits: int, text: str) -> int | UnknownValue:
-    number = int(text) if _WHOLE.fullmatch(text) else None
+    number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -(2**bits) <= 2 * number < 2**bits else UNKNOWN
 
 
@@ -132,18 +135,18 @@ def _to_boolean(text: str) -> bool:
 
 
 def _to_date(text: str) -> date | UnknownValue:
-    moment = parse_timestamp(text)
-    return UNKNOWN if moment is None or len(text) != len("2024-01-01") else moment.date()
+    timestamp = parse_timestamp(text)
+    return UNKNOWN if timestamp is None or len(text) != len("2024-01-01") else timestamp.date()
 
 
 def _to_timestamp(text: str) -> datetime | UnknownValue:
-    moment = parse_timestamp(text)
-    return UNKNOWN if moment is None or moment.tzinfo is None else moment.astimezone(timezone.utc)
+    timestamp = parse_timestamp(text)
+    return UNKNOWN if timestamp is None or timestamp.tzinfo is None else timestamp.astimezone(timezone.utc)
 
 
 def _to_timestamp_ntz(text: str) -> datetime | UnknownValue:
-    moment = parse_timestamp(text)
-    return UNKNOWN if moment is None or moment.tzinfo is not None else moment
+    timestamp = parse_timestamp(text)
+    return UNKNOWN if timestamp is None or timestamp.tzinfo is not None else timestamp
 
 
 _READERS: Mapping[str, Callable[[str], Scalar | UnknownValue]] = {
@@ -162,12 +165,13 @@ _READERS: Mapping[str, Callable[[str], Scalar | UnknownValue]] = {
 
 
 def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the columns and texts that the directories of a path name, outermost first, as Spark finds them.
+    """Return the partition columns and values in the directories of a path, outermost first, as Spark discovers them.
 
-    Spark goes upwards from the file, over directories that name no column, then over those that do, and stops.
+    From the file upwards, Spark skips directories that are not partitions, then reads partitions until another
+    directory that is not one.
 
     Args:
-        path: A percent-encoded path; its last part, the file, is not looked at.
+        path: The percent-encoded path of a file.
 
     Source: Spark's partition discovery.
 
@@ -175,18 +179,18 @@ def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
         >>> directory_values("job/p=1/q=x%2520y/f.parquet")
         (('p', '1'), ('q', 'x y'))
     """
-    found: list[tuple[str, str | None]] = []
+    values: list[tuple[str, str | None]] = []
     for directory in reversed(unquote(path).split("/")[:-1]):
         name, equals, text = directory.partition("=")
         if equals:
-            found.append((unescape(name), None if text == HIVE_NULL else unescape(text)))
-        elif found:
+            values.append((unescape(name), None if text == HIVE_NULL else unescape(text)))
+        elif values:
             break
-    return tuple(reversed(found))
+    return tuple(reversed(values))
 
 
 def directory_name(column: str, text: str | None) -> str:
-    """Return the name of the directory that holds a partition; what is odd in it is escaped.
+    """Return the name of a partition directory, with special characters escaped.
 
     Source: Hive's and Spark's escaping of partition directories.
 
@@ -205,20 +209,20 @@ _ESCAPED = frozenset(map(chr, range(1, 32))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
 
 
 def unescape(text: str) -> str:
-    """Return what an escaped directory name says: every ``%`` with two hex digits is one character.
+    """Return an escaped directory name unescaped: every ``%`` with two hex digits is one character.
 
     Source: Hive's and Spark's escaping of partition directories.
     """
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:
-    """Tell whether the directories of a path say exactly what the log says of its partition.
+    """Tell whether the directories of a path have exactly the partition values of the log.
 
     Args:
         path: The percent-encoded path of a file.
-        columns: The physical names of the partition columns, in their order.
-        values: The partition texts in the log, by physical name.
+        columns: The physical names of the partition columns, in order.
+        values: The serialized partition values in the log, by physical name.
     """
     if "_temporary" in path:
         return False

@@ -1,7 +1,7 @@
-"""Table features as data: who must know them, what switches them on, and which of them this version honours.
+"""Table features as data: who must support them, what enables them, and which of them this version supports.
 
-*Supported* means that the protocol of the table lists the feature (or an old version number implies it); *enabled*
-means that a property or the schema makes use of it.
+A table *supports* a feature if its protocol lists it (or an old version number implies it). A feature is *enabled* if a
+property or the schema also uses it.
 
 Source: PROTOCOL.md#table-features
 """
@@ -33,21 +33,21 @@ _CONSUMED = frozenset(key.lower() for key in (MIN_READER_VERSION, MIN_WRITER_VER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """One row of the table of features.
+    """One table feature.
 
     Args:
-        name: As protocols list it.
-        is_reader: Whether readers must know it too.
-        reader_version: The old reader version that implies it; 0 if none does.
-        writer_version: The old writer version that implies it; 0 if none does.
-        switch: The property that enables it, and the values by which it does; a switch that ends in a dot stands
-            for every property that begins so.
-        column_key: The metadata key by which a column makes use of it.
-        data_type: The column type that makes use of it.
+        name: The name in protocols.
+        is_reader: Whether readers must support it too.
+        reader_version: The old reader version that implies it; 0 without one.
+        writer_version: The old writer version that implies it; 0 without one.
+        switch: The property that enables it, and the values that do. A key that ends in a dot is a prefix: every
+            property with that prefix enables the feature.
+        column_key: The metadata key of columns that use it.
+        data_type: The type of columns that use it.
         requires: The features that must be supported with it.
-        stops_writers: Whether what others were about to write when it was added may break its rules.
-        reads: Whether Widen reads tables that have it.
-        writes: Whether Widen writes tables that have it.
+        stops_writers: Whether a concurrent write, made without knowing the feature, may violate its rules.
+        reads: Whether this version reads tables with the feature.
+        writes: Whether this version writes tables with the feature.
     """
 
     name: str
@@ -105,21 +105,21 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
     Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
 )
-"""Every feature that this version knows. Reading or writing is refused where the row says so or where there is none."""
+"""Every feature that this version knows. Tables with other features are neither read nor written."""
 
 _BY_NAME: Mapping[str, Feature] = {feature.name: feature for feature in FEATURES}
 _BY_FOLDED_NAME: Mapping[str, Feature] = {feature.name.lower(): feature for feature in FEATURES}
-_REPLACED_BY: Mapping[str, str] = {TYPE_WIDENING: TYPE_WIDENING_PREVIEW, "variantType": "variantType-preview"}
-"""Where the preview of a feature is supported, its property does not add the final one."""
+_PREVIEWS: Mapping[str, str] = {TYPE_WIDENING: TYPE_WIDENING_PREVIEW, "variantType": "variantType-preview"}
+"""Features whose property does not add them to a table that supports their preview."""
 
 
 def find_feature(name: str) -> Feature | None:
-    """Return the feature of that name in any case, or None."""
+    """Return the feature of that name, compared without case, or None."""
     return _BY_FOLDED_NAME.get(name.lower())
 
 
 def supported_features(protocol: Protocol) -> frozenset[str]:
-    """Return every feature that a protocol supports: those it lists and those its old version numbers imply.
+    """Return every feature that a protocol supports, listed or implied by an old version number.
 
     Source: PROTOCOL.md#supported-features
     """
@@ -133,21 +133,21 @@ def _implied(reader: int, writer: int) -> set[str]:
 
 
 def is_supported(protocol: Protocol, name: str) -> bool:
-    """Tell whether the protocol supports a feature, listed or implied."""
+    """Tell whether the protocol supports a feature, listed or implied by an old version number."""
     return name in supported_features(protocol)
 
 
 def blocking_features(old: Protocol, new: Protocol) -> list[str]:
-    """Return the features that a protocol has gained and that what others were about to write may break.
+    """Return the features that a protocol has gained and that a concurrent write may violate.
 
-    Source: Delta Spark: features that fail concurrent transactions when they are added.
+    Source: Delta Spark, where adding these features fails concurrent transactions.
     """
     gained = supported_features(new) - supported_features(old)
     return sorted(name for name in gained if name not in _BY_NAME or _BY_NAME[name].stops_writers)
 
 
 def is_enabled(protocol: Protocol, properties: Mapping[str, str], name: str) -> bool:
-    """Tell whether a feature is supported and its property switches it on.
+    """Tell whether a feature is supported and enabled by its property.
 
     Source: PROTOCOL.md#active-features
     """
@@ -167,35 +167,35 @@ def _is_switched_on(row: Feature, properties: Mapping[str, str]) -> bool:
 def required_features(
     properties: Mapping[str, str], schema: StructType | None = None, supported: Collection[str] = ()
 ) -> frozenset[str]:
-    """Return the features that properties ask for, by switch or by name, and those that a schema makes use of.
+    """Return the features that properties require, by switch or by name, and those that a schema uses.
 
-    What these features need in turn is not among them; `with_features` adds it.
+    The features that these require in turn are not included; `with_features` adds them.
 
     Args:
-        properties: With the ``delta.feature.…`` entries, keys as they are stored.
-        schema: Of a new table; the columns of an existing one add no features by themselves.
-        supported: What the table supports already: where that is the preview of a feature, only its name adds the
-            final one.
+        properties: The properties with the ``delta.feature.…`` entries, keys as stored.
+        schema: The schema of a new table. The columns of an existing table do not add features.
+        supported: The features that the table already supports. If it supports the preview of a feature, the final
+            one is only added by name.
 
     Source: PROTOCOL.md#active-features; Delta Spark for ``delta.feature.<name>=supported``.
     """
-    named = set(_asked_by_name(properties)) | _asked_by_version(properties)
-    there = named.union(supported)
+    named = set(_features_by_name(properties)) | _features_by_version(properties)
+    present = named.union(supported)
     used = {f.name for f in FEATURES if _is_switched_on(f, properties) or (schema is not None and _is_used(f, schema))}
-    return frozenset(named | {name for name in used if _REPLACED_BY.get(name) not in there})
+    return frozenset(named | {name for name in used if _PREVIEWS.get(name) not in present})
 
 
-def _asked_by_version(properties: Mapping[str, str]) -> set[str]:
+def _features_by_version(properties: Mapping[str, str]) -> set[str]:
     reader, writer = (properties.get(key, "0") for key in (MIN_READER_VERSION, MIN_WRITER_VERSION))
     return _implied(int(reader), int(writer)) if reader.isdecimal() and writer.isdecimal() else set()
 
 
-def _asked_by_name(properties: Mapping[str, str]) -> Iterable[str]:
+def _features_by_name(properties: Mapping[str, str]) -> Iterable[str]:
     for key, value in properties.items():
         if key.lower().startswith(FEATURE_PREFIX) and value.lower() in ("supported", "enabled"):
             name = key[len(FEATURE_PREFIX) :]
-            known = find_feature(name)
-            yield known.name if known else name
+            feature = find_feature(name)
+            yield feature.name if feature else name
 
 
 def _is_used(row: Feature, schema: StructType) -> bool:
@@ -204,9 +204,9 @@ def _is_used(row: Feature, schema: StructType) -> bool:
 
 
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that a table keeps: those that only speak of the protocol are left out.
+    """Return the properties without those that only change the protocol, which tables do not store.
 
-    Source: Delta Spark: they are consumed and not stored.
+    Source: Delta Spark, which does not store them either.
     """
     return {
         key: value
@@ -216,9 +216,9 @@ def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
-    """Return the protocol that supports these features too, with what they require and all it supported before.
+    """Return the protocol with these features added, and the features that they require.
 
-    A protocol that supports them all is returned as it is.
+    A protocol that already supports them all is returned unchanged.
 
     Source: PROTOCOL.md#table-features-for-new-and-existing-tables
     """
@@ -227,39 +227,39 @@ def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
     return protocol if after == before else normalize_protocol(_listing(after))
 
 
-def without_feature(protocol: Protocol, gone: str, added: Iterable[str] = ()) -> Protocol:
-    """Return the protocol without a feature, and with others in its place; as low as the rest of them allows.
+def without_feature(protocol: Protocol, removed: str, added: Iterable[str] = ()) -> Protocol:
+    """Return the protocol without a feature, with the lowest version numbers that its other features allow.
 
     Args:
-        protocol: As it is.
-        gone: The feature that goes.
-        added: The features that come.
+        protocol: The current protocol.
+        removed: The feature to remove.
+        added: Features to add at the same time.
 
     Source: Delta Spark's DROP FEATURE
     """
-    return normalize_protocol(_listing((supported_features(protocol) - {gone}) | set(added)))
+    return normalize_protocol(_listing((supported_features(protocol) - {removed}) | set(added)))
 
 
-def merge_protocols(one: Protocol, other: Protocol) -> Protocol:
-    """Return the protocol that supports what either of two does.
+def merge_protocols(left: Protocol, right: Protocol) -> Protocol:
+    """Return a protocol that supports the features of both.
 
-    Source: Delta Spark's RESTORE, which never takes a feature away
+    Source: Delta Spark's RESTORE, which never removes a feature
     """
-    both = supported_features(one) | supported_features(other)
-    return one if both == supported_features(one) else normalize_protocol(_listing(both))
+    both = supported_features(left) | supported_features(right)
+    return left if both == supported_features(left) else normalize_protocol(_listing(both))
 
 
 def dependent_features(protocol: Protocol, name: str) -> list[str]:
-    """Return the supported features that require another one, by name."""
+    """Return the supported features that require the named feature, sorted."""
     return sorted(f.name for f in FEATURES if name in f.requires and is_supported(protocol, f.name))
 
 
 def _with_required(names: set[str]) -> set[str]:
-    found = set(names)
+    required = set(names)
     for name in names:
         row = _BY_NAME.get(name)
-        found |= _with_required(set(row.requires)) if row else set()
-    return found
+        required |= _with_required(set(row.requires)) if row else set()
+    return required
 
 
 def _listing(names: Iterable[str]) -> Protocol:
@@ -274,10 +274,10 @@ def _listing(names: Iterable[str]) -> Protocol:
 
 
 def normalize_protocol(protocol: Protocol) -> Protocol:
-    """Return the protocol with the lowest version numbers that say the same.
+    """Return the protocol with the lowest version numbers that support the same features.
 
-    Old numbers where they imply exactly its features; else a list for writers, and one for readers only where a
-    feature needs it.
+    Old version numbers are used if they imply exactly these features. Otherwise there is a list for writers, and one
+    for readers only if a feature needs it.
 
     Source: Delta Spark; PROTOCOL.md#supported-features (readers below version 3 have no list)
     """
@@ -296,10 +296,10 @@ def normalize_protocol(protocol: Protocol) -> Protocol:
 
 
 def ensure_readable(protocol: Protocol, location: str) -> None:
-    """Check that this version may read a table of that protocol.
+    """Check that this version can read a table with this protocol.
 
     Raises:
-        UnsupportedFeatureForRead: readers must know a feature that this version does not; the error names it.
+        UnsupportedFeatureForRead: the protocol requires a feature that this version cannot read; the error names it.
 
     Source: PROTOCOL.md#supported-features
     """
@@ -310,11 +310,11 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
 
 
 def ensure_writable(protocol: Protocol, location: str) -> None:
-    """Check that this version may commit to a table of that protocol.
+    """Check that this version can commit to a table with this protocol.
 
     Raises:
-        UnsupportedFeatureForRead: readers must know a feature that this version does not.
-        UnsupportedFeatureForWrite: writers must know a feature that this version does not; the error names it.
+        UnsupportedFeatureForRead: the protocol requires a feature that this version cannot read.
+        UnsupportedFeatureForWrite: the protocol requires a feature that this version cannot write; the error names it.
 
     Source: PROTOCOL.md#supported-features
     """
@@ -325,6 +325,6 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
         raise UnsupportedFeatureForWrite(location=location, features=", ".join(missing), verb="write")
 
 
-def _needed(version: int, newest: int, listed: tuple[str, ...] | None, who: str) -> list[str]:
-    unknown = [f"{who} version {version}"] if version > newest else []
+def _needed(version: int, newest: int, listed: tuple[str, ...] | None, role: str) -> list[str]:
+    unknown = [f"{role} version {version}"] if version > newest else []
     return unknown + sorted(listed or ())

@@ -1,4 +1,4 @@
-"""Table properties that Delta knows: their keys as they are stored, whatever the case they are given in.
+"""The table properties of Delta Lake: their keys, whose case does not matter in requests, and their valid values.
 
 Source: Delta Lake's table properties
 """
@@ -15,7 +15,7 @@ from widen.errors import InvalidOption
 
 CONSTRAINT_PREFIX, FEATURE_PREFIX = "delta.constraints.", "delta.feature."
 _FREE_PREFIXES = (CONSTRAINT_PREFIX, FEATURE_PREFIX)
-"""What begins keys that somebody else checks."""
+"""Prefixes of keys that are checked elsewhere."""
 _FOLDED_PREFIXES = (FEATURE_PREFIX, "delta.universalformat.")
 
 ENABLE_CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
@@ -48,7 +48,7 @@ SWITCHES: tuple[str, ...] = (
     "delta.randomizeFilePrefixes",
     "delta.rowTrackingSuspended",
 )
-"""The properties that are true or false."""
+"""The boolean properties."""
 
 OTHERS: tuple[str, ...] = (
     "delta.checkpointInterval",
@@ -75,15 +75,15 @@ OTHERS: tuple[str, ...] = (
     "delta.setTransactionRetentionDuration",
     UNIFORM_FORMATS,
 )
-"""The other ones."""
+"""The other properties."""
 
 _BY_FOLDED: Mapping[str, str] = {key.lower(): key for key in (*SWITCHES, *OTHERS)}
 
 
 def canonical_key(key: str) -> str:
-    """Return a key as it is stored: one that Delta knows in its own spelling, any other one as it is.
+    """Return a key as it is stored: the key of a Delta property in Delta's spelling, any other key unchanged.
 
-    Source: Delta Spark; the name of a constraint stays as it is given.
+    Source: Delta Spark, which also keeps the name of a constraint as given
 
     Example:
         >>> canonical_key("Delta.enabletypewidening")
@@ -96,57 +96,57 @@ def canonical_key(key: str) -> str:
 
 
 def is_property(key: str) -> bool:
-    """Tell whether Delta gives a meaning to a key, in any case."""
+    """Tell whether a key is a property of Delta Lake, compared without case."""
     return key.lower() in _BY_FOLDED
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """Which values a property may have.
+class AllowedValues:
+    """The valid values of a property.
 
     Args:
-        pattern: What the text must match as a whole; case does not count.
-        least: The least number, where it must be one.
-        expected: What is told to somebody who gives another one.
+        pattern: A regular expression that the whole value must match.
+        expected: The hint for other values.
+        minimum: The smallest number, for properties that are integers.
     """
 
     pattern: str
     expected: str
-    least: int | None = None
+    minimum: int | None = None
 
-    def allow(self, value: str) -> bool:
-        """Tell whether the property may have a value."""
+    def is_valid(self, value: str) -> bool:
+        """Tell whether the property can have the value."""
         if not re.fullmatch(self.pattern, value):
             return False
-        return self.least is None or int(value) >= self.least
+        return self.minimum is None or int(value) >= self.minimum
 
 
-def _number(least: int) -> Values:
-    return Values(r"[+-]?\d{1,18}", f"Must be an integer >= {least}.", least)
+def _integer(minimum: int) -> AllowedValues:
+    return AllowedValues(r"[+-]?\d{1,18}", f"Must be an integer >= {minimum}.", minimum)
 
 
 _FORMAT = r"\s*(?:hudi|iceberg)\s*"
-_SWITCH = Values("(?i:true|false)", "Must be true or false.")
+_SWITCH = AllowedValues("(?i:true|false)", "Must be true or false.")
 
-VALUES: Mapping[str, Values] = MappingProxyType(
+VALUES: Mapping[str, AllowedValues] = MappingProxyType(
     {
         **dict.fromkeys(SWITCHES, _SWITCH),
-        "delta.checkpointInterval": _number(1),
-        "delta.checkpointPolicy": Values("classic|v2", "Must be classic or v2."),
-        "delta.dataSkippingNumIndexedCols": _number(-1),
-        "delta.dataSkippingStringPrefixLength": _number(0),
-        "delta.isolationLevel": Values("(?i:serializable)", "Must be Serializable."),
-        "delta.minReaderVersion": Values("[1-3]", "Must be 1, 2 or 3."),
-        "delta.minWriterVersion": Values("[1-7]", "Must be an integer from 1 to 7."),
-        "delta.parquet.format.version": Values(r"\d+\.\d+\.\d+", "Must be a version of Parquet, e.g. 2.12.0."),
-        "delta.randomPrefixLength": _number(1),
-        "delta.requireCheckpointProtectionBeforeVersion": _number(0),
-        TIMESTAMPS_SINCE_MS: _number(0),
-        TIMESTAMPS_SINCE_VERSION: _number(0),
-        UNIFORM_FORMATS: Values(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
+        "delta.checkpointInterval": _integer(1),
+        "delta.checkpointPolicy": AllowedValues("classic|v2", "Must be classic or v2."),
+        "delta.dataSkippingNumIndexedCols": _integer(-1),
+        "delta.dataSkippingStringPrefixLength": _integer(0),
+        "delta.isolationLevel": AllowedValues("(?i:serializable)", "Must be Serializable."),
+        "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
+        "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
+        "delta.parquet.format.version": AllowedValues(r"\d+\.\d+\.\d+", "Must be a Parquet version, e.g. 2.12.0."),
+        "delta.randomPrefixLength": _integer(1),
+        "delta.requireCheckpointProtectionBeforeVersion": _integer(0),
+        TIMESTAMPS_SINCE_MS: _integer(0),
+        TIMESTAMPS_SINCE_VERSION: _integer(0),
+        UNIFORM_FORMATS: AllowedValues(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
     }
 )
-"""The values that Delta Lake allows, by the keys; of keys that are not here every text.
+"""The valid values of properties, by key. Other properties can have any value.
 
 Source: Delta Lake's DeltaConfigs
 """
@@ -156,22 +156,23 @@ def canonical_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties with their keys as they are stored.
 
     Raises:
-        InvalidOption: Two keys are one, a key of Delta does not exist, or it does not allow the value.
+        InvalidOption: a property is given twice with different values, its key is unknown, or its value is invalid.
 
-    Source: Delta Lake's DeltaConfigs, which it checks a command by
+    Source: Delta Lake's DeltaConfigs
     """
-    found: dict[str, str] = {}
+    canonical: dict[str, str] = {}
     for key, value in properties.items():
-        known = canonical_key(key)
+        stored_key = canonical_key(key)
         if not isinstance(value, str):
-            raise InvalidOption(option=key, value=value, expected="Properties are texts, e.g. 'true'.")
-        _ensure_known(known, value)
-        values = VALUES.get(known)
-        if values is not None and not values.allow(value):
+            raise InvalidOption(option=key, value=value, expected="Must be a string, e.g. 'true'.")
+        _ensure_known(stored_key, value)
+        values = VALUES.get(stored_key)
+        if values is not None and not values.is_valid(value):
             raise InvalidOption(option=key, value=value, expected=values.expected)
-        if found.setdefault(known, value) != value:
-            raise InvalidOption(option=key, value=value, expected=f"It is given twice: once as {found[known]!r}.")
-    return found
+        if canonical.setdefault(stored_key, value) != value:
+            expected = f"The property is given twice, also as {canonical[stored_key]!r}."
+            raise InvalidOption(option=key, value=value, expected=expected)
+    return canonical
 
 
 def _ensure_known(key: str, value: str) -> None:
@@ -179,7 +180,7 @@ def _ensure_known(key: str, value: str) -> None:
     if not folded.startswith("delta.") or folded.startswith(_FREE_PREFIXES) or folded in _BY_FOLDED:
         return
     nearest = get_close_matches(folded, _BY_FOLDED, 1, 0.75)
-    advice = f"Did you mean {_BY_FOLDED[nearest[0]]}?" if nearest else "Keys of your own must not begin with delta."
+    advice = f"Did you mean {_BY_FOLDED[nearest[0]]}?" if nearest else "Custom keys must not begin with delta."
     raise InvalidOption(option=key, value=value, expected=f"Delta Lake does not know this property. {advice}")
 
 
@@ -189,5 +190,5 @@ def canonical_keys(keys: Iterable[str]) -> list[str]:
 
 
 def is_on(properties: Mapping[str, str], key: str) -> bool:
-    """Tell whether a switch is true; its key is spelled as it is stored."""
+    """Tell whether a boolean property is true; the key must be spelled as it is stored."""
     return properties.get(key, "").lower() == "true"

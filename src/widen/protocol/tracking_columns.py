@@ -1,4 +1,4 @@
-"""Row tracking: where files keep the ids of rows that were written before, and the versions that changed them last.
+"""Row tracking: the file columns with the ids and the last commit versions of rows that were rewritten.
 
 Source: PROTOCOL.md#row-tracking
 """
@@ -22,32 +22,32 @@ VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
 @dataclass(frozen=True, slots=True)
 class TrackingColumns:
-    """The columns in which files keep what is known of a row from before; they stand in no schema.
+    """The materialized columns of row tracking, which are not in the schema of the table.
 
     Args:
-        row_id: The name of the column of ids; null where the id follows from the place of the row.
-        version: The name of the column of versions; likewise.
+        row_id: The name of the row id column; null where the id follows from the position of the row in its file.
+        version: The name of the row commit version column; null where it is the commit version of the file.
     """
 
     row_id: str
     version: str
 
-    def added_to(self, schema: StructType) -> StructType:
-        """Return a schema with these columns at its end, so that they are read and written like others."""
+    def add_to(self, schema: StructType) -> StructType:
+        """Return a schema with these columns appended, so that they are read and written like the others."""
         names = (self.row_id, self.version)
         return StructType((*schema, *(Field(name, LONG, metadata={PHYSICAL_NAME: name}) for name in names)))
 
 
 def tracking_columns(protocol: Protocol, properties: Mapping[str, str], location: str) -> TrackingColumns | None:
-    """Return where the files of a table keep ids, or None if its rows have none that could be kept.
+    """Return the row tracking columns of a table, or None if row tracking is not enabled.
 
     Args:
-        protocol: Of the table.
-        properties: Of the table.
-        location: Of the table, for the error.
+        protocol: The protocol of the table.
+        properties: The properties of the table.
+        location: The location of the table, for the error.
 
     Raises:
-        UnsupportedFeatureForWrite: row tracking is enabled, but the table does not say where to keep ids.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties lack the names of its columns.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking
     """

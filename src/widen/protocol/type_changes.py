@@ -1,4 +1,4 @@
-"""The history of type changes in a schema: recorded, read, validated, stripped.
+"""The type change history in a schema: record, read, check and strip it.
 
 Source: PROTOCOL.md#type-change-metadata
 """
@@ -20,19 +20,19 @@ TYPE_CHANGES = "delta.typeChanges"
 FROM_TYPE, TO_TYPE, FIELD_PATH, TABLE_VERSION = "fromType", "toType", "fieldPath", "tableVersion"
 
 _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \w+", re.IGNORECASE)
-"""Texts of a limited length or of an order of their own; no change between them is a widening."""
+"""String types with a length limit or a collation; a change between them is not a type widening."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """One entry of the history of a field.
+    """One entry in the type change history of a field.
 
     Args:
-        path: From the field that holds the entry to the changed leaf, in steps of element, key and value;
-            empty for the field itself.
+        path: The path from the field with the entry to the changed leaf, in steps of element, key and value; empty
+            for the field itself.
         old: The type before the change.
-        new: The type after it.
-        table_version: Only in tables of the preview feature; kept for ever.
+        new: The type after the change.
+        table_version: The version of the change; only in tables with the preview feature.
     """
 
     path: Path
@@ -42,21 +42,21 @@ class TypeChange:
 
 
 def type_changes(field: Field) -> tuple[TypeChange, ...]:
-    """Return the recorded changes of one field, oldest first; none of the fields nested in it.
+    """Return the recorded changes of one field, oldest first, without those of nested fields.
 
     Raises:
-        CorruptLog: the history is no list of entries, or an entry lacks a type.
+        CorruptLog: the history is not a list of objects, or an entry lacks a type.
     """
     return tuple(_from_value(field, entry) for entry in _entries(field))
 
 
 def record_type_change(field: Field, change: TypeChange) -> Field:
-    """Return the field with one more entry at the end of its history.
+    """Return the field with an entry appended to its history.
 
     Earlier entries and unknown metadata are kept as they are.
 
     Raises:
-        CorruptLog: what is there is no list of entries.
+        CorruptLog: the history is not a list of objects.
 
     Source: PROTOCOL.md#type-change-metadata
     """
@@ -64,36 +64,36 @@ def record_type_change(field: Field, change: TypeChange) -> Field:
 
 
 def record_type_changes(old: StructType, new: StructType, table_version: int | None = None) -> StructType:
-    """Return the new schema with every difference of leaf types to the old one recorded on its nearest field.
+    """Return the new schema with every widened leaf type recorded on the nearest field.
 
-    Structs are compared by the exact names of their fields, arrays and maps by position. A field without a
-    counterpart is new and records nothing; neither do changes from void, which are no widening.
+    Fields of structs are matched by their exact names. Nothing is recorded for a new field or for a change from void,
+    which is not a type widening.
 
     Raises:
-        CorruptLog: the history of a changed field is no list of entries.
+        CorruptLog: the history of a changed field is not a list of objects.
 
     Source: PROTOCOL.md#type-change-metadata
     """
     before = dict(fields(old))
 
-    def recorded(path: Path, field: Field) -> Field:
-        known = before.get(path)
-        for change in _differences(known.type, field.type) if known else ():
+    def record(path: Path, field: Field) -> Field:
+        previous = before.get(path)
+        for change in _differences(previous.type, field.type) if previous else ():
             field = record_type_change(field, TypeChange(change.path, change.old, change.new, table_version))
         return field
 
-    return map_fields(new, recorded)
+    return map_fields(new, record)
 
 
 def renumber_type_changes(schema: StructType, old_version: int, new_version: int) -> StructType:
-    """Return the schema with the entries of one version said to be of another one, for a commit that lost a race.
+    """Return the schema with the entries of one version changed to another, for a commit that is retried.
 
     Entries without a version, and those of other versions, stay as they are.
 
     Raises:
-        CorruptLog: a history is no list of entries.
+        CorruptLog: a history is not a list of objects.
 
-    Source: Delta Spark, for tables of the preview feature.
+    Source: Delta Spark, for tables with the preview feature.
     """
 
     def change(_: Path, field: Field) -> Field:
@@ -107,20 +107,20 @@ def renumber_type_changes(schema: StructType, old_version: int, new_version: int
 
 
 def strip_type_changes(schema: StructType) -> StructType:
-    """Return the schema without any history, as it is shown to users and given to other writers."""
+    """Return the schema without type change history."""
     return map_fields(schema, lambda _, field: field.without_metadata(TYPE_CHANGES))
 
 
 def has_type_changes(schema: StructType) -> bool:
-    """Tell whether any field carries the key, even with an empty list."""
+    """Tell whether any field has a type change history, even an empty one."""
     return any(TYPE_CHANGES in field.metadata for _, field in fields(schema))
 
 
 def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
-    """Yield every recorded change with the full path of the leaf it changed, in the order of the schema.
+    """Yield every recorded change with the full path of the changed leaf, in schema order.
 
     Raises:
-        CorruptLog: a history cannot be read.
+        CorruptLog: a history cannot be decoded.
     """
     for path, field in fields(schema):
         for change in type_changes(field):
@@ -128,11 +128,11 @@ def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
 
 
 def ensure_readable(schema: StructType) -> None:
-    """Check that every recorded change is one that readers can follow.
+    """Check that every recorded change is a type widening of the protocol.
 
     Raises:
-        UnsupportedTypeChange: an entry is not in the matrix; the error has the column and both types.
-        CorruptLog: a history cannot be read.
+        UnsupportedTypeChange: a change is not; the error has the column and both types.
+        CorruptLog: a history cannot be decoded.
 
     Source: PROTOCOL.md#reader-requirements-for-type-widening
     """
@@ -147,30 +147,30 @@ def _is_text(change: TypeChange) -> bool:
     return str(change.old) == str(change.new) == "string"
 
 
-def _differences(old: DataType, new: DataType, at: Path = ()) -> Iterator[TypeChange]:
+def _differences(old: DataType, new: DataType, prefix: Path = ()) -> Iterator[TypeChange]:
     if isinstance(old, StructType) or isinstance(new, StructType):
         return
     if is_atomic(old) and is_atomic(new):
         if is_widening(old, new):
-            yield TypeChange(at, old, new)
+            yield TypeChange(prefix, old, new)
         return
     for (step, before), (_, after) in zip(children(old), children(new), strict=False):
-        yield from _differences(before, after, (*at, step))
+        yield from _differences(before, after, (*prefix, step))
 
 
 def _entries(field: Field) -> list[dict[str, Any]]:
-    found = field.metadata.get(TYPE_CHANGES, [])
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise _unreadable(field, "it is no list of objects")
-    return found
+    entries = field.metadata.get(TYPE_CHANGES, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _unreadable(field, "it is not a list of objects")
+    return entries
 
 
 def _from_value(field: Field, entry: dict[str, Any]) -> TypeChange:
     texts = [entry.get(key) for key in (FROM_TYPE, TO_TYPE, FIELD_PATH)]
-    old, new, at = (text if isinstance(text, str) else "" for text in texts)
+    old, new, path = (text if isinstance(text, str) else "" for text in texts)
     if not old or not new:
         raise _unreadable(field, f"an entry lacks {FROM_TYPE} or {TO_TYPE}")
-    return TypeChange(tuple(at.split(".")) if at else (), _to_type(old), _to_type(new), entry.get(TABLE_VERSION))
+    return TypeChange(tuple(path.split(".")) if path else (), _to_type(old), _to_type(new), entry.get(TABLE_VERSION))
 
 
 def _unreadable(field: Field, reason: str) -> CorruptLog:
@@ -182,7 +182,7 @@ def _unreadable(field: Field, reason: str) -> CorruptLog:
 
 
 def _to_type(text: str) -> DataType:
-    """Return the type that an entry names; one that is not known has no way in the matrix."""
+    """Return the type in an entry; an unknown one becomes opaque, which is never part of a type widening."""
     if _TEXT.fullmatch(text.strip()):
         return STRING
     try:

@@ -1,7 +1,7 @@
-"""The matrix: which atomic type may widen into which other one, and who accepts it.
+"""The type widening matrix: which atomic types can be widened to which others.
 
-`WIDENINGS` is the rule, and `print_matrix` prints it; a pair that no row of it holds is refused. It is one of leaves,
-be they columns, struct fields, array elements, map keys or map values. Nested types are the caller's to walk.
+`WIDENINGS` is the complete rule, and `print_matrix` prints it. It applies to leaves: columns, struct fields, array
+elements, map keys and map values. The caller walks nested types.
 
 Source: PROTOCOL.md#type-widening
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from widen.model.types import DataType, DecimalType
 
 DECIMAL = "decimal"
-"""Stands for any decimal in a row of the matrix; its digits are judged by `_has_room`."""
+"""Any decimal type in a row of the matrix; `_has_room` checks precision and scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Widening:
     """One row of the matrix.
 
     Args:
-        old: The types it starts from, by their names in the schema JSON.
-        new: The types it leads to, likewise.
-        same_family: Whether automatic changes that are restricted to one family may apply it.
-        iceberg: Whether Iceberg V2 knows it too.
-        integer_digits: For a decimal made from an integer: the digits before the point that it must have.
-        keeps_scale: Whether a decimal must keep the digits after the point.
+        old: The names of the old types in the schema JSON.
+        new: The names of the new types in the schema JSON.
+        same_family: Whether automatic widening that is limited to one family of types applies it.
+        iceberg: Whether Iceberg V2 supports it too.
+        integer_digits: For integer to decimal: the minimum number of digits before the decimal point.
+        keeps_scale: For decimal to decimal: whether the scale must stay the same.
     """
 
     old: tuple[str, ...]
@@ -52,9 +52,9 @@ WIDENINGS = (
 
 
 def find_widening(old: DataType, new: DataType) -> Widening | None:
-    """Return the row of the matrix that leads from one type to the other, or None.
+    """Return the row of the matrix that widens one type to the other, or None.
 
-    Equal types are no widening. Struct, array and map types are never in the matrix.
+    Equal types are not a widening. Struct, array and map types are never in the matrix.
 
     Source: PROTOCOL.md#type-widening
     """
@@ -67,18 +67,18 @@ def find_widening(old: DataType, new: DataType) -> Widening | None:
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Tell whether an explicit change from one type to the other is in the matrix."""
+    """Tell whether the change from one type to the other is in the matrix."""
     return find_widening(old, new) is not None
 
 
 def is_same_family(old: DataType, new: DataType) -> bool:
-    """Tell whether an automatic change that is restricted to one family of types may apply it."""
+    """Tell whether automatic widening that is limited to one family of types applies the change."""
     row = find_widening(old, new)
     return row is not None and row.same_family
 
 
 def is_iceberg_compatible(old: DataType, new: DataType) -> bool:
-    """Tell whether Iceberg V2 knows the change too: of decimals, only the precision may grow.
+    """Tell whether Iceberg V2 supports the change too; of decimals, only the precision may grow.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
@@ -104,8 +104,8 @@ def _has_room(old: DataType, new: DataType, row: Widening) -> bool:
 def print_matrix() -> str:
     """Return the matrix as a Markdown table, a row for each row of `WIDENINGS`.
 
-    A is an explicit change, and an automatic one that is not restricted; F an automatic one within one family of types;
-    I one that Iceberg V2 knows too. Of the rows that fit a pair the first one counts.
+    A: explicit changes, and automatic widening without restriction. F: automatic widening limited to one family of
+    types. I: supported by Iceberg V2 too. If several rows match a pair, the first one applies.
 
     Source: PROTOCOL.md#type-widening
     """

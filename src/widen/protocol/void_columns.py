@@ -1,4 +1,4 @@
-"""Which schemas rows can be stored under: a void column is in no file, and a file without a column holds no row.
+"""Void columns: they are not stored in files, and a file without any column cannot store rows.
 
 Source: PROTOCOL.md#void-type
 """
@@ -14,15 +14,15 @@ from widen.model.types import VOID, ArrayType, DataType, MapType, StructType
 
 
 def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
-    """Check that files can hold rows of a table; a table for which they cannot can still be read and altered.
+    """Check that rows of a table can be written; a table that fails the check can still be read and altered.
 
     Args:
-        schema: Of the table.
-        partition_by: The partition columns, which need not be in the files.
+        schema: The schema of the table.
+        partition_by: The partition columns, which may not be stored in files.
 
     Raises:
-        NothingToStore: the table, or a struct in it, has nothing but voids.
-        VoidInItems: there is a void inside an array or a map.
+        NothingToStore: the table, or a struct in it, has no column to store.
+        VoidInItems: a void column is inside an array or a map.
 
     Source: PROTOCOL.md#void-type
     """
@@ -32,25 +32,25 @@ def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
         _ensure_type(field.type, (field.name,), is_item=False)
 
 
-def _ensure_type(data_type: DataType, at: Path, *, is_item: bool) -> None:
+def _ensure_type(data_type: DataType, path: Path, *, is_item: bool) -> None:
     if data_type == VOID and is_item:
-        raise VoidInItems(column=format_path(at))
+        raise VoidInItems(column=format_path(path))
     is_struct = isinstance(data_type, StructType)
     if is_struct and all(child == VOID for _, child in children(data_type)):
-        column = format_path(at)
+        column = format_path(path)
         raise NothingToStore(place=f"column {column}", fix=f"add_columns({{'{column}.name': 'string'}})")
     for step, child in children(data_type):
-        _ensure_type(child, (*at, step), is_item=is_item or not is_struct)
+        _ensure_type(child, (*path, step), is_item=is_item or not is_struct)
 
 
 def without_void(schema: StructType) -> StructType:
-    """Return the schema of files: without the fields, at any depth, that are void.
+    """Return the schema of files: without void fields, at any depth.
 
     Source: PROTOCOL.md#void-type
     """
-    kept = _without_void_type(schema)
-    assert isinstance(kept, StructType)
-    return kept
+    result = _without_void_type(schema)
+    assert isinstance(result, StructType)
+    return result
 
 
 def _without_void_type(data_type: DataType) -> DataType:

@@ -157,4 +157,4 @@ def _leaf_statistics(stats: FileStatistics, leaf: LeafColumn, file: FileFacts, r
         value = parse_partition_value(file.partition_values.get(leaf.partition_key), leaf.type)
         known = None if isinstance(value, UnknownValue) else value
         return ColumnStatistics(known, known, rows if value is None else 0)
-    return stats.said(leaf.physical, leaf.type) if leaf.is_counted else ColumnStatistics()
+    return stats.column(leaf.physical, leaf.type) if leaf.is_counted else ColumnStatistics()

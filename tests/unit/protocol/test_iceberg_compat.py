@@ -178,7 +178,7 @@ def test_the_strictest_reading_guards_changes_of_type() -> None:
 def test_a_split_table_keeps_the_names_of_its_partition_columns() -> None:
     before = state("a int, p int, q int", V2, ("p",)).metadata
     ensure_same_partitions(before, before)
-    for columns, told in [(("q",), "split by p and would be split by q"), ((), "split by nothing")]:
+    for columns, told in [(("q",), "by p and would be partitioned by q"), ((), "would be partitioned by no columns")]:
         with pytest.raises(IcebergIncompatible, match=told):
             ensure_same_partitions(before, msgspec.structs.replace(before, partition_columns=columns))
     unsplit = state("a int, p int", V2).metadata

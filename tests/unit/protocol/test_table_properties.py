@@ -31,7 +31,7 @@ def test_what_is_given_twice_must_say_the_same() -> None:
     assert canonical_properties({"delta.appendOnly": "true", "Delta.appendonly": "true"}) == {
         "delta.appendOnly": "true"
     }
-    with pytest.raises(InvalidOption, match="given twice: once as 'true'"):
+    with pytest.raises(InvalidOption, match="given twice, also as 'true'"):
         canonical_properties({"delta.appendOnly": "true", "Delta.appendonly": "false"})
 
 

@@ -36,6 +36,6 @@ def test_a_table_that_does_not_say_where_is_refused(missing: str) -> None:
 
 
 def test_the_columns_are_read_and_written_like_others() -> None:
-    added = TrackingColumns("i", "v").added_to(StructType((Field("a", INTEGER),)))
+    added = TrackingColumns("i", "v").add_to(StructType((Field("a", INTEGER),)))
     assert added.sql == "struct<a: int, i: bigint, v: bigint>"
     assert [field.metadata.get("delta.columnMapping.physicalName") for field in added] == [None, "i", "v"]

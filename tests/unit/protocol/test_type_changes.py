@@ -92,7 +92,7 @@ def test_a_history_that_is_no_list_is_neither_read_nor_written_over(broken: obje
         lambda a: record_type_change(a, TypeChange((), INT, LONG)),
         lambda a: renumber_type_changes(StructType((a,)), 1, 2),
     ):
-        with pytest.raises(CorruptLog, match="column a cannot be read: it is no list"):
+        with pytest.raises(CorruptLog, match="column a cannot be read: it is not a list"):
             use(history)
     assert has_type_changes(StructType((history,)))
 

@@ -62,7 +62,7 @@ class ReadSet:
         """Tell whether an added file might have changed the result."""
         if self.selection is None:
             return self.files
-        return self.files or self.selection.may_hold(add.partition_values, add.stats)
+        return self.files or self.selection.can_match(add.partition_values, add.stats)
 
     def has_seen(self, remove: Remove) -> bool:
         """Tell whether a removed file has been read."""

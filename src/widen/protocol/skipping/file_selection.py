@@ -1,4 +1,6 @@
-"""Selections: which files may hold a row that a condition is true for, by their partitions and statistics.
+"""Data skipping: the selection of files by their partition values and statistics.
+
+A file is skipped only if it certainly has no matching row.
 
 Source: PROTOCOL.md#per-file-statistics
 """
@@ -17,12 +19,12 @@ from widen.protocol.skipping.predicate import Predicate, UnknownPredicate, can_m
 
 @dataclass(frozen=True)
 class FileSelection:
-    """The files of a table in which rows are looked for.
+    """The files of a table that may have rows that match a predicate.
 
     Args:
-        predicate: What makes a row one of them.
-        schema: Of the table, in logical names.
-        mode: Of column mapping.
+        predicate: The condition on rows.
+        schema: The schema of the table, with logical names.
+        mode: The column mapping mode.
         partition_by: The logical names of the partition columns.
     """
 
@@ -34,28 +36,28 @@ class FileSelection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no file can be left out."""
+        """Whether no file can be skipped."""
         return isinstance(self.predicate, UnknownPredicate)
 
-    def may_hold(self, values: Mapping[str, str | None], stats: str | None) -> bool:
-        """Tell whether a file may hold a matching row.
+    def can_match(self, values: Mapping[str, str | None], stats: str | None) -> bool:
+        """Tell whether a file may have a matching row.
 
         Args:
-            values: The partition texts by physical name.
+            values: The serialized partition values, by physical name.
             stats: The statistics as JSON text.
         """
         if self.is_everything:
             return True
         statistics: list[FileStatistics] = []
 
-        def bounds(path: Path, data_type: DataType) -> Bounds:
+        def find_bounds(path: Path, data_type: DataType) -> Bounds:
             if path[0] in self.partition_by:
                 return partition_bounds(values.get(self._to_physical(path)[0]), data_type)
             if not statistics:
                 statistics.append(FileStatistics(stats))
             return statistics[0].bounds(self._to_physical(path), data_type)
 
-        return can_match(self.predicate, bounds)
+        return can_match(self.predicate, find_bounds)
 
     def _to_physical(self, path: Path) -> Path:
         if path not in self._physical:
@@ -64,6 +66,6 @@ class FileSelection:
 
     @property
     def physical_partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns in the log and in directories."""
-        known = {column.name: column for column in self.schema}
-        return tuple(physical_name(known[name], self.mode) for name in self.partition_by)
+        """The physical names of the partition columns, as in the log and in directory names."""
+        columns = {column.name: column for column in self.schema}
+        return tuple(physical_name(columns[name], self.mode) for name in self.partition_by)

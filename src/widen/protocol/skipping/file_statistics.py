@@ -1,4 +1,4 @@
-"""Per-file statistics: what the log says of the values in a file, read as bounds and written as JSON.
+"""Per-file statistics in the log: read as bounds for data skipping, and written as JSON.
 
 Source: PROTOCOL.md#per-file-statistics
 """
@@ -25,21 +25,21 @@ NULL_COUNT, TIGHT_BOUNDS = "nullCount", "tightBounds"
 INDEXED_COLUMNS, STATS_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
 DEFAULT_INDEXED_COLUMNS = 32
 MAX_TEXT = 32
-"""How many characters of a text the bounds keep."""
+"""The number of characters to which string bounds are truncated."""
 
 _TICK = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is known of the values of one column in one file.
+    """The bounds of the values of one column in one file.
 
     Args:
-        low: No value is below it; `UNKNOWN` if nothing is known.
-        high: No value is above it; likewise.
-        may_be_null: False only if no value is null.
-        may_be_value: False only if every value is null.
-        may_be_nan: False only if no value is NaN, which Spark orders above every number.
+        low: A lower bound of the values, or `UNKNOWN`.
+        high: An upper bound of the values, or `UNKNOWN`.
+        may_be_null: False only if certainly no value is null.
+        may_be_value: False only if certainly every value is null.
+        may_be_nan: False only if certainly no value is NaN, which Spark orders above every number.
     """
 
     low: Scalar | UnknownValue = UNKNOWN
@@ -50,10 +50,10 @@ class Bounds:
 
 
 class FileStatistics:
-    """The statistics of one file, decoded when they are asked for; what cannot be read counts as unknown.
+    """The statistics of one file; anything that cannot be decoded is unknown.
 
     Args:
-        text: The JSON of the log, or None.
+        text: The JSON text in the log, or None.
 
     Source: PROTOCOL.md#per-file-statistics
     """
@@ -63,16 +63,16 @@ class FileStatistics:
 
     @property
     def rows(self) -> int | None:
-        """How many rows the file has, deleted ones included; None if it is not said."""
+        """The number of rows in the file, including deleted ones; None if it is unknown."""
         rows = self._value.get(NUM_RECORDS)
         return rows if isinstance(rows, int) else None
 
     def bounds(self, path: Path, data_type: DataType) -> Bounds:
-        """Return what is known of a column.
+        """Return the bounds of a column.
 
         Args:
-            path: In physical names; only struct fields on the way.
-            data_type: The current type. The file may have been written in a narrower one.
+            path: The physical path, through structs only.
+            data_type: The current type; the file may have been written with a narrower one.
         """
         nulls = _at(self._value.get(NULL_COUNT), path)
         counted = isinstance(nulls, int)
@@ -85,11 +85,11 @@ class FileStatistics:
             may_be_nan=str(data_type) in ("float", "double"),
         )
 
-    def said(self, path: Path, data_type: DataType) -> ColumnStatistics:
-        """Return what is said of a column, word for word: for people, since a bound may be cut or rounded.
+    def column(self, path: Path, data_type: DataType) -> ColumnStatistics:
+        """Return the statistics of a column as the log has them; minimum and maximum may be truncated or rounded.
 
         Args:
-            path: In physical names; only struct fields on the way.
+            path: The physical path, through structs only.
             data_type: The current type.
         """
         low, high = (_scalar(_at(self._value.get(key), path), data_type) for key in (MIN_VALUES, MAX_VALUES))
@@ -102,11 +102,11 @@ class FileStatistics:
 
 
 def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
-    """Return what a partition text says of its column: one value, or only nulls.
+    """Return the bounds of a partition column, which has one value in a file, or only nulls.
 
     Args:
-        text: As in the log.
-        data_type: The current type; the text may have been written in a narrower one.
+        text: The serialized partition value in the log.
+        data_type: The current type; the text may have been written with a narrower one.
 
     Source: PROTOCOL.md#partition-value-serialization
     """
@@ -115,7 +115,8 @@ def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
         return Bounds(may_be_value=False)
     if value is UNKNOWN:
         return Bounds(may_be_nan=True)
-    if str(data_type) == "float" and isinstance(value, float):  # Spark rounds the text once, and not by way of double
+    # Spark parses the text as a float, we parse it as a double and round that: the result may differ by one step.
+    if str(data_type) == "float" and isinstance(value, float):
         return Bounds(_float_step(value, down=True), _float_step(value, down=False), may_be_null=False)
     return Bounds(value, value, may_be_null=False)
 
@@ -140,15 +141,15 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _scalar(value: Any, data_type: DataType) -> Scalar | UnknownValue:
-    """Return the value of a bound; numbers and texts stay apart, so that a text never bounds a number."""
+    """Return the value of a bound; a string never becomes the bound of a number, or the reverse."""
     is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     if _is_numeric(data_type):
-        found = parse_partition_value(str(value), data_type) if is_number else UNKNOWN
+        scalar = parse_partition_value(str(value), data_type) if is_number else UNKNOWN
     else:
-        found = parse_partition_value(value, data_type) if isinstance(value, str) else UNKNOWN
+        scalar = parse_partition_value(value, data_type) if isinstance(value, str) else UNKNOWN
         if value == "" and str(data_type) == "string":
             return ""
-    return UNKNOWN if found is None else found
+    return UNKNOWN if scalar is None else scalar
 
 
 def _is_numeric(data_type: DataType) -> bool:
@@ -159,29 +160,29 @@ _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
 
 def _bound(value: Any, data_type: DataType, *, down: bool) -> Scalar | UnknownValue:
-    """Return a bound that also holds if the file was written in a narrower type, or if its bound was cut or rounded.
+    """Return a bound that is valid even if the file has a narrower type, or if the bound was truncated or rounded.
 
-    The text of a float names a slightly other double, so one step of float is allowed for; times are cut to
-    milliseconds, so the upper one may be too low by less than that.
+    The text of a float is not exactly its value as a double, so the bound is moved by one float step. Timestamps
+    are truncated to milliseconds, so an upper bound is moved by one millisecond.
 
     Source: PROTOCOL.md#per-file-statistics; Delta Spark, which may skip a matching file for float.
     """
     if isinstance(data_type, DecimalType):
         return _decimal_bound(value, data_type, down=down)
-    found = _scalar(value, data_type)
-    if isinstance(found, float):
-        return _float_step(found, down=down)
-    if isinstance(found, datetime) and not down:
-        return found + _TICK if found.year < 9999 else UNKNOWN
-    return found
+    bound = _scalar(value, data_type)
+    if isinstance(bound, float):
+        return _float_step(bound, down=down)
+    if isinstance(bound, datetime) and not down:
+        return bound + _TICK if bound.year < 9999 else UNKNOWN
+    return bound
 
 
 def _decimal_bound(value: Any, data_type: DecimalType, *, down: bool) -> Decimal | UnknownValue:
-    """Return a bound that also holds if its writer rounded it to a double, or cut it to a long.
+    """Return a bound that is valid even if the writer rounded it to a double or truncated it to a long.
 
-    It was a multiple of the unit of the type, so it is no further out than the last one that rounds to the text.
+    The exact bound was a multiple of the unit of the type, so it is at most the last multiple that rounds to the text.
 
-    Source: deltalake, which writes the bounds of decimals so
+    Source: deltalake, which writes the bounds of decimals in this form
     """
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return UNKNOWN
@@ -189,10 +190,10 @@ def _decimal_bound(value: Any, data_type: DecimalType, *, down: bool) -> Decimal
     if not number.is_finite() or number.adjusted() >= data_type.precision or number in _LONG_ENDS:
         return UNKNOWN
     slack = _WIDE.multiply(abs(number), _DOUBLE_STEP)
-    least, most = _WIDE.subtract(number, slack), _WIDE.add(number, slack)
+    low, high = _WIDE.subtract(number, slack), _WIDE.add(number, slack)
     unit = Decimal(1).scaleb(-data_type.scale)
-    found = least.quantize(unit, ROUND_CEILING, _WIDE) if down else most.quantize(unit, ROUND_FLOOR, _WIDE)
-    return found if least <= found <= most else UNKNOWN
+    bound = low.quantize(unit, ROUND_CEILING, _WIDE) if down else high.quantize(unit, ROUND_FLOOR, _WIDE)
+    return bound if low <= bound <= high else UNKNOWN
 
 
 _WIDE = Context(prec=200)
@@ -210,7 +211,7 @@ def _float_step(value: float, *, down: bool) -> float:
 
 
 _FLOAT_TEXT_MAX = 3.4028236e38
-"""Above what no text of a float is: that of the greatest, 3.4028235E38, is a little more than it."""
+"""No text of a float is above this; the text of the largest float, 3.4028235E38, is slightly above its value."""
 
 
 # ---- writing ---------------------------------------------------------------------------------------
@@ -218,12 +219,12 @@ _FLOAT_TEXT_MAX = 3.4028236e38
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a file's own footer says of one leaf column.
+    """The statistics of one leaf column in one file.
 
     Args:
-        low: The smallest value, None if not known.
-        high: The largest value, likewise.
-        nulls: How many values are null, None if not known.
+        low: The smallest value, or None if it is unknown.
+        high: The largest value, or None if it is unknown.
+        nulls: The number of null values, or None if it is unknown.
     """
 
     low: Any = None
@@ -232,36 +233,37 @@ class ColumnStatistics:
 
 
 def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_by: Iterable[str]) -> frozenset[Path]:
-    """Return the leaf columns that get statistics: those named by the properties, else the first 32.
+    """Return the leaf columns that get statistics: those named by a property, else the first 32.
 
     Args:
-        schema: In logical names, as the paths of the result.
+        schema: The schema with logical names.
         properties: The properties of the table.
         partition_by: The partition columns, which never get statistics.
 
     Raises:
-        InvalidOption: a property holds no number, or no column path.
+        InvalidOption: the number of indexed columns is not an integer.
+        InvalidPath: a named column is not a valid path.
 
     Source: Delta Lake's data skipping properties.
     """
-    split = frozenset(partition_by)
-    candidates = [path for path, _ in _plain_leaves(schema) if path[0] not in split]
-    wanted = named_columns(properties)
-    if wanted is not None:
-        return frozenset(path for path in candidates if any(path[: len(w)] == w for w in wanted))
+    partitions = frozenset(partition_by)
+    candidates = [path for path, _ in _plain_leaves(schema) if path[0] not in partitions]
+    named = named_columns(properties)
+    if named is not None:
+        return frozenset(path for path in candidates if any(path[: len(n)] == n for n in named))
     limit = properties.get(INDEXED_COLUMNS, str(DEFAULT_INDEXED_COLUMNS))
     try:
         count = int(limit)
     except ValueError as error:
-        raise InvalidOption(option=INDEXED_COLUMNS, value=limit, expected="It is a whole number, or -1.") from error
+        raise InvalidOption(option=INDEXED_COLUMNS, value=limit, expected="Must be an integer >= -1.") from error
     return frozenset(candidates if count < 0 else candidates[:count])
 
 
 def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
-    """Return the columns that a property names to get statistics, or None if it names none.
+    """Return the columns that a property selects for statistics, or None without the property.
 
     Raises:
-        InvalidPath: it holds no column path.
+        InvalidPath: one of them is not a valid path.
 
     Source: Delta Lake's data skipping properties.
     """
@@ -273,7 +275,7 @@ _LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 
 
 def _plain_leaves(schema: StructType) -> Iterator[tuple[Path, DataType]]:
-    """Yield the leaves that no array or map encloses, and each array or map as one."""
+    """Yield the leaves outside arrays and maps, and each array or map as one leaf."""
     for field in schema.fields:
         if isinstance(field.type, StructType):
             yield from (((field.name, *path), leaf) for path, leaf in _plain_leaves(field.type))
@@ -282,21 +284,21 @@ def _plain_leaves(schema: StructType) -> Iterator[tuple[Path, DataType]]:
 
 
 def encode_statistics(rows: int, columns: Mapping[Path, ColumnStatistics]) -> str:
-    """Return the statistics as the JSON text of the log.
+    """Return the statistics as JSON text for the log.
 
     Args:
-        rows: How many rows the file has.
-        columns: By physical path, in the order of the file.
+        rows: The number of rows in the file.
+        columns: The statistics by physical path, in the order of the file.
 
     Source: PROTOCOL.md#per-file-statistics
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    for path, found in columns.items():
-        _put(low, path, _cut(found.low, up=False))
-        _put(high, path, _cut(found.high, up=True))
-        _put(nulls, path, found.nulls)
+    for path, statistics in columns.items():
+        _put(low, path, _to_bound(statistics.low, up=False))
+        _put(high, path, _to_bound(statistics.high, up=True))
+        _put(nulls, path, statistics.nulls)
     value = {NUM_RECORDS: rows, MIN_VALUES: low, MAX_VALUES: high, NULL_COUNT: nulls}
     return _encoder.encode(value).decode()
 
@@ -305,34 +307,34 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def with_loose_bounds(text: str | None, rows: int) -> str:
-    """Return the statistics of a file of which rows are deleted: bounds that no row need reach, and the count of all.
+    """Return the statistics of a file with deleted rows: its bounds are no longer tight, its count includes all rows.
 
     Args:
-        text: As in the log before, or None.
-        rows: How many rows the file has, deleted ones included.
+        text: The previous statistics in the log, or None.
+        rows: The number of rows in the file, including deleted ones.
 
     Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
     """
     return _encoder.encode({**_decoded(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
 
 
-def _put(into: dict[str, Any], path: Path, value: Any) -> None:
+def _put(target: dict[str, Any], path: Path, value: Any) -> None:
     if value is None:
         return
     for step in path[:-1]:
-        into = into.setdefault(step, {})
-    into[path[-1]] = value
+        target = target.setdefault(step, {})
+    target[path[-1]] = value
 
 
-def _cut(value: Any, *, up: bool) -> Any:
-    """Return a bound in the form of the log, or None if it has none; a cut upper text is rounded up."""
+def _to_bound(value: Any, *, up: bool) -> Any:
+    """Return a bound in the form of the log, or None if it has none; a truncated upper string is rounded up."""
     match value:
         case bool() | bytes() | None:
             return None
         case float():
-            return _whole_float(value, up=up)
+            return _to_float_bound(value, up=up)
         case str():
-            return _cut_text(value, up=up)
+            return _truncate_text(value, up=up)
         case datetime():
             return _time_text(value)
         case date():
@@ -340,7 +342,7 @@ def _cut(value: Any, *, up: bool) -> Any:
     return value
 
 
-def _whole_float(value: float, *, up: bool) -> float | None:
+def _to_float_bound(value: float, *, up: bool) -> float | None:
     if math.isnan(value) or math.isinf(value):
         return None
     return (0.0 if up else -0.0) if value == 0 else value
@@ -348,11 +350,11 @@ def _whole_float(value: float, *, up: bool) -> float | None:
 
 def _time_text(value: datetime) -> str:
     zone = "Z" if value.tzinfo else ""
-    moment = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
-    return moment.isoformat(timespec="milliseconds") + zone
+    utc = value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+    return utc.isoformat(timespec="milliseconds") + zone
 
 
-def _cut_text(value: str, *, up: bool) -> str | None:
+def _truncate_text(value: str, *, up: bool) -> str | None:
     if len(value) <= MAX_TEXT:
         return value
     head = value[:MAX_TEXT]

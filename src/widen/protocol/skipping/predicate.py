@@ -1,6 +1,7 @@
-"""Predicates over the rows of a file, judged by what is known of its columns: can a row be true, can one be false?
+"""Predicates on the rows of a file, evaluated on the bounds of its columns: can a row make it true, or false?
 
-A file is skipped only if certainly no row of it makes the predicate true. What is not understood is `UnknownPredicate`.
+A file is skipped only if certainly no row of it makes the predicate true. A condition that cannot be evaluated on
+bounds is an `UnknownPredicate`, which never skips a file, so that a read never loses a row.
 """
 
 from __future__ import annotations
@@ -17,110 +18,114 @@ from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
 from widen.protocol.skipping.file_statistics import Bounds
 
 BoundsLookup: TypeAlias = Callable[[Path, DataType], Bounds]
-"""Gives what is known of a column, by its path and current type."""
+"""Returns the bounds of a column, given its path and its current type."""
 
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""Every comparison, with the one that is true where it is false."""
+"""Every comparison operator, with the one that is true when it is false."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownPredicate:
-    """A condition that is not understood."""
+    """A condition that cannot be evaluated on bounds."""
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it that; it always may."""
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Return True: any result is possible."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Both conditions."""
+    """The conjunction of two conditions."""
 
     left: Predicate
     right: Predicate
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it true, or false."""
-        left, right = self.left.can_be(of, truth=truth), self.right.can_be(of, truth=truth)
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Tell whether the result may be ``truth`` for some row."""
+        left, right = self.left.can_be(bounds_of, truth=truth), self.right.can_be(bounds_of, truth=truth)
         return (left and right) if truth else (left or right)
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Either condition."""
+    """The disjunction of two conditions."""
 
     left: Predicate
     right: Predicate
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it true, or false."""
-        left, right = self.left.can_be(of, truth=truth), self.right.can_be(of, truth=truth)
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Tell whether the result may be ``truth`` for some row."""
+        left, right = self.left.can_be(bounds_of, truth=truth), self.right.can_be(bounds_of, truth=truth)
         return (left or right) if truth else (left and right)
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; null stays null."""
+    """The negation of a condition; null stays null."""
 
     inner: Predicate
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it true, or false."""
-        return self.inner.can_be(of, truth=not truth)
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Tell whether the result may be ``truth`` for some row."""
+        return self.inner.can_be(bounds_of, truth=not truth)
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether a column is null."""
+    """The condition that a column is null."""
 
     path: Path
     type: DataType
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it true, or false."""
-        bounds = of(self.path, self.type)
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Tell whether the result may be ``truth`` for some row."""
+        bounds = bounds_of(self.path, self.type)
         return bounds.may_be_null if truth else bounds.may_be_value
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A column compared with a constant.
+    """The comparison of a column with a constant.
 
     Args:
-        path: The column, spelled as in the schema.
-        type: Its current type.
-        sign: One of the keys of `NEGATED`.
-        value: The constant, of the kind that `to_comparable` gives.
+        path: The path of the column, spelled as in the schema.
+        type: The current type of the column.
+        operator: A key of `NEGATED`.
+        value: The constant, as `to_comparable` returns it.
     """
 
     path: Path
     type: DataType
-    sign: str
+    operator: str
     value: Scalar
 
-    def can_be(self, of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether some row may make it true, or false."""
-        bounds = of(self.path, self.type)
-        return bounds.may_be_value and _may_hold(bounds, self.sign if truth else NEGATED[self.sign], self.value)
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Tell whether the result may be ``truth`` for some row."""
+        bounds = bounds_of(self.path, self.type)
+        return bounds.may_be_value and _can_compare(
+            bounds, self.operator if truth else NEGATED[self.operator], self.value
+        )
 
 
 Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare
 
 
-def can_match(predicate: Predicate, of: BoundsLookup) -> bool:
-    """Tell whether some row of a file may make the predicate true.
+def can_match(predicate: Predicate, bounds_of: BoundsLookup) -> bool:
+    """Tell whether the predicate may be true for some row of a file.
 
     Args:
         predicate: The condition.
-        of: What is known of the columns of that file.
+        bounds_of: Returns the bounds of a column in that file.
     """
-    return predicate.can_be(of, truth=True)
+    return predicate.can_be(bounds_of, truth=True)
 
 
 def to_comparable(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a constant in the kind in which Spark compares it with a column, or `UNKNOWN` where that is in doubt.
+    """Return a constant in the type in which Spark compares it with a column, or `UNKNOWN` if that is not certain.
 
-    Source: Spark's type coercion; a text against another type, or a time without a zone, depends on the session.
+    The comparison of a string with another type, or of a timestamp without a zone, depends on the session.
+
+    Source: Spark's type coercion
     """
     name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
     if isinstance(value, bool) or name == "boolean":
@@ -136,9 +141,9 @@ def to_comparable(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
 
 
 def _exact(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a number that is compared digit by digit; a double would round the column first.
+    """Return a number that Spark compares exactly, without rounding the column to double first.
 
-    A whole number that no column holds is left to Spark, which finds it greater or less than null too.
+    An integer out of range for long is `UNKNOWN`: Spark replaces such a comparison by a constant, also for null.
     """
     if not isinstance(value, (int, Decimal)):
         return UNKNOWN
@@ -147,8 +152,8 @@ def _exact(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
     number = Decimal(value)
     scale = max(-int(number.as_tuple().exponent), 0) if number.is_finite() else 99
     digits = max(number.adjusted() + 1, 1) if number.is_finite() else 99
-    own = (data_type.precision - data_type.scale, data_type.scale) if isinstance(data_type, DecimalType) else (20, 0)
-    return value if max(digits, own[0]) + max(scale, own[1]) <= _MAX_PRECISION else UNKNOWN
+    column = (data_type.precision - data_type.scale, data_type.scale) if isinstance(data_type, DecimalType) else (20, 0)
+    return value if max(digits, column[0]) + max(scale, column[1]) <= _MAX_PRECISION else UNKNOWN
 
 
 _MAX_PRECISION = 38
@@ -159,21 +164,21 @@ def _is_number(value: float | Decimal) -> bool:
     return value == value
 
 
-def _may_hold(bounds: Bounds, sign: str, value: Scalar) -> bool:
-    if bounds.may_be_nan and sign in (">", ">=", "<>"):
+def _can_compare(bounds: Bounds, operator: str, value: Scalar) -> bool:
+    if bounds.may_be_nan and operator in (">", ">=", "<>"):
         return True
-    above = bounds.low is UNKNOWN or bounds.low < value  # type: ignore[operator]
-    below = bounds.high is UNKNOWN or bounds.high > value  # type: ignore[operator]
-    reaches_down = bounds.low is UNKNOWN or bounds.low <= value  # type: ignore[operator]
-    reaches_up = bounds.high is UNKNOWN or bounds.high >= value  # type: ignore[operator]
+    less = bounds.low is UNKNOWN or bounds.low < value  # type: ignore[operator]
+    greater = bounds.high is UNKNOWN or bounds.high > value  # type: ignore[operator]
+    at_most = bounds.low is UNKNOWN or bounds.low <= value  # type: ignore[operator]
+    at_least = bounds.high is UNKNOWN or bounds.high >= value  # type: ignore[operator]
     return {
-        "=": reaches_down and reaches_up,
-        "<>": above or below,
-        "<": above,
-        "<=": reaches_down,
-        ">": below,
-        ">=": reaches_up,
-    }[sign]
+        "=": at_most and at_least,
+        "<>": less or greater,
+        "<": less,
+        "<=": at_most,
+        ">": greater,
+        ">=": at_least,
+    }[operator]
 
 
 _KINDS: Mapping[str, type] = {"string": str, "date": date, "timestamp": datetime, "timestamp_ntz": datetime}

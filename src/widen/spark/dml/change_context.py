@@ -80,7 +80,7 @@ class ChangeContext:
         return self._with_tracking(from_json(self.metadata.schema_string))
 
     def _with_tracking(self, schema: StructType) -> StructType:
-        return self.tracking.added_to(schema) if self.tracking else schema
+        return self.tracking.add_to(schema) if self.tracking else schema
 
     @cached_property
     def candidates(self) -> pa.Table:

@@ -139,7 +139,7 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
     if columns:
         kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
-        schema = columns.added_to(schema)
+        schema = columns.add_to(schema)
     return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
 
 

@@ -192,7 +192,7 @@ def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
     if selection.is_everything:
         return files
     pairs = zip(partition_values(files), files["stats"].to_pylist(), strict=True)
-    return files.filter(pa.array([selection.may_hold(*pair) for pair in pairs], pa.bool_()))
+    return files.filter(pa.array([selection.can_match(*pair) for pair in pairs], pa.bool_()))
 
 
 # ---- DataFrames of groups --------------------------------------------------------------------------

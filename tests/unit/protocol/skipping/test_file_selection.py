@@ -28,16 +28,16 @@ ROWS: list[tuple[Predicate, bool]] = [
 
 @pytest.mark.parametrize(("predicate", "may_hold"), ROWS)
 def test_a_file_is_left_out_only_for_sure(predicate: Predicate, may_hold: bool) -> None:
-    assert FileSelection(predicate, SCHEMA, "none", ("p",)).may_hold({"p": "1"}, STATS) is may_hold
+    assert FileSelection(predicate, SCHEMA, "none", ("p",)).can_match({"p": "1"}, STATS) is may_hold
 
 
 @pytest.mark.parametrize(("predicate", "may_hold"), ROWS)
 def test_mapped_columns_are_looked_up_by_their_physical_names(predicate: Predicate, may_hold: bool) -> None:
     stats = STATS.replace('"id"', '"col-id"')
-    assert FileSelection(predicate, MAPPED, "name", ("p",)).may_hold({"col-p": "1"}, stats) is may_hold
+    assert FileSelection(predicate, MAPPED, "name", ("p",)).can_match({"col-p": "1"}, stats) is may_hold
 
 
 def test_what_is_not_known_is_not_left_out() -> None:
     selection = FileSelection(Compare(("id",), LONG, ">", 20), SCHEMA, "none", ("p",))
-    assert selection.may_hold({"p": "1"}, None)
-    assert selection.may_hold({}, "no statistics")
+    assert selection.can_match({"p": "1"}, None)
+    assert selection.can_match({}, "no statistics")

@@ -195,7 +195,7 @@ def test_no_filter_loses_a_row(
     table = tables.by_layout[layout]
     with pytest.MonkeyPatch.context() as patch:
         if not knows_old_types:
-            patch.setattr(old_decimals, "LOOKED_AT_FILES", 0)
+            patch.setattr(old_decimals, "MOST_FOOTERS", 0)
         old_decimals._cached_types.cache_clear()
         pairs = [(table.read(spark=spark).where(where), table.read(where=where, spark=spark)) for where in wheres]
     marked = [

@@ -136,7 +136,7 @@ def closed(*_: Any) -> Any:
     raise StorageError(location="a.parquet", reason="no credentials", fix="")
 
 
-@pytest.mark.parametrize(("name", "value"), [("LOOKED_AT_FILES", 0), ("find_old_files", closed)])
+@pytest.mark.parametrize(("name", "value"), [("MOST_FOOTERS", 0), ("find_old_files", closed)])
 def test_filters_stay_away_from_files_that_were_not_looked_into(
     spark: SparkSession,
     table: Table,

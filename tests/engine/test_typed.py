@@ -24,7 +24,7 @@ from widen.model.types import LONG, Field, StructType
 from widen.planning.evolution.policy import Policy
 from widen.spark.expression import join_columns
 from widen.spark.ingest import typed_batch
-from widen.spark.ingest.open_source import SourceReader
+from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import verify
 from widen.spark.typed import typed_records
 from widen.spark.typed.prepared_records import prepare_records
@@ -327,12 +327,12 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
     assert done.verification.leaves == 7
     table = Table(str(tmp_path / "table"))
     for changed in (source.where("n = 1"), source.withColumn("a", F.expr("slice(a, 1, 1)")), source.limit(0)):
-        batch = SourceReader().of(spark, source)
-        other = SourceReader().of(spark, changed)
+        batch = BatchReader().open(spark, source)
+        other = BatchReader().open(spark, changed)
         other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
-        there = other.found(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
-        assert verify(batch.said(table.snapshot.schema, Policy()), there).is_clean
-        assert not verify(other.said(table.snapshot.schema, Policy()), there).is_clean
+        there = other.table_digests(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
+        assert verify(batch.source_digests(table.snapshot.schema, Policy()), there).is_clean
+        assert not verify(other.source_digests(table.snapshot.schema, Policy()), there).is_clean
 
 
 BAD = {

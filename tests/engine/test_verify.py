@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from widen import Table, ingest
 from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.open_source import SourceReader
+from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import Verification, verify
 
 LINES = [f'{{"n":{number},"s":"text {number}","r":{{"x":[{number},1.5]}}}}' for number in range(100)]
@@ -69,9 +69,9 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def proof(spark: SparkSession, place: Path, share: float = 1.0) -> Verification:
     found = Table(str(place / "table"))
-    batch, paths = SourceReader().of(spark, str(place / "s.jsonl")), found.files()["path"].to_pylist()
-    there = batch.found(found.store, found.snapshot, paths, Policy(), None)
-    return verify(batch.said(found.snapshot.schema, Policy()), there, share)
+    batch, paths = BatchReader().open(spark, str(place / "s.jsonl")), found.files()["path"].to_pylist()
+    there = batch.table_digests(found.store, found.snapshot, paths, Policy(), None)
+    return verify(batch.source_digests(found.snapshot.schema, Policy()), there, share)
 
 
 @pytest.mark.parametrize("name", DAMAGES)

@@ -188,10 +188,10 @@ class DeltaTarget:
             TableError: the table cannot be read.
         """
         snapshot = open_snapshot(self.store, version)
-        source = batch.said(snapshot.schema, self.policy)
+        source = batch.source_digests(snapshot.schema, self.policy)
         texts = quarantine.rows(source.digests.sparkSession).select(TEXT) if quarantine else None
         paths = [add.path for add in result.adds]
-        return verify_rows(source, batch.found(self.store, snapshot, paths, self.policy, texts), share)
+        return verify_rows(source, batch.table_digests(self.store, snapshot, paths, self.policy, texts), share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class _BatchCommit:
         target = opened.with_file_fields(batch.names)
         if request.interval and target.has_interval(request.interval):
             return _repeated(target)
-        self.observed = self.observed.merged(batch.foreseen(target.schema, target.policy), max)
+        self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
         written = write_until_plan_is_stable(target, self.observed, partial(write_pass, batch, request.progress))
         with StagedFiles() as staged:
             staged.add_undo(partial(written.draft.discard, written.result))

@@ -117,9 +117,9 @@ def plan(
     )
     session, (reader, policy) = find_session(spark), parse_options(words)
     target = find_table(into, storage_options).open(policy)
-    batch = reader.of(session, source)
+    batch = reader.open(session, source)
     target = target.with_file_fields(batch.names)
-    observed = batch.foreseen(target.schema, target.policy)
+    observed = batch.prior_observation(target.schema, target.policy)
     planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
     if words.get("strict"):
@@ -243,7 +243,7 @@ def ingest(
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
     with persist_if_reread(source, target, watch) as given:
         progress("looking at the source")
-        batch = reader.of(session, given)
+        batch = reader.open(session, given)
         written = commit_batch(batch, request, target)
         assert written is not None
         return to_result(batch, request, written, watch)

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from widen.ingestion.policy_config import parse_policy
 from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.open_source import SourceReader, to_source_reader
+from widen.spark.ingest.open_source import BatchReader, to_batch_reader
 from widen.spark.source.source_files import to_place
 
 
@@ -73,7 +73,7 @@ def to_quarantine(words: IngestOptions) -> str | None:
     return None if named is None else to_place(named)
 
 
-def parse_options(words: IngestOptions) -> tuple[SourceReader, Policy]:
+def parse_options(words: IngestOptions) -> tuple[BatchReader, Policy]:
     """Return how records are read, and what may become of the table.
 
     Raises:
@@ -86,5 +86,5 @@ def parse_options(words: IngestOptions) -> tuple[SourceReader, Policy]:
         "has_folders": rest.pop("partition_folders", True),
         "has_source_columns": rest.pop("source_columns", False),
     }
-    intake = to_source_reader(*reading, detects=rest.pop("detect_types", False), **told)
+    intake = to_batch_reader(*reading, detects=rest.pop("detect_types", False), **told)
     return intake, parse_policy(rest.pop("evolve", None), **rest)

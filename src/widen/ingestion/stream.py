@@ -145,14 +145,14 @@ def ingest_stream(
         quarantine=to_quarantine(words),
         is_strict=words.get("strict", False),
     )
-    read: Callable[[SparkSession, DataFrame], Batch | None] = reader.of
+    read: Callable[[SparkSession, DataFrame], Batch | None] = reader.open
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
         rows = source
     else:
         paths = to_paths(source)
         _ensure_separate(paths, {"into": into, "checkpoint": checkpoint})
-        rows, read = file_stream(session, paths, max_files, max_bytes), reader.of_listed
+        rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_files
     request.open_target()  # so that a table that cannot be written fails here and not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
     work = _StreamWork(read, checkpoint, request, watch, on_interval, lists_files)

@@ -50,7 +50,9 @@ class GuardViolation:
             return f"{path} is null, and column {self.slot.name} is {self.guard.reason}"
         text = document_to_json(self.value)
         shown = text if len(text) <= SAMPLE_CHARS else text[:SAMPLE_CHARS] + "…"
-        return f"{path}: {shown} is no {self.slot.type.sql}, and column {self.slot.name} is {self.guard.reason}"
+        return (
+            f"{path}: {shown} is not of type {self.slot.type.sql}, and column {self.slot.name} is {self.guard.reason}"
+        )
 
     @property
     def source(self) -> Path:

@@ -1,4 +1,4 @@
-"""One interval on Spark: its records, observed, and written as files of the table.
+"""The batch of one interval on Spark: its records are observed, and written as files of the table.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol as Shape
+from typing import Protocol as Interface
 
 from pyspark.sql import DataFrame
 
@@ -29,31 +29,31 @@ from widen.spark.text.verification import Side, build_row_side, build_text_side
 from widen.spark.write.part_file import PartSink, find_part_sink
 
 
-class Batch(Shape):
-    """The records of one interval, wherever they are from."""
+class Batch(Interface):
+    """The records of one interval, from any source."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name of the source in errors."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Files that are not read, by their names."""
+        """The names of the files that are not read."""
 
     @property
     def names(self) -> frozenset[str]:
-        """What the fields are called that the records get from their files."""
+        """The names of the fields that records get from their files."""
 
-    def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
-        """Return what is known of the records before anybody looks at them all.
+    def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return what is known about the records before a full pass over them.
 
         Args:
-            base: The schema of the table; None if there is none yet.
-            policy: What may be done to it.
+            base: The schema of the table; None if the table does not exist yet.
+            policy: The policy.
         """
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
-        """Return what the records hold beyond what the columns of the attempt say; nothing is written.
+        """Return what the records contain beyond what the columns of the attempt say; writes nothing.
 
         Args:
             attempt: The columns, and what is known already.
@@ -63,54 +63,54 @@ class Batch(Shape):
         """
 
     def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
-        """Write the records as files; return them with what the records hold beyond what the columns say.
+        """Write the records as files; return the files and what the records contain beyond what the columns say.
 
-        Nothing is committed. If the observation does not fit the attempt, the files are to be discarded.
+        Nothing is committed. If the observation does not fit the attempt, the caller must discard the files.
 
         Args:
             attempt: The columns, and what is known already.
-            store: Of the table.
-            protocol: That the table will have when the files are committed.
-            metadata: Likewise.
+            store: The store of the table.
+            protocol: The protocol of the table when the files are committed.
+            metadata: The metadata of the table when the files are committed.
 
         Raises:
-            RowRefused: a row is one that the table may not hold, and nobody had foreseen it.
+            RowRefused: a row violates a rule of the table that quarantine does not cover.
             CorruptFile: a file cannot be read.
-            StorageError: the store refused.
+            StorageError: the store cannot be written.
         """
 
-    def said(self, schema: StructType, policy: Policy) -> Side:
-        """Return the records for the proof.
+    def source_digests(self, schema: StructType, policy: Policy) -> Side:
+        """Return the digests of the records, for the proof.
 
         Args:
-            schema: Of the table that holds them.
-            policy: How their values were taken, and which columns cannot yield.
+            schema: The schema of the table that holds them.
+            policy: The policy of the ingestion, with the field rules and the fixed columns.
         """
 
-    def found(
+    def table_digests(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
-        """Return for the proof the rows of the table, and the records that are kept out of it.
+        """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            store: Of the table.
-            snapshot: The version that holds them.
-            paths: The files that they were written to, by their paths in the log.
-            policy: As for `said`.
-            kept_out: The texts of what is kept out of the table, in a column `TEXT`.
+            store: The store of the table.
+            snapshot: The version that holds the rows.
+            paths: The files that the records were written to, by their paths in the log.
+            policy: As for `source_digests`.
+            kept_out: The texts of the quarantined records, in a column `TEXT`.
         """
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Records that come as JSON texts.
+    """A batch of records as JSON texts.
 
     Args:
-        texts: A raw batch.
-        name: What errors call it.
-        left_out: Files that are not read, by their names.
-        file_fields: Which fields the records get from their files.
-        names: What those are called.
+        texts: The raw batch.
+        name: The name of the source in errors.
+        left_out: The names of the files that are not read.
+        file_fields: The fields that records get from their files.
+        names: The names of these fields.
     """
 
     texts: DataFrame
@@ -119,46 +119,49 @@ class TextBatch:
     file_fields: FileFields | None = None
     names: frozenset[str] = frozenset()
 
-    def foreseen(self, base: StructType | None, policy: Policy) -> Observation:
-        """Return nothing: texts have to be looked at; see `Batch`."""
+    def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return nothing, because texts have no schema; see `Batch`."""
         return Observation()
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
-        """Return what the texts hold; see `Batch`."""
+        """Return the observation of the texts; see `Batch`."""
         with translate_spark_errors():
-            return merge_notes(collect_notes(self.texts, self._told(attempt)))
+            return merge_notes(collect_notes(self.texts, self._with_file_fields(attempt)))
 
     def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
-        """Write the records; see `Batch`. Where a file is all that a row needs, the tasks write them themselves."""
-        attempt = self._told(attempt)
+        """Write the records; see `Batch`. The tasks write the files themselves if the table allows it."""
+        attempt = self._with_file_fields(attempt)
         sink = find_part_sink(self.texts.sparkSession, store, protocol, metadata)
         if sink is not None:
-            return self._written_by_tasks(replace(attempt, sink=sink), sink)
+            return self._write_in_tasks(replace(attempt, sink=sink), sink)
         return write_fitting(self.texts, attempt, store, protocol, metadata)
 
-    def said(self, schema: StructType, policy: Policy) -> Side:
-        """Return the records for the proof; see `Batch`."""
-        told = self.file_fields
+    def source_digests(self, schema: StructType, policy: Policy) -> Side:
+        """Return the digests of the records; see `Batch`."""
+        file_fields = self.file_fields
         return build_text_side(
-            self.texts, schema, policy, FileValueReader(told.has_folders, told.loaded_at) if told else None
+            self.texts,
+            schema,
+            policy,
+            FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,
         )
 
-    def found(
+    def table_digests(
         self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
-        """Return the rows for the proof; see `Batch`."""
+        """Return the digests of the rows; see `Batch`."""
         rows = read_snapshot(self.texts.sparkSession, store, snapshot, only=paths)
         return build_row_side(rows, snapshot.schema, policy, kept_out)
 
-    def _told(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
+    def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)
 
-    def _written_by_tasks(self, attempt: BatchWriteSpec, sink: PartSink) -> BatchResult:
+    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink) -> BatchResult:
         with ExitStack() as undo:
             undo.callback(discard_folder, sink.store, sink.job)
             with translate_spark_errors():
-                found = collect_notes(self.texts, attempt)
+                notes = collect_notes(self.texts, attempt)
             undo.pop_all()
-        parts = [part for note in found for part in note.parts]
+        parts = [part for note in notes for part in note.parts]
         discard_folder(sink.store, sink.job, but=[part.path for part in parts])
-        return BatchResult([part.to_add() for part in parts], merge_notes(found))
+        return BatchResult([part.to_add() for part in parts], merge_notes(notes))

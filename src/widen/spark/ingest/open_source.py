@@ -1,4 +1,4 @@
-"""What a caller gives, as the batch of an interval: files by their paths, or a DataFrame.
+"""The source of an ingestion as a batch: files by their paths, or a DataFrame.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -29,19 +29,19 @@ from widen.spark.typed.typed_records import read_columnar, to_typed_records
 IngestSource: TypeAlias = str | Sequence[str] | DataFrame
 """Files, directories and patterns, or rows."""
 
-_Given = TypeVar("_Given", bound=IngestSource)
+_Source = TypeVar("_Source", bound=IngestSource)
 
 
 @dataclass(frozen=True, slots=True)
-class SourceReader:
-    """How records are taken in.
+class BatchReader:
+    """Reads a source into a batch.
 
     Args:
-        format: What files hold; by default their names tell. Of a DataFrame: ``json``, if it has JSON in one column.
-        options: How to read them, by the names that Spark gives the options of its readers.
-        detects: Whether texts of CSV and lines that look as numbers and booleans are taken for that.
-        has_folders: Whether ``key=value`` folders on the way to a file give fields to its records.
-        has_source_columns: Whether records get the URI of their file and the time of the load as fields.
+        format: The format of files; by default their names decide. For a DataFrame: ``json`` if one column has JSON.
+        options: The options for reading, by their names in Spark's readers.
+        detects: Whether CSV and text values that look like numbers or booleans become such.
+        has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
+        has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
     """
 
     format: FileFormat | None = None
@@ -50,64 +50,70 @@ class SourceReader:
     has_folders: bool = True
     has_source_columns: bool = False
 
-    def of(self, spark: SparkSession, given: IngestSource) -> Batch:
-        """Return the batch of what a caller gives.
+    def open(self, spark: SparkSession, source: IngestSource) -> Batch:
+        """Return a source as a batch.
 
         Args:
             spark: The session.
-            given: Paths or rows.
+            source: Paths or rows.
 
         Raises:
             SourceError: the source cannot be used.
-            InvalidOption: an option is none.
+            InvalidOption: an option is invalid.
         """
-        if not isinstance(given, DataFrame):
-            return self._of_files(spark, find_source(spark, to_paths(given), self.format, self.options))
-        return self._of_rows(given)
+        if not isinstance(source, DataFrame):
+            return self._open_files(spark, find_source(spark, to_paths(source), self.format, self.options))
+        return self._open_rows(source)
 
-    def of_listed(self, spark: SparkSession, files: DataFrame) -> Batch | None:
-        """Return the batch of some files, or None if there is nothing to read among them.
+    def open_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
+        """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
             spark: The session.
             files: Columns ``path`` and ``length``.
 
         Raises:
-            SourceError: their names tell several formats.
+            SourceError: the names of the files indicate several formats.
         """
         found = to_source_files(files)
         source = choose_files(found, self.format, self.options) or SourceFiles((), tuple(found))
-        return self._of_files(spark, source) if any(file.size_bytes for file in source.files) else None
+        return self._open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
-    def _of_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
-        told = self._file_fields()
-        names = told.names([quote(file.path) for file in source.files])
+    def _open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+        file_fields = self._file_fields()
+        names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
-            return TypedBatch(read_columnar(spark, source, told), source.name, source.left_out, names)
+            return TypedBatch(read_columnar(spark, source, file_fields), source.name, source.left_out, names)
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             texts = read_csv(spark, source, parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
         elif self.options:
-            raise InvalidOption(option="options", value=dict(self.options), expected=f"{source.format.value} has none.")
+            raise InvalidOption(
+                option="options",
+                value=dict(self.options),
+                expected=f"The format {source.format.value} does not have options.",
+            )
         elif source.format is FileFormat.TEXT:
             texts = read_lines(spark, source, detects=self.detects)
         else:
             texts = read_json(spark, source)
-        return TextBatch(texts, source.name, source.left_out, told if names else None, names)
+        return TextBatch(texts, source.name, source.left_out, file_fields if names else None, names)
 
     def _file_fields(self) -> FileFields:
-        loaded_at = datetime.now(timezone.utc).strftime(_MOMENT) if self.has_source_columns else None
+        loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
         return FileFields(self.has_folders, loaded_at)
 
-    def _of_rows(self, rows: DataFrame) -> Batch:
+    def _open_rows(self, rows: DataFrame) -> Batch:
         if rows.isStreaming:
-            raise InvalidOption(option="source", value="a streaming DataFrame", expected="Give it to ingest_stream.")
+            raise InvalidOption(
+                option="source", value="a streaming DataFrame", expected="Use ingest_stream for a streaming DataFrame."
+            )
         if self.format is FileFormat.JSON:
-            told = FileFields(False, self._file_fields().loaded_at)
-            names = told.names([""])
-            return TextBatch(read_column(rows), _DATA_FRAME, (), told if names else None, names)
+            file_fields = FileFields(False, self._file_fields().loaded_at)
+            names = file_fields.names([""])
+            return TextBatch(read_column(rows), _DATA_FRAME, (), file_fields if names else None, names)
         if self.format is not None or self.options:
-            expected = "A DataFrame has types; only JSON in a column of it is a format."
+            expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         loaded_at = self._file_fields().loaded_at
         if loaded_at is None:
@@ -117,43 +123,46 @@ class SourceReader:
 
 
 @contextmanager
-def persist_source(given: _Given) -> Iterator[_Given]:
-    """Keep what a DataFrame says: it may say other values when it is evaluated again, such as the current time.
+def persist_source(source: _Source) -> Iterator[_Source]:
+    """Persist a DataFrame source while this is open.
+
+    An ingestion evaluates its source more than once, and another evaluation may give other values, e.g. of the current
+    time.
 
     Args:
-        given: Files are left alone, and so are rows that somebody keeps already.
+        source: The source. Files, streams and DataFrames that are already persisted are left alone.
     """
-    if not isinstance(given, DataFrame) or given.isStreaming or given.storageLevel != StorageLevel.NONE:
-        yield given
+    if not isinstance(source, DataFrame) or source.isStreaming or source.storageLevel != StorageLevel.NONE:
+        yield source
         return
-    given.persist(StorageLevel.MEMORY_AND_DISK)
+    source.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        yield given
+        yield source
     finally:
-        given.unpersist()
+        source.unpersist()
 
 
-_DATA_FRAME, _MOMENT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
+_DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-def to_source_reader(
+def to_batch_reader(
     format: str | None,
     options: Mapping[str, str] | None,
     *,
     detects: bool,
     has_folders: bool = True,
     has_source_columns: bool = False,
-) -> SourceReader:
-    """Return how records are taken in, as callers say it.
+) -> BatchReader:
+    """Return the reader for the options of an ingestion.
 
     Args:
-        format: By its name.
-        options: As in `SourceReader`.
-        detects: Likewise.
-        has_folders: Likewise.
-        has_source_columns: Likewise.
+        format: The name of the format.
+        options: As in `BatchReader`.
+        detects: As in `BatchReader`.
+        has_folders: As in `BatchReader`.
+        has_source_columns: As in `BatchReader`.
 
     Raises:
-        InvalidOption: there is no such format.
+        InvalidOption: the format is unknown.
     """
-    return SourceReader(parse_format(format), dict(options or {}), detects, has_folders, has_source_columns)
+    return BatchReader(parse_format(format), dict(options or {}), detects, has_folders, has_source_columns)

@@ -1,6 +1,8 @@
-"""Streams: a query of Spark that calls for one interval after the other, and remembers how far it has come.
+"""Streams: a Structured Streaming query that ingests one interval per micro-batch and keeps its progress.
 
-Source: Spark's Structured Streaming: every batch has a number, and after a crash the same batch comes again.
+Every micro-batch has a number, and after a crash the query repeats the same batch.
+
+Source: Spark's Structured Streaming
 """
 
 from __future__ import annotations
@@ -21,83 +23,83 @@ from widen.spark.source.source_files import LENGTH, PATH, as_literal, source_err
 from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
-"""Takes the rows of a batch and its number."""
+"""Ingests the rows of a micro-batch, given its number."""
 
 _FILES = f"{PATH} string, modificationTime timestamp, {LENGTH} bigint, content binary"
 _FOREVER = "36500d"
-"""By default a file that comes late is passed over if it is a week older than the newest."""
+"""The maximum age of new files; by default Spark skips files that are a week older than the newest."""
 
 
 def file_stream(
     spark: SparkSession, paths: Sequence[str], max_files: int | None = None, max_bytes: int | None = None
 ) -> DataFrame:
-    """Return the stream of files that come to some places: columns `PATH` and `LENGTH`; nothing of them is read yet.
+    """Return the stream of new files in locations, with the columns `PATH` and `LENGTH`; their content is not read.
 
     Args:
         spark: The session.
         paths: Directories (with all below them) and glob patterns.
-        max_files: How many files a batch has at most.
-        max_bytes: From which size on a batch is full; it has at least one file.
+        max_files: The most files in a micro-batch.
+        max_bytes: The size from which on a micro-batch is full; it has at least one file.
 
     Raises:
         InvalidOption: both limits are given.
-        SourceError: a place does not exist or cannot be listed.
+        SourceError: a location does not exist or cannot be listed.
     """
     if max_files and max_bytes:
-        raise InvalidOption(option="max_bytes", value=max_bytes, expected="Give this or max_files, not both.")
+        raise InvalidOption(option="max_bytes", value=max_bytes, expected="Set max_bytes or max_files, not both.")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
         return reduce(DataFrame.unionAll, (reader.load(path).select(PATH, LENGTH) for path in paths))
     except PySparkException as error:
-        fix = "Name a directory or a pattern, of which files can be read."
+        fix = "Use a directory or a pattern whose files can be read."
         raise unusable_source(", ".join(paths), source_error_reason(error), fix) from error
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id of the query that a checkpoint is of; it stays the same as long as the checkpoint.
+    """Return the id of the query of a checkpoint, which stays the same for the life of the checkpoint.
 
     Raises:
-        InternalError: Spark has not written it where it does.
+        InternalError: the checkpoint does not have the id where Spark writes it.
     """
     with translate_spark_errors():
         lines = [row[0] for row in spark.read.text(as_literal(f"{checkpoint.rstrip('/')}/metadata")).collect()]
-    found = json.loads("".join(lines)).get("id") if lines else None
-    if not found:
-        raise InternalError(reason=f"the checkpoint {checkpoint} does not say the id of its query")
-    return str(found)
+    identifier = json.loads("".join(lines)).get("id") if lines else None
+    if not identifier:
+        raise InternalError(reason=f"the checkpoint {checkpoint} does not contain the id of its query")
+    return str(identifier)
 
 
 class IngestStream:
-    """Intervals that are written one after the other, as long as nobody stops them.
+    """A stream that ingests one interval after the other until it is stopped.
 
     Args:
-        query: The query of Spark.
-        turn: What writes the intervals; None where that happens in another process.
+        query: The streaming query.
+        loop: The writer of the intervals; None if it runs in another process.
     """
 
-    def __init__(self, query: StreamingQuery, turn: _IntervalLoop | None) -> None:
-        self._query, self._turn = query, turn
+    def __init__(self, query: StreamingQuery, loop: _IntervalLoop | None) -> None:
+        self._query, self._loop = query, loop
 
     @property
     def id(self) -> str:
-        """The id of the query; it stays the same as long as the checkpoint."""
+        """The id of the query, which stays the same for the life of the checkpoint."""
         return str(self._query.id)
 
     @property
     def is_active(self) -> bool:
-        """Whether further intervals may come."""
+        """Whether the stream is still running."""
         return self._query.isActive
 
     def wait(self, timeout_seconds: int | None = None) -> bool:
-        """Wait until the stream has ended, and tell whether it has.
+        """Wait until the stream has ended, and return whether it has.
 
         Args:
-            timeout_seconds: How long at most; by default as long as it takes.
+            timeout_seconds: The longest time to wait; by default unlimited.
 
         Raises:
-            WidenError: an interval has failed; those before it stand. Started again, the stream begins with it.
+            WidenError: an interval has failed. Earlier intervals stay committed; a restarted stream repeats this one.
         """
         try:
             return self._query.awaitTermination(timeout_seconds) is not False
@@ -106,26 +108,26 @@ class IngestStream:
         return True
 
     def stop(self, timeout_seconds: float = 60) -> None:
-        """End the stream after the interval that is being written.
+        """Stop the stream after the interval that is being written.
 
         Args:
-            timeout_seconds: How long that interval may take; then it is given up, and comes again another time.
+            timeout_seconds: How long to wait for that interval; then it is aborted, and a restarted stream repeats it.
         """
-        if self._turn is not None:
-            self._turn.end(timeout_seconds)
+        if self._loop is not None:
+            self._loop.end(timeout_seconds)
         self._query.stop()
 
     def _fail(self, error: Exception) -> None:
-        if self._turn is not None and self._turn.is_ended:
+        if self._loop is not None and self._loop.is_ended:
             return
-        if self._turn is not None and self._turn.failure is not None:
-            raise self._turn.failure from error
+        if self._loop is not None and self._loop.failure is not None:
+            raise self._loop.failure from error
         with translate_spark_errors():
             raise error
 
 
 class _IntervalLoop:
-    """Calls for the intervals of a stream in this process, and knows whether one is being written.
+    """Writes the intervals of a stream in this process, one at a time.
 
     Args:
         work: Writes an interval.
@@ -139,7 +141,7 @@ class _IntervalLoop:
     def __call__(self, rows: DataFrame, number: int) -> None:
         with self._lock:
             if self.is_ended:
-                raise JobFailed(reason="the stream is stopped")
+                raise JobFailed(reason="the stream has been stopped")
             try:
                 self._work(rows, number)
             except WidenError as error:
@@ -147,7 +149,7 @@ class _IntervalLoop:
                 raise
 
     def end(self, timeout_seconds: float) -> None:
-        """Let no further interval begin, and wait for the one that has."""
+        """Prevent further intervals, and wait for the current one."""
         self.is_ended = True
         if self._lock.acquire(timeout=timeout_seconds):
             self._lock.release()
@@ -160,16 +162,16 @@ def start_stream(
 
     Args:
         rows: Streaming rows.
-        work: Writes an interval. With Spark Connect it runs beside the server and must be picklable.
-        checkpoint: Where the stream remembers how far it has come; of one stream only.
-        once: Whether it ends when it has taken in all that is there now.
-        every_seconds: How often it looks for something new at most.
+        work: Writes an interval. With Spark Connect it runs on the server and must be picklable.
+        checkpoint: The location of the progress of this stream; no other stream may use it.
+        once: Whether the stream ends after it has ingested everything that is available now.
+        every_seconds: The shortest time between two micro-batches.
 
     Raises:
-        JobFailed: Spark does not start it.
+        JobFailed: Spark cannot start the stream.
     """
-    turn = None if is_remote() else _IntervalLoop(work)
-    writer = rows.writeStream.foreachBatch(turn or work).option("checkpointLocation", checkpoint)
+    loop = None if is_remote() else _IntervalLoop(work)
+    writer = rows.writeStream.foreachBatch(loop or work).option("checkpointLocation", checkpoint)
     trigger: Mapping[str, object] = {"availableNow": True} if once else {"processingTime": f"{every_seconds} seconds"}
     with translate_spark_errors():
-        return IngestStream(writer.trigger(**trigger).start(), turn)  # type: ignore[call-overload]
+        return IngestStream(writer.trigger(**trigger).start(), loop)  # type: ignore[call-overload]

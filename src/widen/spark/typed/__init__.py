@@ -1,1 +1,1 @@
-"""Typed records to rows, as Spark expressions."""
+"""Typed records to rows and back, as Spark expressions."""

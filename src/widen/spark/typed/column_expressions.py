@@ -1,6 +1,6 @@
-"""Typed records to rows of the table, as expressions: every value to every column of its field that can hold it.
+"""Typed records to rows of the table, as expressions: every value goes to every column of its field that can hold it.
 
-Nothing runs in Python for a record. Which columns a value goes to is read off the routes, as for texts.
+No Python runs per record. The routes decide which columns a value goes to, as for JSON texts.
 
 Source: docs/evolution-rules.md#u14, #u16, #u17, #d1, #d10, #d16
 """
@@ -33,11 +33,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class HeldColumn:
-    """What a column holds of a value.
+    """The part of a value that a column holds.
 
     Args:
         column: The expression.
-        is_total: It is null only where the value is.
+        is_total: Whether the expression is null only where the value is.
     """
 
     column: Column
@@ -48,19 +48,19 @@ def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) 
     """Return the columns of a table, made of the fields of records.
 
     Args:
-        fields: What stands at each key of a record, with its type.
-        schema: Of the table.
-        policy: What is known of single fields.
+        fields: The values at each key of a record, with their type.
+        schema: The schema of the table.
+        policy: The policy, with what it says about single fields.
 
     Source: docs/evolution-rules.md#u14
     """
     route = build_routes(schema, policy)
-    made = _fill_columns(fields, route)
+    columns = _fill_columns(fields, route)
     rescued = role_field(schema, RESCUED)
     if rescued is not None:
         rest = _rest_of_record(fields, route)
-        made[rescued.name] = F.lit(None) if rest is None else to_json_text(rest)
-    return [_of_type(made.get(field.name), field.type).alias(field.name) for field in schema]
+        columns[rescued.name] = F.lit(None) if rest is None else to_json_text(rest)
+    return [_of_type(columns.get(field.name), field.type).alias(field.name) for field in schema]
 
 
 def _of_type(column: Column | None, data_type: DataType) -> Column:
@@ -68,17 +68,20 @@ def _of_type(column: Column | None, data_type: DataType) -> Column:
 
 
 def _fill_columns(fields: Mapping[str, Typed], route: RecordRoute) -> dict[str, Column]:
-    found = {}
+    columns = {}
     for key, (values, data_type) in fields.items():
         for slot in route.get(key, ()):
             held = _hold_values(values, data_type, slot, slot.dim)
             if held is not None:
-                found[slot.name] = held.column
-    return found
+                columns[slot.name] = held.column
+    return columns
 
 
 def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
-    """Return what a column of ``dim`` arrays holds of values: themselves, wrapped; None if nothing of that type."""
+    """Return what a column with ``dim`` levels of arrays holds of values; None if it holds no value of their type.
+
+    Values with fewer levels are wrapped in arrays.
+    """
     if isinstance(data_type, ArrayType):
         return _hold_array(values, data_type, slot, dim - 1) if dim else None
     if dim:
@@ -93,52 +96,55 @@ def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int
 
 
 def _hold_array(values: Column, data_type: ArrayType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
-    """Return the array with null in place of what the column cannot hold; null if that is everything."""
+    """Return arrays with null for elements that the column cannot hold; null if it cannot hold any of the elements."""
     probe = _hold_values(F.lit(None), data_type.element, slot, dim)
     if probe is None:
         return None
-    found = F.transform(values, lambda item: _as_condition(_hold_values(item, data_type.element, slot, dim)).column)
+    elements = F.transform(values, lambda item: _not_none(_hold_values(item, data_type.element, slot, dim)).column)
     if probe.is_total:
-        return HeldColumn(found, True)
-    is_lost = F.exists(values, F.isnotnull) & ~F.exists(found, F.isnotnull)
-    return HeldColumn(F.when(~is_lost, found), False)
+        return HeldColumn(elements, True)
+    is_lost = F.exists(values, F.isnotnull) & ~F.exists(elements, F.isnotnull)
+    return HeldColumn(F.when(~is_lost, elements), False)
 
 
 def _hold_map(values: Column, data_type: MapType, slot: ColumnSlot) -> HeldColumn | None:
     probe = _hold_values(F.lit(None), data_type.value, slot, slot.dim)
     if probe is None:
         return None
-    found = F.transform_values(
-        values, lambda _, value: _as_condition(_hold_values(value, data_type.value, slot, slot.dim)).column
+    entries = F.transform_values(
+        values, lambda _, value: _not_none(_hold_values(value, data_type.value, slot, slot.dim)).column
     )
     if data_type.key != STRING:
-        found = F.transform_keys(found, lambda key, _: _as_condition(convert_exactly(key, data_type.key, STRING)))
-    return HeldColumn(found, probe.is_total)
+        entries = F.transform_keys(entries, lambda key, _: _not_none(convert_exactly(key, data_type.key, STRING)))
+    return HeldColumn(entries, probe.is_total)
 
 
 def _hold_record(values: Column, data_type: StructType, slot: ColumnSlot, route: RecordRoute) -> Column:
     assert isinstance(slot.type, StructType)
-    made = _fill_columns(fields_of(values, data_type), route)
-    columns = [_of_type(made.get(field.name), field.type).alias(field.name) for field in slot.type]
+    filled = _fill_columns(fields_of(values, data_type), route)
+    columns = [_of_type(filled.get(field.name), field.type).alias(field.name) for field in slot.type]
     return F.when(values.isNotNull(), F.struct(*columns))
 
 
-# ---- what no column holds --------------------------------------------------------------------------
+# ---- values that no column holds -------------------------------------------------------------------
 
 
 def _rest_of_record(fields: Mapping[str, Typed], route: RecordRoute) -> Column | None:
-    """Return the fields of which no column holds everything, as a struct; None if there can be none.
+    """Return the fields that no column holds completely, as a struct; None if every field is always held.
 
     Source: docs/evolution-rules.md#d10
     """
-    found = ((key, _rest(values, data_type, route.get(key, ()))) for key, (values, data_type) in fields.items())
-    rests = [(key, rest) for key, rest in found if rest is not None]
-    is_there = [rest.isNotNull() for _, rest in rests]
-    return F.when(join_columns(or_, is_there), F.struct(*(rest.alias(key) for key, rest in rests))) if rests else None
+    candidates = ((key, _rest(values, data_type, route.get(key, ()))) for key, (values, data_type) in fields.items())
+    rests = [(key, rest) for key, rest in candidates if rest is not None]
+    is_present = [rest.isNotNull() for _, rest in rests]
+    return F.when(join_columns(or_, is_present), F.struct(*(rest.alias(key) for key, rest in rests))) if rests else None
 
 
 def _rest(values: Column, data_type: DataType, slots: Sequence[ColumnSlot]) -> Column | None:
-    """Return values that no column holds, null where one does; an array or a map that is not held in full is kept."""
+    """Return the values that no column holds, and null for the others; None if columns always hold all values.
+
+    An array or a map that is not held completely is returned as a whole.
+    """
     record = record_route(slots)
     if isinstance(data_type, StructType) and record is not None:
         return _rest_of_record(fields_of(values, data_type), record)
@@ -147,13 +153,13 @@ def _rest(values: Column, data_type: DataType, slots: Sequence[ColumnSlot]) -> C
 
 
 def is_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:
-    """Tell whether for every value some column holds it exactly; None if that is always so.
+    """Return an expression that tells whether some column holds each value exactly; None if that is always so.
 
     Args:
-        values: The values; what is null is held.
+        values: The values; null counts as held.
         data_type: Their type.
         slots: The columns of their field.
-        dim: How many arrays are around the values.
+        dim: How many levels of arrays surround the values.
     """
     deep = [slot for slot in slots if slot.dim >= dim]
     match data_type:
@@ -167,29 +173,29 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
             if record is None:
                 return values.isNull()
             fields = fields_of(values, data_type)
-            inside = (is_held_expression(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items())
-            held = [each for each in inside if each is not None]
-            return join_columns(and_, held) if held else None
+            conditions = (
+                is_held_expression(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items()
+            )
+            known = [each for each in conditions if each is not None]
+            return join_columns(and_, known) if known else None
     plain = [slot for slot in deep if slot.record is None and slot.entries is None and not _does_bar(slot, data_type)]
     if any(holds_every_value(data_type, slot.type) for slot in plain):
         return None
-    ways = (convert_exactly(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
-    return reduce(or_, (way.isNotNull() for way in ways if way is not None), values.isNull())
+    converted = (convert_exactly(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
+    return reduce(or_, (column.isNotNull() for column in converted if column is not None), values.isNull())
 
 
 def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
-    told = type_facts(data_type)
-    return told is not None and does_bar(slot, told[0])
+    facts = type_facts(data_type)
+    return facts is not None and does_bar(slot, facts[0])
 
 
 def _all_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:
     if is_held_expression(F.lit(None), data_type, slots, dim) is None:
         return None
-    return values.isNull() | F.forall(
-        values, lambda item: _as_condition(is_held_expression(item, data_type, slots, dim))
-    )
+    return values.isNull() | F.forall(values, lambda item: _not_none(is_held_expression(item, data_type, slots, dim)))
 
 
-def _as_condition(found: _T | None) -> _T:
-    assert found is not None
-    return found
+def _not_none(value: _T | None) -> _T:
+    assert value is not None
+    return value

@@ -1,7 +1,7 @@
-"""Typed values as they are taken in: without what is left out, masked where so said, as texts where so said.
+"""The field rules of the policy, applied to typed values: excluded, masked, as text or as JSON.
 
-Variants are texts of JSON from here on. What of a reading is about texts that are dates, and about objects that are
-maps, does not concern values that have a type.
+Variants become JSON texts here. The rules for texts that are dates and for objects that are maps do not apply to typed
+values.
 
 Source: docs/evolution-rules.md#d13, #d16
 """
@@ -20,89 +20,93 @@ from widen.spark.source.field_names import Typed, field_steps, fields_of
 from widen.spark.typed.json_values import to_document, to_json_text
 
 
-def apply_field_rules(fields: Mapping[str, Typed], reading: FieldRules) -> dict[str, Typed]:
-    """Return the fields of records as they are taken; of what has no type nothing can be taken.
+def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[str, Typed]:
+    """Return the fields of records with the field rules applied, without fields of type void.
 
     Args:
-        fields: What stands at each key, with its type.
-        reading: How the records are taken.
+        fields: The values at each key, with their type.
+        rules: The field rules.
 
     Source: docs/evolution-rules.md#d13, #d16
     """
-    taken = {
-        key: _apply_rules(values, data_type, reading.at(key))
+    prepared = {
+        key: _apply_rules(values, data_type, rules.at(key))
         for key, (values, data_type) in fields.items()
-        if reading.at(key).take is not FieldRule.LEFT_OUT
+        if rules.at(key).take is not FieldRule.LEFT_OUT
     }
-    return {key: (values, data_type) for key, (values, data_type) in taken.items() if not _is_void(data_type)}
+    return {key: (values, data_type) for key, (values, data_type) in prepared.items() if not _is_void(data_type)}
 
 
-def opaque_rule_paths(data_type: DataType, reading: FieldRules, at: Path = ()) -> Iterator[Path]:
-    """Yield the paths of variants in which something is to be left out or masked: nobody looks into them."""
-    if reading.take in _HIDDEN:
+def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> Iterator[Path]:
+    """Yield the paths of variants with a field to exclude or mask, because rules cannot apply inside a variant."""
+    if rules.take in _HIDDEN:
         return
     match data_type:
         case StructType(fields):
             for field in fields:
-                yield from opaque_rule_paths(field.type, reading.at(field.name), (*at, field.name))
+                yield from opaque_rule_paths(field.type, rules.at(field.name), (*at, field.name))
         case ArrayType(inner) | MapType(_, inner):
-            yield from opaque_rule_paths(inner, reading, at)
-        case _ if data_type == VARIANT and _redacts(reading):
+            yield from opaque_rule_paths(inner, rules, at)
+        case _ if data_type == VARIANT and _redacts(rules):
             yield at
 
 
 _HIDDEN = (FieldRule.MASKED, FieldRule.LEFT_OUT)
 
 
-def _redacts(reading: FieldRules) -> bool:
-    return any(below.take in _HIDDEN or _redacts(below) for below in reading.below.values())
+def _redacts(rules: FieldRules) -> bool:
+    return any(below.take in _HIDDEN or _redacts(below) for below in rules.below.values())
 
 
-def _apply_rules(values: Column, data_type: DataType, reading: FieldRules) -> Typed:
+def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
     is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
-    if reading.take is FieldRule.MASKED:
+    if rules.take is FieldRule.MASKED:
         return _mask_values(values), STRING
     if data_type == VARIANT:
-        return _apply_nested_rules(values, data_type, reading)
-    is_text = reading.take is FieldRule.AS_JSON or (reading.take is FieldRule.AS_TEXT and not is_scalar)
-    found, kind = (
-        (values, data_type) if is_text and not reading.below else _apply_nested_rules(values, data_type, reading)
+        return _apply_nested_rules(values, data_type, rules)
+    is_text = rules.take is FieldRule.AS_JSON or (rules.take is FieldRule.AS_TEXT and not is_scalar)
+    result, result_type = (
+        (values, data_type) if is_text and not rules.below else _apply_nested_rules(values, data_type, rules)
     )
-    return (_json_text(to_document(found, kind), is_scalar=is_scalar), STRING) if is_text else (found, kind)
+    return (
+        (_json_text(to_document(result, result_type), is_scalar=is_scalar), STRING)
+        if is_text
+        else (result, result_type)
+    )
 
 
-def _apply_nested_rules(values: Column, data_type: DataType, reading: FieldRules) -> Typed:
-    """Return values with what is in them as it is taken."""
-    if _is_untouched(data_type, reading):
+def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
+    """Apply the field rules inside nested values."""
+    if _is_untouched(data_type, rules):
         return values, data_type
     match data_type:
         case StructType():
-            found = apply_field_rules(fields_of(values, data_type), reading)
-            inside = StructType(tuple(Field(name, inner) for name, (_, inner) in found.items()))
+            result = apply_field_rules(fields_of(values, data_type), rules)
+            inside = StructType(tuple(Field(name, inner) for name, (_, inner) in result.items()))
             columns = [
-                column.alias(name) for name, (column, _) in zip(field_steps(inside), found.values(), strict=True)
+                column.alias(name) for name, (column, _) in zip(field_steps(inside), result.values(), strict=True)
             ]
             return F.when(values.isNotNull(), F.struct(*columns)), inside
         case ArrayType(element):
-            _, inner = _apply_nested_rules(F.lit(None), element, reading)
-            return F.transform(values, lambda item: _apply_nested_rules(item, element, reading)[0]), ArrayType(inner)
+            _, inner = _apply_nested_rules(F.lit(None), element, rules)
+            return F.transform(values, lambda item: _apply_nested_rules(item, element, rules)[0]), ArrayType(inner)
         case MapType():
-            return _apply_map_rules(values, data_type, reading)
+            return _apply_map_rules(values, data_type, rules)
     return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
 
 
-def _apply_map_rules(values: Column, data_type: MapType, reading: FieldRules) -> Typed:
-    """Return maps with what is at their keys as it is taken; keys that are to be left out or masked are, too."""
+def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> Typed:
+    """Apply the field rules to the entries of maps, whose keys may be excluded or masked, too."""
     left_out, masked = (
-        [k for k, at in reading.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
+        [k for k, at in rules.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
     )
-    _, inner = _apply_nested_rules(F.lit(None), data_type.value, reading)
+    _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules)
     mask = F.lit(MASK if inner == STRING else None)
 
     def value_of(key: Column, value: Column) -> Column:
-        found, _ = _apply_nested_rules(value, data_type.value, reading)
+        result, _ = _apply_nested_rules(value, data_type.value, rules)
         is_masked = key.cast("string").isin(masked) & value.isNotNull()
-        return F.when(is_masked, mask).otherwise(found) if masked else found
+        return F.when(is_masked, mask).otherwise(result) if masked else result
 
     if left_out:
         values = F.map_filter(values, lambda key, _: ~key.cast("string").isin(left_out))
@@ -120,15 +124,15 @@ def _json_text(values: Column, *, is_scalar: bool) -> Column:
     return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
 
 
-def _is_untouched(data_type: DataType, reading: FieldRules) -> bool:
-    """Tell whether nothing of a reading concerns values of a type, and no variant is in them."""
+def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
+    """Tell whether no field rule applies to values of a type, and they contain no variants."""
     match data_type:
         case StructType(fields):
-            return all(_is_as_is(reading.at(f.name)) and _is_untouched(f.type, reading.at(f.name)) for f in fields)
+            return all(_is_as_is(rules.at(f.name)) and _is_untouched(f.type, rules.at(f.name)) for f in fields)
         case ArrayType(element):
-            return _is_untouched(element, reading)
+            return _is_untouched(element, rules)
         case MapType(_, value):
-            return _is_untouched(value, reading) and all(map(_is_as_is, reading.below.values()))
+            return _is_untouched(value, rules) and all(map(_is_as_is, rules.below.values()))
     return data_type not in (VARIANT, VOID)
 
 
@@ -141,5 +145,5 @@ def _is_void(data_type: DataType) -> bool:
     return data_type == VOID
 
 
-def _is_as_is(reading: FieldRules) -> bool:
-    return reading.take is FieldRule.AS_IS
+def _is_as_is(rules: FieldRules) -> bool:
+    return rules.take is FieldRule.AS_IS

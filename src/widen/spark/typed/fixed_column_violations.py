@@ -1,6 +1,6 @@
-"""Which typed records do not fit the columns that cannot yield, as expressions.
+"""Typed records that do not fit the fixed columns, as expressions.
 
-Columns inside arrays and maps are not looked at: a row that breaks a rule of theirs fails the job.
+Columns inside arrays and maps are not checked here: a row that violates one of their rules fails the job.
 
 Source: docs/evolution-rules.md#d12, #d16
 """
@@ -28,55 +28,55 @@ from widen.spark.typed.json_values import to_document, to_json_text
 
 @dataclass(frozen=True, slots=True)
 class TypedViolation:
-    """What keeps a record out.
+    """A reason to quarantine a record.
 
     Args:
         source: The path of the source field.
-        kind: The kind of the value; ``null`` for one that has to be there.
-        is_there: Whether a record has it.
-        reason: What is told of it.
+        kind: The kind of the value; ``null`` for a required value that is missing.
+        is_violated: Whether a record has the violation.
+        reason: The text of the violation.
     """
 
     source: Path
     kind: Kind
-    is_there: Column
+    is_violated: Column
     reason: Column
 
 
 def find_typed_violations(fields: Mapping[str, Typed], route: RecordRoute) -> list[TypedViolation]:
-    """Return what may keep records out; nothing where every column yields.
+    """Return the violations that records may have; empty if the table has no fixed columns.
 
     Args:
-        fields: What stands at each key of a record, with its type.
-        route: Which columns each key goes to.
+        fields: The values at each key of a record, with their type.
+        route: The columns of each key.
     """
     return list(_find_violations(fields, fixed_column_route(route), ()))
 
 
-def violation_reason(found: Sequence[TypedViolation]) -> Column:
-    """Return why a record is kept out; null where it is not."""
-    told = F.lit(None).cast("string")
-    for misfit in reversed(found):
-        told = F.when(misfit.is_there, misfit.reason).otherwise(told)
-    return told
+def violation_reason(violations: Sequence[TypedViolation]) -> Column:
+    """Return why a record is quarantined; null if it is not."""
+    reason = F.lit(None).cast("string")
+    for violation in reversed(violations):
+        reason = F.when(violation.is_violated, violation.reason).otherwise(reason)
+    return reason
 
 
-def observe_violations(found: Sequence[TypedViolation], counts: Sequence[int]) -> RecordObservation:
-    """Return what keeps records out as what they hold.
+def observe_violations(violations: Sequence[TypedViolation], counts: Sequence[int]) -> RecordObservation:
+    """Return violations as an observation.
 
     Args:
-        found: What may keep records out.
-        counts: How many records have each.
+        violations: The violations that records may have.
+        counts: How many records have each violation.
     """
     root: RecordObservation = {}
-    for misfit, count in zip(found, counts, strict=True):
+    for violation, count in zip(violations, counts, strict=True):
         record = root
-        for key in misfit.source[:-1]:
+        for key in violation.source[:-1]:
             above = get_field(record, key)
             above.kinds.setdefault(Kind(RECORD_WORD), KindObservation())
             record = above.record(0)
         if count:
-            get_field(record, misfit.source[-1]).kinds[misfit.kind] = KindObservation(count=count)
+            get_field(record, violation.source[-1]).kinds[violation.kind] = KindObservation(count=count)
     return root
 
 
@@ -85,28 +85,30 @@ def _find_violations(fields: Mapping[str, Typed], route: RecordRoute, above: Pat
         values, data_type = fields.get(key, (F.lit(None), None))
         for slot in slots:
             if slot.guard is not None:
-                yield from _of_slot((*above, key), values, data_type, slot, slot.guard)
+                yield from _column_violations((*above, key), values, data_type, slot, slot.guard)
             if slot.record is not None and not slot.dim and isinstance(data_type, StructType):
                 yield from _find_violations(fields_of(values, data_type), slot.record, (*above, key))
 
 
-def _of_slot(
+def _column_violations(
     source: Path, values: Column, data_type: DataType | None, slot: ColumnSlot, guard: FixedColumn
 ) -> Iterator[TypedViolation]:
     path, column = format_path(source), f"and column {slot.name} is {guard.reason}"
     if guard.is_required:
         yield TypedViolation(source, Kind(NULL_WORD), values.isNull(), F.lit(f"{path} is null, {column}"))
-    held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
-    if held is not None and data_type is not None:
-        text = F.concat(F.lit(f"{path}: "), _shown(values, data_type), F.lit(f" is no {slot.type.sql}, {column}"))
-        yield TypedViolation(source, _kind(data_type), ~held, text)
+    is_held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
+    if is_held is not None and data_type is not None:
+        text = F.concat(
+            F.lit(f"{path}: "), _shown(values, data_type), F.lit(f" is not of type {slot.type.sql}, {column}")
+        )
+        yield TypedViolation(source, _kind(data_type), ~is_held, text)
 
 
 def _kind(data_type: DataType) -> Kind:
     leaf, dim = leaf_and_dim(data_type)
-    told = type_facts(leaf)
+    facts = type_facts(leaf)
     word = RECORD_WORD if isinstance(leaf, StructType) else MAP_WORD if isinstance(leaf, MapType) else NULL_WORD
-    return Kind(told[0] if told else word, dim)
+    return Kind(facts[0] if facts else word, dim)
 
 
 def _shown(values: Column, data_type: DataType) -> Column:

@@ -1,4 +1,4 @@
-"""Typed values as documents of JSON, and back: with the names that the source gives, and texts for the keys of maps.
+"""Typed values as JSON documents, and back: with the source's field names, and with strings as map keys.
 
 Source: docs/evolution-rules.md#d10, #d16
 """
@@ -17,16 +17,16 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
-"""How times are written in JSON: with every digit that they have."""
+"""The options for times in JSON: with all digits."""
 
 
 def to_json_text(values: Column) -> Column:
-    """Return documents as texts of JSON; what is null in a record is left out."""
+    """Return documents as JSON texts, without the null fields of records."""
     return F.to_json(values, _JSON)
 
 
 def to_document(values: Column, data_type: DataType) -> Column:
-    """Return values as they are to be written in JSON.
+    """Return values in the form that is written as JSON.
 
     Args:
         values: The values.
@@ -36,23 +36,23 @@ def to_document(values: Column, data_type: DataType) -> Column:
         return values
     match data_type:
         case StructType():
-            told = fields_of(values, data_type)
-            parts = (to_document(inner, inner_type).alias(name) for name, (inner, inner_type) in told.items())
+            inner_fields = fields_of(values, data_type)
+            parts = (to_document(inner, inner_type).alias(name) for name, (inner, inner_type) in inner_fields.items())
             return F.when(values.isNotNull(), F.struct(*parts))
         case ArrayType(element):
             return F.transform(values, lambda item: to_document(item, element))
         case MapType(key, value):
-            found = F.transform_values(values, lambda _, item: to_document(item, value))
-            return found if key == STRING else F.transform_keys(found, lambda each, _: _key_text(each, key))
+            entries = F.transform_values(values, lambda _, item: to_document(item, value))
+            return entries if key == STRING else F.transform_keys(entries, lambda each, _: _key_text(each, key))
     return values
 
 
 def from_document(values: Column, data_type: DataType) -> Column:
-    """Return what `to_document` made of values of a type.
+    """Return the values that `to_document` turned into documents.
 
     Args:
-        values: Of the type that `document_type` tells; their records are as `stepped` says.
-        data_type: That they had.
+        values: Documents of the type `document_type`, with the field names of `with_field_steps`.
+        data_type: The type of the original values.
     """
     if with_field_steps(document_type(data_type)) == with_field_steps(data_type):
         return values
@@ -64,13 +64,13 @@ def from_document(values: Column, data_type: DataType) -> Column:
         case ArrayType(element):
             return F.transform(values, lambda item: from_document(item, element))
         case MapType(key, value):
-            found = F.transform_values(values, lambda _, item: from_document(item, value))
-            return found if key == STRING else F.transform_keys(found, lambda each, _: each.try_cast(key.sql))
+            entries = F.transform_values(values, lambda _, item: from_document(item, value))
+            return entries if key == STRING else F.transform_keys(entries, lambda each, _: each.try_cast(key.sql))
     return values
 
 
 def document_type(data_type: DataType) -> DataType:
-    """Return the type of what `to_document` makes of values."""
+    """Return the type of the documents that `to_document` returns."""
     match data_type:
         case StructType(fields):
             return StructType(tuple(Field(field.name, document_type(field.type)) for field in fields))

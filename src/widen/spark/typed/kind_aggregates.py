@@ -1,4 +1,4 @@
-"""A look at typed values: how many there are of each kind, the first of them, and what their types do not tell.
+"""Aggregates over typed values: the count of each kind, its first value, and facts that its type leaves open.
 
 Source: docs/evolution-rules.md#one-interval, #d2, #d16
 """
@@ -22,68 +22,68 @@ from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.typed.exact_cast import convert_exactly, is_exact_double, is_whole_ms
 
 PER_PASS = 200
-"""How many kinds are looked at in one pass over the records."""
+"""The most kinds that one pass over the records aggregates."""
 
 _NO_SAMPLE = "{…}"
 
 
 @dataclass(frozen=True, slots=True)
 class _KindAggregate:
-    """What is looked at: the values of one kind, all those of a record at once.
+    """The aggregates of one kind, over all values of the kind in a record at once.
 
     Args:
-        seen: What is known of them; it is filled in.
-        values: They, or an array of them.
-        is_many: Whether it is an array.
-        type: Their type, if they have no parts.
+        observation: The observation to fill in.
+        values: The value of a record, or an array of its values.
+        is_array: Whether it is an array.
+        type: The type of scalars; None for records and maps.
     """
 
-    seen: KindObservation
+    observation: KindObservation
     values: Column
-    is_many: bool
+    is_array: bool
     type: DataType | None
 
-    def aggregates(self, place: Column) -> list[Column]:
-        """Return how many there are, the first with its place as JSON, and what their type does not tell of them."""
-        if self.is_many:
-            there = F.filter(self.values, F.isnotnull)
-            count, sample = F.coalesce(F.size(there), F.lit(0)), self._text(F.try_element_at(there, F.lit(1)))
+    def aggregates(self, location: Column) -> list[Column]:
+        """Return the count, the first value with its location as JSON, and the facts that the type leaves open."""
+        if self.is_array:
+            present = F.filter(self.values, F.isnotnull)
+            count, sample = F.coalesce(F.size(present), F.lit(0)), self._text(F.try_element_at(present, F.lit(1)))
         else:
             count, sample = self.values.isNotNull().cast("int"), self._text(self.values)
-        first = F.min(F.when(count > 0, F.struct(place.alias("place"), sample.alias("sample"))))
-        told = [F.coalesce(F.sum(count), F.lit(0)), F.to_json(first)]
-        told += [self._is_exact()] if self._is_open else []
-        return told + ([self._digits()] if self._is_whole else [])
+        first = F.min(F.when(count > 0, F.struct(location.alias("place"), sample.alias("sample"))))
+        columns = [F.coalesce(F.sum(count), F.lit(0)), F.to_json(first)]
+        columns += [self._is_exact()] if self._is_open else []
+        return columns + ([self._digits()] if self._is_whole else [])
 
     def fill(self, values: Iterator[Any]) -> None:
-        """Take what the aggregates said, and no more of the values."""
+        """Fill in the observation with the next results of the aggregates."""
         count, first = next(values), next(values)
         is_exact = next(values) if self._is_open else None
         digits = next(values) if self._is_whole else None
-        self.seen.count = count
+        self.observation.count = count
         if first is not None:
-            told = msgspec.json.decode(first)
-            place, self.seen.sample = told.get("place"), told.get("sample", "")
-            self.seen.first = (place["file"], place["number"]) if place else None
+            decoded = msgspec.json.decode(first)
+            location, self.observation.sample = decoded.get("place"), decoded.get("sample", "")
+            self.observation.first = (location["file"], location["number"]) if location else None
         if self._is_whole:
-            self.seen.integer_digits = digits or 0
+            self.observation.integer_digits = digits or 0
         if self.type == TIMESTAMP:
-            self.seen.epoch_ms_exact = is_exact is not False
-        elif self.type is not None and not self.seen.exact_double:
-            self.seen.exact_double = is_exact is not False
+            self.observation.epoch_ms_exact = is_exact is not False
+        elif self.type is not None and not self.observation.exact_double:
+            self.observation.exact_double = is_exact is not False
 
     @property
     def _is_open(self) -> bool:
-        """Whether the type leaves open if all of them are exact in a wider column."""
-        return self.type == TIMESTAMP or not (self.type is None or self.seen.exact_double)
+        """Whether the type leaves open if a wider column holds all values exactly."""
+        return self.type == TIMESTAMP or not (self.type is None or self.observation.exact_double)
 
     @property
     def _is_whole(self) -> bool:
-        told = None if self.type is None else type_facts(self.type)
-        return told is not None and told[0] == LONG_WORD
+        facts = None if self.type is None else type_facts(self.type)
+        return facts is not None and facts[0] == LONG_WORD
 
     def _digits(self) -> Column:
-        if self.is_many:
+        if self.is_array:
             return F.max(F.array_max(F.transform(self.values, _digits)))
         return F.max(_digits(self.values))
 
@@ -95,7 +95,7 @@ class _KindAggregate:
         return F.every(self._each(lambda value: is_exact_double(value, data_type)))
 
     def _each(self, test: Callable[[Column], Column]) -> Column:
-        if not self.is_many:
+        if not self.is_array:
             return test(self.values)
         return F.forall(self.values, lambda value: value.isNull() | test(value))
 
@@ -108,35 +108,39 @@ class _KindAggregate:
 
 
 class KindAggregates:
-    """What is looked at of some records.
+    """The aggregates over records.
 
     Args:
-        fields: What stands at each key of them, with its type.
-        seen: What their schema tells; it is filled in.
-        place: The file and the number of each, as a struct; None where nobody knows.
+        fields: The values at each key, with their type.
+        observation: What the schema of the records says; the results are filled in.
+        location: The file and the number of each record, as a struct; None if unknown.
     """
 
-    def __init__(self, fields: Mapping[str, Typed], seen: RecordObservation, place: Column | None) -> None:
-        self._place = F.lit(None).cast(PLACE) if place is None else place
-        self._looks = [
-            each for key, (values, kind) in fields.items() for each in _kind_aggregates(seen[key], values, kind, 0)
+    def __init__(self, fields: Mapping[str, Typed], observation: RecordObservation, location: Column | None) -> None:
+        self._location = F.lit(None).cast(PLACE) if location is None else location
+        self._aggregates = [
+            each
+            for key, (values, kind) in fields.items()
+            for each in _kind_aggregates(observation[key], values, kind, 0)
         ]
 
     def __len__(self) -> int:
-        return len(self._looks)
+        return len(self._aggregates)
 
     def aggregates(self, start: int = 0) -> list[Column]:
-        """Return the aggregates for the kinds from a place on, at most `PER_PASS` of them."""
-        return [column for each in self._looks[start : start + PER_PASS] for column in each.aggregates(self._place)]
+        """Return the aggregates of at most `PER_PASS` kinds from an index on."""
+        return [
+            column for each in self._aggregates[start : start + PER_PASS] for column in each.aggregates(self._location)
+        ]
 
     def fill(self, values: Sequence[Any], start: int = 0) -> None:
-        """Take the values of the aggregates for the kinds from a place on."""
-        said = iter(values)
-        for each in self._looks[start : start + PER_PASS]:
-            each.fill(said)
+        """Fill in the results of the aggregates of the kinds from an index on."""
+        results = iter(values)
+        for each in self._aggregates[start : start + PER_PASS]:
+            each.fill(results)
 
-    def take(self, frame: DataFrame) -> int:
-        """Look at records, and return how many there are.
+    def run(self, frame: DataFrame) -> int:
+        """Run the aggregates over records, and return how many records there are.
 
         Raises:
             CorruptFile: a file cannot be read.
@@ -152,37 +156,39 @@ class KindAggregates:
 
 
 PLACE = "struct<file: string, number: bigint>"
-"""Where a record stands."""
+"""The type of the location of a record."""
 
 
 def _kind_aggregates(
-    seen: FieldObservation, values: Column, data_type: DataType, dim: int, *, is_many: bool = False
+    observation: FieldObservation, values: Column, data_type: DataType, dim: int, *, is_array: bool = False
 ) -> Iterator[_KindAggregate]:
     match data_type:
         case ArrayType(element):
-            inner = F.flatten(F.filter(values, F.isnotnull)) if is_many else values
-            yield from _kind_aggregates(seen, inner, element, dim + 1, is_many=True)
+            inner = F.flatten(F.filter(values, F.isnotnull)) if is_array else values
+            yield from _kind_aggregates(observation, inner, element, dim + 1, is_array=True)
         case StructType(fields):
-            yield _KindAggregate(seen.kinds[Kind(RECORD_WORD, dim)], values, is_many, None)
+            yield _KindAggregate(observation.kinds[Kind(RECORD_WORD, dim)], values, is_array, None)
             for name, field in zip(field_steps(data_type), fields, strict=True):
-                inner = _in_each(values, _getter(name), is_many=is_many)
-                yield from _kind_aggregates(seen.records[dim][field.name], inner, field.type, 0, is_many=is_many)
+                inner = _in_each(values, _getter(name), is_array=is_array)
+                yield from _kind_aggregates(
+                    observation.records[dim][field.name], inner, field.type, 0, is_array=is_array
+                )
         case MapType(_, value):
-            yield _KindAggregate(seen.kinds[Kind(MAP_WORD, dim)], values, is_many, None)
-            inner = _in_each(values, F.map_values, is_many=is_many)
-            yield from _kind_aggregates(seen.maps[dim], inner, ArrayType(value), -1, is_many=is_many)
+            yield _KindAggregate(observation.kinds[Kind(MAP_WORD, dim)], values, is_array, None)
+            inner = _in_each(values, F.map_values, is_array=is_array)
+            yield from _kind_aggregates(observation.maps[dim], inner, ArrayType(value), -1, is_array=is_array)
         case _ if data_type != VOID:
-            told = type_facts(data_type)
-            if told is not None:
-                yield _KindAggregate(seen.kinds[Kind(told[0], dim)], values, is_many, data_type)
+            facts = type_facts(data_type)
+            if facts is not None:
+                yield _KindAggregate(observation.kinds[Kind(facts[0], dim)], values, is_array, data_type)
 
 
 def _digits(number: Column) -> Column:
     return F.length(F.abs(number.cast("decimal(20,0)")).cast("string"))
 
 
-def _in_each(values: Column, way: Callable[[Column], Column], *, is_many: bool) -> Column:
-    return F.transform(values, way) if is_many else way(values)
+def _in_each(values: Column, inner: Callable[[Column], Column], *, is_array: bool) -> Column:
+    return F.transform(values, inner) if is_array else inner(values)
 
 
 def _getter(name: str) -> Callable[[Column], Column]:

@@ -1,4 +1,4 @@
-"""Typed records as they are taken in: treated as the policy says, and without what has no type.
+"""Typed records prepared for ingestion: with the field rules applied, and without fields of type void.
 
 Source: docs/evolution-rules.md#d7, #d13, #d16
 """
@@ -22,12 +22,12 @@ from widen.spark.typed.typed_records import TypedRecords
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """Records as they are taken in.
+    """Records with the field rules applied.
 
     Args:
-        records: As they come.
-        fields: What stands at each key, with its type.
-        pending: The fields that have no type.
+        records: The original records.
+        fields: The values at each key, with their type.
+        pending: The fields of type void.
     """
 
     records: TypedRecords
@@ -39,42 +39,42 @@ class PreparedRecords:
         """The schema of the fields."""
         return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
 
-    def seen(self, *, is_hopeful: bool = False) -> RecordObservation:
-        """Return what the types tell.
+    def observation(self, *, is_hopeful: bool = False) -> RecordObservation:
+        """Return what the types alone say about the records.
 
         Args:
-            is_hopeful: Whether values are exact where their type does not tell.
+            is_hopeful: Whether to assume that values are exact where their type leaves it open.
         """
-        waiting: RecordObservation = {name: FieldObservation(nulls={0: 1}) for name in self.pending}
-        return merge_records(waiting, observe_schema(self.schema, is_hopeful=is_hopeful))
+        pending: RecordObservation = {name: FieldObservation(nulls={0: 1}) for name in self.pending}
+        return merge_records(pending, observe_schema(self.schema, is_hopeful=is_hopeful))
 
 
 def prepare_records(records: TypedRecords, name: str, base: StructType | None, policy: Policy) -> PreparedRecords:
-    """Return records as they are taken in.
+    """Return records with the field rules of a policy applied.
 
     Args:
-        records: As they come.
-        name: What errors call them.
-        base: The schema of the table; None if there is none yet.
-        policy: What may be done.
+        records: The original records.
+        name: The name of the source in errors.
+        base: The schema of the table; None if the table does not exist yet.
+        policy: The policy.
 
     Raises:
-        SourceError: values are of a type that no table can take in, or nobody can hide what is to be hidden in them.
+        SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
     """
-    columns, reading = records.columns, build_field_rules(base or StructType(), policy)
-    closed = next(opaque_rule_paths(records.schema, reading), None)
-    if closed is not None:
-        reason = f"nobody looks into the variants of {format_path(closed)}, where a field is to be hidden"
-        raise unusable_source(name, reason, "Mask or leave out all of it, or cast it to a type that has fields.")
+    columns, rules = records.columns, build_field_rules(base or StructType(), policy)
+    opaque = next(opaque_rule_paths(records.schema, rules), None)
+    if opaque is not None:
+        reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"
+        raise unusable_source(name, reason, "Mask or exclude the whole variant, or cast it to a struct.")
     fields = {field.name: (columns[field.name], field.type) for field in records.schema}
-    found = PreparedRecords(
+    prepared = PreparedRecords(
         records,
-        apply_field_rules(fields, reading),
+        apply_field_rules(fields, rules),
         tuple(field.name for field in records.schema if field.type == VOID),
     )
-    strange = next(unknown_types(found.schema), None)
-    if strange is not None:
-        at, data_type = strange
-        fix = "Cast the column, e.g. to string; the keys of a map must be scalars."
-        raise unusable_source(name, f"the values of {format_path(at)} are of the type {data_type.sql}", fix)
-    return found
+    unsupported = next(unknown_types(prepared.schema), None)
+    if unsupported is not None:
+        path, data_type = unsupported
+        fix = "Cast the column, e.g. to string. The keys of a map must be scalars."
+        raise unusable_source(name, f"the type {data_type.sql} of {format_path(path)} is not supported", fix)
+    return prepared

@@ -43,7 +43,9 @@ Back = Callable[[Column, DataType, DataType], Column]
 """Takes values, their type in the table and their type in the source."""
 
 
-def rebuilt(source: StructType, schema: StructType, policy: Policy, *, is_own_kind: bool = False) -> dict[str, Typed]:
+def rebuild_fields(
+    source: StructType, schema: StructType, policy: Policy, *, is_own_kind: bool = False
+) -> dict[str, Typed]:
     """Return the fields of records as the rows of a table say them.
 
     Args:

@@ -1,4 +1,4 @@
-"""Files that say the types of what is in them, as DataFrames: one for all, or one for each schema that they have.
+"""Typed sources as DataFrames: rows of the caller, or Parquet, Avro and ORC files, one DataFrame per schema.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -32,9 +32,9 @@ class TypedRecords:
     """Typed records.
 
     Args:
-        frame: The records, in columns that have numbers for names, so that no two of them are the same.
-        schema: With the names that the source gives.
-        place: The file and the number of each; None where nobody knows.
+        frame: The records, in columns with numbers as names, so that names that differ only in case do not collide.
+        schema: Their schema, with the names of the source.
+        place: The file and the number of each record; None if unknown.
     """
 
     frame: DataFrame
@@ -52,17 +52,17 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
 
     Args:
         frame: The rows.
-        name: What errors call it.
-        is_placed: Whether the last column says where each stands.
+        name: The name of the source in errors.
+        is_placed: Whether the last column is the location of each record.
 
     Raises:
         SourceError: two columns have the same name.
     """
     fields = as_nullable(from_spark(frame.schema)).fields
     schema = StructType(fields[:-1] if is_placed else fields)
-    twice = next(duplicate_fields(schema), None)
-    if twice is not None:
-        raise unusable_source(name, f"it has two columns {format_path(twice)}", "Give them names of their own.")
+    duplicate = next(duplicate_fields(schema), None)
+    if duplicate is not None:
+        raise unusable_source(name, f"it has two columns named {format_path(duplicate)}", "Rename one of them.")
     numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
     return TypedRecords(numbered, schema, F.col(_PLACE) if is_placed else None)
 
@@ -73,12 +73,12 @@ def _with_field_steps(values: Column, data_type: DataType) -> Column:
 
 
 def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFields) -> list[TypedRecords]:
-    """Return the records of files of Parquet, Avro or ORC.
+    """Return the records of Parquet, Avro or ORC files.
 
     Args:
         spark: The session.
         source: The files.
-        file_fields: Which fields the records get from their files.
+        file_fields: The fields that records get from their files.
 
     Raises:
         SourceError: a file cannot be read, or this Spark cannot read the format.
@@ -96,26 +96,26 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
             fix = f"Start Spark with its package: spark.jars.packages={package}"
             raise unusable_source(source.name, f"this Spark has no reader for {name}", fix) from error
-        fix = next((fix for what, fix in _FIXES.items() if what in reason), "Give files of one of the formats.")
+        fix = next((fix for code, fix in _FIXES.items() if code in reason), "Use files in a supported format.")
         raise unusable_source(source.name, reason, fix) from error
 
 
 _FIXES: Mapping[str, str] = MappingProxyType(
     {
-        "NANOS": "Write times in microseconds (pyarrow: coerce_timestamps='us'), or take them as whole numbers: set "
-        "spark.sql.legacy.parquet.nanosAsLong.",
-        "COLUMN_ALREADY_EXISTS": "Let Spark tell apart what differs in case: set spark.sql.caseSensitive.",
+        "NANOS": "Write times in microseconds (pyarrow: coerce_timestamps='us'), or set "
+        "spark.sql.legacy.parquet.nanosAsLong to read them as integers.",
+        "COLUMN_ALREADY_EXISTS": "Set spark.sql.caseSensitive, so that names may differ in case only.",
     }
 )
-"""What to do where Spark cannot read a file, by what it says of that."""
+"""The fix for a file that Spark cannot read, by a part of Spark's message."""
 
 
 def _frames(
     reader: DataFrameReader, format: FileFormat, paths: Sequence[str]
 ) -> Iterator[tuple[DataFrame, Sequence[str]]]:
-    """Yield the files with what they hold: together if their schemas go together, else those of one schema together.
+    """Yield DataFrames with their files: one for all files if Spark can merge their schemas, else one per schema.
 
-    Of Avro Spark looks at the schema of one file only.
+    For Avro, Spark looks at the schema of one file only, so Avro files are always grouped by schema.
     """
     try:
         if format is not FileFormat.AVRO:
@@ -126,8 +126,8 @@ def _frames(
             raise
     schemas = {path: _load(reader.option("mergeSchema", "false"), [path]).schema.json() for path in paths}
     for _, group in groupby(sorted(paths, key=lambda path: (schemas[path], path)), key=schemas.__getitem__):
-        some = list(group)
-        yield _load(reader, some), some
+        members = list(group)
+        yield _load(reader, members), members
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
@@ -135,35 +135,35 @@ def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
 
 
 def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_fields: FileFields) -> TypedRecords:
-    """Return the records with the fields of their files, and their places; numbers are known of Parquet only."""
+    """Return the records with the fields from their files and their locations; only Parquet has row numbers."""
     path = F.col("_metadata.file_path")
-    told = _told_by(path, paths, file_fields)
+    from_files = _fields_from_files(path, paths, file_fields)
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
     place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
-    named = joined({name: F.col(quote_name(name)) for name in frame.columns}, told)
+    named = joined({name: F.col(quote_name(name)) for name in frame.columns}, from_files)
     fields = [value.alias(key) for key, value in named.items()]
     rows = frame.select("*", *fields[len(frame.columns) :], place.alias(_PLACE))
     return to_typed_records(rows, source.name, is_placed=True)
 
 
-def _told_by(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
-    """Return what the files say of their records, by key."""
-    found: dict[str, Column] = {}
+def _fields_from_files(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
+    """Return the fields that records get from their files, by key."""
+    columns: dict[str, Column] = {}
     folders = {tuple(folders_of(each)) for each in paths} if file_fields.has_folders else set()
     keys = sorted({key for each in folders for key, _ in each})
     for key in keys:
         for turn in range(max(sum(key == other for other, _ in each) for each in folders)):
-            found = joined(found, {unescaped(key) + SIGN: _folder(path, key, turn)})
+            columns = joined(columns, {unescaped(key) + SIGN: _folder(path, key, turn)})
     if file_fields.loaded_at is not None:
-        moment = F.lit(file_fields.loaded_at).cast("timestamp")
-        found = joined(found, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: moment})
-    return found
+        loaded_at = F.lit(file_fields.loaded_at).cast("timestamp")
+        columns = joined(columns, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: loaded_at})
+    return columns
 
 
 def _folder(path: Column, key: str, turn: int) -> Column:
-    """Return what stands for a key in the folders of files, there for the nth time; null if there is no such folder.
+    """Return the value of the nth ``key=value`` folder with a key in the paths of files; null without such a folder.
 
-    The path is a URI, and what it names may have the escapes of Hive.
+    The path is a URI, and the folder names inside it may have Hive's escapes. So the value is decoded twice.
     """
     name = F.lit(f"/{_quoted(_as_uri(key))}=([^/]*)(?=/)")
     text = F.try_element_at(F.regexp_extract_all(path, name, F.lit(1)), F.lit(turn + 1))

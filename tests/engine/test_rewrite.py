@@ -295,7 +295,7 @@ def test_each_batch_is_a_commit_and_what_is_won_is_kept(
 
 def test_who_loses_every_race_tells_so(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = widened(spark, tmp_path)
-    monkeypatch.setattr(rewrite_old_files, "LOSSES", 2)
+    monkeypatch.setattr(rewrite_old_files, "MOST_CONFLICTS", 2)
     comments = iter("xyz")
     again = [lambda: Table(str(tmp_path)).alter_column("a", comment=next(comments))] * 3
     attempts = race(monkeypatch, *again)

@@ -54,12 +54,12 @@ def test_what_rows_must_show_first(spark: SparkSession, t: str) -> None:
 @pytest.mark.parametrize(
     ("column", "error", "reason"),
     [
-        ("a int DEFAULT 1 +", InvalidDefault, "no expression"),
-        ("a int DEFAULT id", InvalidDefault, "looks at columns"),
+        ("a int DEFAULT 1 +", InvalidDefault, "cannot be parsed"),
+        ("a int DEFAULT id", InvalidDefault, "uses columns"),
         ("a int DEFAULT 'x'", InvalidDefault, "string"),
         ("a int GENERATED ALWAYS AS (nowhere + 1)", InvalidGeneration, "nowhere"),
-        ("a string GENERATED ALWAYS AS (id + 1)", InvalidGeneration, "it is int, and the column string"),
-        ("a double GENERATED ALWAYS AS (rand())", InvalidGeneration, "something else the next time"),
+        ("a string GENERATED ALWAYS AS (id + 1)", InvalidGeneration, "its type is int, but the column is string"),
+        ("a double GENERATED ALWAYS AS (rand())", InvalidGeneration, "different results for the same row"),
         ("b int GENERATED ALWAYS AS (id + 1), a int GENERATED ALWAYS AS (b + 1)", InvalidGeneration, "`b`"),
     ],
 )

@@ -24,28 +24,28 @@ def has_expressions(schema: StructType) -> bool:
 
 
 def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
-    """Check the defaults and the generated columns of a new table; nothing runs.
+    """Check the defaults and the generated columns of a new table, without running a job.
 
     Args:
-        spark: The session that analyses them.
-        schema: Of the table, with all metadata.
+        spark: The session that analyses the expressions.
+        schema: The schema of the table, with all metadata.
 
     Raises:
-        InvalidDefault: a default is no constant, or of a type that the column cannot take.
-        InvalidGeneration: what makes a column is no expression of other columns, says something else each time, or is
-            of another type.
+        InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
+        InvalidGeneration: a generation expression cannot be analysed, is not deterministic, or has another type than
+            its column.
 
-    Source: PROTOCOL.md#generated-columns (the values of every row must be those that the expression makes)
+    Source: PROTOCOL.md#generated-columns (the value of every row must equal that of the expression)
     """
     for field in schema:
         default = find_default(field)
         if default is not None and not is_constant(default):
-            reason = "it is no expression, or looks at columns or tables"
+            reason = "it is not a constant: it cannot be parsed, or it uses columns or tables"
             raise InvalidDefault(column=field.name, expression=default, reason=reason)
     defaults = [SetDefault((field.name,), field.metadata[DEFAULT]) for field in schema if DEFAULT in field.metadata]
     ensure_defaults(spark, defaults, schema)
-    given = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
-    rows = spark.createDataFrame([], to_spark(as_nullable(given)))
+    base_columns = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
+    rows = spark.createDataFrame([], to_spark(as_nullable(base_columns)))
     for field in schema:
         if GENERATION in field.metadata:
             _ensure_generation(rows, field)
@@ -60,10 +60,10 @@ def _ensure_generation(rows: DataFrame, field: Field) -> None:
     try:
         ensure_deterministic_condition(rows, F.expr(expression).isNull())
         with translate_analysis_errors(expression):
-            found = from_spark(rows.select(F.expr(expression).alias("it")).schema).fields[0].type
+            result = from_spark(rows.select(F.expr(expression).alias("it")).schema).fields[0].type
     except NotDeterministic as error:
-        raise refused("it may give something else the next time") from error
+        raise refused("it may give different results for the same row") from error
     except ConditionRefused as error:
         raise refused(error.fields["reason"]) from error
-    if found.sql != field.type.sql:
-        raise refused(f"it is {found.sql}, and the column {field.type.sql}")
+    if result.sql != field.type.sql:
+        raise refused(f"its type is {result.sql}, but the column is {field.type.sql}")

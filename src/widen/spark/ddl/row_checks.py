@@ -1,6 +1,7 @@
-"""What all rows of a table show: that a column is never null, that they fulfil a condition, how far a column goes.
+"""Checks over all rows of a table: for nulls in a column, for violations of a condition, for the bound of a column.
 
-Source: Delta Lake, which looks at every row for ADD CONSTRAINT and SYNC IDENTITY; null it forbids only in new tables.
+Source: Delta Lake's ADD CONSTRAINT and SYNC IDENTITY, which read every row. Delta Lake supports SET NOT NULL only for
+new tables; Widen checks the rows.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ _ROW_CHECKS: Mapping[type[Operation], Callable[[DataFrame, Any], _RowCheck]] = M
 
 
 def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
-    """Check that Spark can use a condition, and that it is the same for the same row each time."""
+    """Check that the condition of a constraint can be analysed and is deterministic."""
     name, expression = operation.name, operation.expression
     try:
         ensure_deterministic_condition(rows, expression)
@@ -123,46 +124,50 @@ def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
 
 
 def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema: StructType) -> None:
-    """Check that defaults are constants that their columns can take; nothing runs.
+    """Check that defaults are constants of a type that their columns accept, without running a job.
 
     Args:
         spark: The session.
-        defaults: What is to be set.
-        schema: Of the table afterwards.
+        defaults: The defaults to set.
+        schema: The schema of the table afterwards.
 
     Raises:
-        InvalidDefault: one is no constant, or of a type that the column cannot take.
+        InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
 
-    Source: Spark's DEFAULT clause: what may be assigned without a cast of the caller's.
+    Source: Spark's DEFAULT clause, which allows what can be assigned without an explicit cast.
     """
     for default in defaults:
-        wanted, expression = resolve(schema, default.path)[1], default.expression
+        column_type, expression = resolve(schema, default.path)[1], default.expression
         try:
             ensure_deterministic_condition(spark.range(1), F.expr(expression).isNull())
             with translate_analysis_errors(expression):
-                found = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
+                default_type = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
         except (ConditionRefused, NotDeterministic) as error:
             reason = error.message.rstrip(".")
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason) from error
-        if found not in (wanted, VOID) and str(found) != str(wanted) and not can_assign(found, wanted):
-            reason = f"it is {found.sql}, and the column {wanted.sql}"
+        if (
+            default_type not in (column_type, VOID)
+            and str(default_type) != str(column_type)
+            and not can_assign(default_type, column_type)
+        ):
+            reason = f"its type is {default_type.sql}, but the column is {column_type.sql}"
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason)
 
 
 def column_bound(
     spark: SparkSession, store: LogStore, snapshot: Snapshot, path: Path, *, is_lowest: bool
 ) -> int | None:
-    """Return the highest value of a column of whole numbers, or the lowest; None if there is none.
+    """Return the highest or the lowest value of an integer column; None if the column has no values.
 
     Args:
         spark: The session.
-        store: Of the table.
-        snapshot: The version to look at.
+        store: The store of the table.
+        snapshot: The version to check.
         path: The column.
-        is_lowest: Whether to look for the lowest.
+        is_lowest: Whether to return the lowest value.
 
     Raises:
-        JobFailed: Spark could not finish the job.
+        JobFailed: the Spark job failed.
         CorruptFile: a file cannot be read.
     """
     column = F.col(format_path(path))

@@ -49,7 +49,7 @@ from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
 from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, rebuild_fields, record_text
 from widen.spark.typed.typed_records import TypedRecords
 from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.row_constraints import first_broken_rule
+from widen.spark.write.row_constraints import first_violated_rule
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
 
@@ -186,7 +186,7 @@ class _Writing:
         schema, policy = self.attempt.schema, self.attempt.policy
         columns = to_columns(self.part.fields, schema, policy)
         violations = find_typed_violations(self.part.fields, build_routes(schema, policy))
-        rule = first_broken_rule(from_json(self.metadata.schema_string), self.protocol, self.metadata.configuration)
+        rule = first_violated_rule(from_json(self.metadata.schema_string), self.protocol, self.metadata.configuration)
         if rule is None and not violations:
             return self._write_all(columns)
         return self._write_fitting(columns, violations, rule)

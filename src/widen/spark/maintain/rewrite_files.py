@@ -1,6 +1,6 @@
-"""Rewriting: the rows of files go to new files in the current types, and nothing else about them changes.
+"""Rewriting: the rows of files are written to new files in the current types, and nothing else changes.
 
-Deleted rows are left out, partition values keep their texts, rows keep their ids where the table tracks them.
+Deleted rows are dropped, partition values keep their texts, and rows keep their row ids if the table tracks them.
 
 Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requirements-for-row-tracking
 """
@@ -35,7 +35,7 @@ from widen.spark.write.parquet_writer import write_parquet
 
 REWRITE = "REORG"
 PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
-"""How the history shows a rewrite.
+"""The operation and the parameters of a rewrite in the history.
 
 Source: Delta Spark's REORG
 """
@@ -45,11 +45,11 @@ _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
 
 @dataclass(frozen=True, slots=True)
 class RewrittenFiles:
-    """Files that stand for others.
+    """Files that replace others.
 
     Args:
-        adds: The new ones.
-        removes: The old ones.
+        adds: The new files.
+        removes: The old files.
     """
 
     adds: tuple[Add, ...]
@@ -57,12 +57,12 @@ class RewrittenFiles:
 
     @property
     def actions(self) -> list[Action]:
-        """What is to be committed."""
+        """The actions to commit."""
         return [*self.removes, *self.adds]
 
     @property
     def metrics(self) -> dict[str, int]:
-        """The numbers that the history shows.
+        """The operation metrics for the history.
 
         Source: Delta Spark's metrics of OPTIMIZE and REORG
         """
@@ -82,23 +82,23 @@ class RewrittenFiles:
 
 
 def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows: int) -> RewrittenFiles:
-    """Write the rows of some files into new ones in the current types; nothing is committed.
+    """Write the rows of files to new files in the current types; commits nothing.
 
-    If anything fails, what was written is deleted as far as the store lets us.
+    If the rewrite fails, the new files are deleted as far as the store allows.
 
     Args:
         spark: The session, classic or Connect.
         snapshot: The version that the files belong to.
         files: Rows of its list of files.
-        rows: How many rows they have that are not deleted.
+        rows: The number of their rows that are not deleted.
 
     Raises:
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        UnsupportedFeatureForWrite: rows have ids that cannot be kept.
+        UnsupportedTypeChange: the schema records a type change that the protocol does not list.
+        UnsupportedFeatureForWrite: the row ids cannot be preserved.
         CorruptFile: a file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job.
-        InternalError: other rows came out than went in; the new files are deleted.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        InternalError: the new files have another number of rows; they are deleted.
+        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
@@ -127,14 +127,14 @@ def _paths(files: pa.Table) -> Sequence[str]:
 
 
 def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
-    """Return the metadata that files are read and written by as they are.
+    """Return metadata with which rows are read and written unchanged.
 
-    Nothing is checked or made up, and what files keep beside the columns is there too. Partition values are the texts
-    that they are, except where files hold them as well.
+    No rules are checked and no values are generated, and materialized row ids are columns, too. Partition values are
+    strings, so that their texts do not change, except in files that also contain the partition columns.
     """
-    split = () if iceberg_compat.enabled_compat(snapshot.properties) else snapshot.partition_columns
-    schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _plain(field))
-    schema = StructType(tuple(_as_text(field) if field.name in split else field for field in schema))
+    text_columns = () if iceberg_compat.enabled_compat(snapshot.properties) else snapshot.partition_columns
+    schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _without_rules(field))
+    schema = StructType(tuple(_as_text(field) if field.name in text_columns else field for field in schema))
     rules = check_constraints(snapshot.properties)
     kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
     if columns:
@@ -143,7 +143,7 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
 
 
-def _plain(field: Field) -> Field:
+def _without_rules(field: Field) -> Field:
     return replace(field, metadata={k: value for k, value in field.metadata.items() if k.startswith(_KEPT_KEYS)})
 
 

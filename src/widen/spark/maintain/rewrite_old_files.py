@@ -1,7 +1,7 @@
-"""Renewal: old files are brought to the current types while others go on writing.
+"""The rewrite of all old files to the current types, while other writers continue.
 
-A batch of files is one commit. One that loses its race is written again from what is left of its files, in smaller
-batches; what was won is kept.
+Every batch of files is one commit. A batch that loses a race against another commit is rewritten from its files that
+are left, in smaller batches; earlier batches stay committed.
 
 Source: PROTOCOL.md#writer-requirements-for-type-widening (rewriting files as necessary)
 """
@@ -24,22 +24,22 @@ from widen.spark.parquet.old_type_files import OldFile
 from widen.spark.spark_types import SparkSession
 
 BATCH_BYTES = 64 * 2**30
-"""Up to how many bytes of old files one commit replaces."""
+"""The most bytes of old files that one commit replaces."""
 
-LOSSES = 10
-"""After how many lost races in a row the last winner is reported."""
+MOST_CONFLICTS = 10
+"""The number of conflicts in a row after which the last one is reported."""
 
 
 @dataclass
 class OldFileRewrite:
-    """The renewal of one table, and what it has come to so far.
+    """The rewrite of one table, with its progress.
 
     Args:
-        store: Of the table.
-        session: Gives the session to work in; only asked where files are rewritten, or very many looked at.
-        batch_bytes: Up to how many bytes of old files one commit replaces.
-        files: How many files were rewritten.
-        size_bytes: Their size.
+        store: The store of the table.
+        session: Returns the session; called only to rewrite files, or to read very many footers.
+        batch_bytes: The most bytes of old files that one commit replaces.
+        files: The number of files rewritten so far.
+        size_bytes: Their total size.
     """
 
     store: LogStore
@@ -54,31 +54,31 @@ class OldFileRewrite:
         self._old: dict[str, OldFile] = {}
 
     def run(self) -> Snapshot:
-        """Rewrite every old file, and return a version in which none is left: the newest one when it was looked at.
+        """Rewrite every old file, and return a version without old files, which was the latest when it was read.
 
-        A file is looked at once, however often this is called, as long as the types of the table stay the same.
+        The footer of a file is read once, even over several calls, as long as the types of the table stay the same.
 
         Raises:
-            UnsupportedTypeChange: the schema records a change that is not in the matrix.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not list.
+            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
             CorruptFile: a file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish a job.
-            ContentionError: too many races were lost in a row, or nobody knows how one ended.
-            StorageError: the store refused.
+            JobFailed: a Spark job failed.
+            ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
+            StorageError: the store cannot be read or written.
         """
-        losses = 0
+        conflicts = 0
         while True:
             snapshot = open_snapshot(self.store)
-            pending = self._look(snapshot)
+            pending = self._find_old_files(snapshot)
             if not pending.num_rows:
                 return snapshot
-            lost = self._rewrite(snapshot, _first_batch(pending, self.batch_bytes >> losses))
-            losses = losses + 1 if lost else 0
-            if lost is not None and losses == LOSSES:
-                lost.or_raise()
+            conflict = self._rewrite(snapshot, _first_batch(pending, self.batch_bytes >> conflicts))
+            conflicts = conflicts + 1 if conflict else 0
+            if conflict is not None and conflicts == MOST_CONFLICTS:
+                conflict.or_raise()
 
-    def _look(self, snapshot: Snapshot) -> pa.Table:
-        """Return the live files that are old, those of one partition beside each other."""
+    def _find_old_files(self, snapshot: Snapshot) -> pa.Table:
+        """Return the old files of a version, sorted by partition."""
         types = strip_type_changes(snapshot.schema)
         if types != self._types:
             self._types, self._current, self._old = types, set(), {}
@@ -109,7 +109,7 @@ class OldFileRewrite:
 
 
 def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:
-    """Return the first file, and those after it as long as all together have not more bytes."""
+    """Return as many files from the start as fit into a number of bytes, but at least one."""
     total, count = 0, 0
     for size in files["size_bytes"].to_pylist():
         total += size

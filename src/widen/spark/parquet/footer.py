@@ -1,4 +1,4 @@
-"""Footers of Parquet files: how many rows, and the bounds and nulls of every column, without reading the data.
+"""Parquet footers: the row count, and the bounds and null counts of every column, without reading the data.
 
 Source: the Parquet format; PROTOCOL.md#per-file-statistics
 """
@@ -24,7 +24,7 @@ from widen.protocol.parquet_calendar import is_ambiguous, is_legacy
 from widen.protocol.skipping.file_statistics import ColumnStatistics, encode_statistics
 
 DRIVER_FILES = 64
-"""Up to how many footers are read by the driver; more of them by the executors."""
+"""The number of footers up to which the driver reads them; the executors read more."""
 
 _THREADS = 16
 _COLUMNS = "path string, rows bigint, stats string"
@@ -32,11 +32,11 @@ _COLUMNS = "path string, rows bigint, stats string"
 
 @dataclass(frozen=True)
 class Footer:
-    """What a footer says.
+    """The facts of a footer that the log needs.
 
     Args:
-        rows: How many rows the file has.
-        stats: The statistics as JSON text of the log.
+        rows: The number of rows in the file.
+        stats: The statistics as the JSON text of the log.
     """
 
     rows: int
@@ -48,20 +48,20 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
 
     Args:
         spark: The session.
-        store: The store of the table; where the files are many, the executors open it again.
+        store: The store of the table; for many files, the executors reopen it.
         paths: Plain paths relative to the table.
         columns: The physical paths of the leaf columns that get statistics.
 
     Raises:
-        CorruptFile: a file is no Parquet.
-        StorageError: the store refused.
+        CorruptFile: a file is not Parquet.
+        StorageError: the store cannot be read.
     """
     if len(paths) <= DRIVER_FILES:
         with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
             return list(pool.map(partial(read_footer, store, columns), paths))
     frame = spark.createDataFrame([(path,) for path in paths], "path string").repartition(min(len(paths) // 16, 200))
-    found = {row.path: row for row in frame.mapInArrow(partial(_read_batches, store, columns), _COLUMNS).collect()}
-    return [Footer(found[path].rows, found[path].stats) for path in paths]
+    by_path = {row.path: row for row in frame.mapInArrow(partial(_read_batches, store, columns), _COLUMNS).collect()}
+    return [Footer(by_path[path].rows, by_path[path].stats) for path in paths]
 
 
 def _read_batches(
@@ -81,11 +81,11 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
     Args:
         store: The store of the table.
         columns: The physical paths of the leaf columns that get statistics.
-        path: Plain, relative to the table.
+        path: The plain path, relative to the table.
 
     Raises:
-        CorruptFile: the file is no Parquet.
-        StorageError: the store refused.
+        CorruptFile: the file is not Parquet.
+        StorageError: the store cannot be read.
     """
     try:
         with store.open(path) as file:
@@ -95,46 +95,46 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
 
 
 def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
-    """Return what the metadata at the end of a Parquet file say.
+    """Return the footer of the metadata of a Parquet file.
 
     Args:
-        metadata: As pyarrow reads or wrote them.
+        metadata: The metadata, as pyarrow reads or writes it.
         columns: The physical paths of the leaf columns that get statistics.
     """
     is_old = is_legacy(metadata.metadata)
-    found = {
+    statistics_by_leaf = {
         leaf: _without_ambiguous(statistics) if is_old else statistics
         for index, leaf in enumerate(_leaves(metadata.schema.to_arrow_schema()))
-        if leaf in columns and (statistics := _merged(metadata, index)) is not None
+        if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
     }
-    return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, found))
+    return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf))
 
 
 def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:
-    """Return the statistics without bounds of which only Spark knows the day."""
+    """Return the statistics without bounds that only Spark can convert from the legacy calendar."""
     bounds = (statistics.low, statistics.high)
     return ColumnStatistics(nulls=statistics.nulls) if any(map(is_ambiguous, bounds)) else statistics
 
 
-def _leaves(fields: Any, at: Path = ()) -> Iterator[Path]:
-    """Yield the path of every leaf in the order of the file, so that names with dots do no harm."""
+def _leaves(fields: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots."""
     for field in fields:
-        yield from _below(field.type, (*at, field.name))
+        yield from _leaves_below(field.type, (*path, field.name))
 
 
-def _below(data_type: Any, at: Path) -> Iterator[Path]:
+def _leaves_below(data_type: Any, path: Path) -> Iterator[Path]:
     if pa.types.is_struct(data_type):
-        yield from _leaves((data_type.field(i) for i in range(data_type.num_fields)), at)
+        yield from _leaves((data_type.field(i) for i in range(data_type.num_fields)), path)
     elif pa.types.is_map(data_type):
-        yield from _below(data_type.key_type, (*at, "key"))
-        yield from _below(data_type.item_type, (*at, "value"))
+        yield from _leaves_below(data_type.key_type, (*path, "key"))
+        yield from _leaves_below(data_type.item_type, (*path, "value"))
     elif pa.types.is_nested(data_type):
-        yield from _below(data_type.value_type, (*at, "element"))
+        yield from _leaves_below(data_type.value_type, (*path, "element"))
     else:
-        yield at
+        yield path
 
 
-def _merged(metadata: Any, index: int) -> ColumnStatistics | None:
+def _merge_row_groups(metadata: Any, index: int) -> ColumnStatistics | None:
     """Return the statistics of one leaf over all row groups; None if the file has no rows."""
     parts = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
     if not parts or any(part is None for part in parts):
@@ -145,7 +145,7 @@ def _merged(metadata: Any, index: int) -> ColumnStatistics | None:
         return ColumnStatistics(nulls=nulls)
     try:
         low, high = [part.min for part in filled], [part.max for part in filled]
-    except OverflowError:  # times of years that Python does not know
+    except OverflowError:  # years that Python's datetime does not support
         return ColumnStatistics(nulls=nulls)
     if any(isinstance(value, float) and math.isnan(value) for value in (*low, *high)):
         return ColumnStatistics(nulls=nulls)

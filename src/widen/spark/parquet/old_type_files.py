@@ -1,6 +1,6 @@
-"""Old files: those that hold a type from before a widening, found by looking into the footers of all others too.
+"""Old files: files that hold a type from before a widening, found by reading the footers of all files.
 
-This module needs no Spark: it looks in this process, by some threads.
+This module does not need Spark: threads of this process read the footers.
 
 Source: PROTOCOL.md#writer-requirements-for-type-widening
 """
@@ -33,10 +33,10 @@ class OldFile:
     """A file that holds an old type.
 
     Args:
-        path: As in the log.
-        size_bytes: Its length.
-        rows: How many rows it has, deleted ones included.
-        types: The old type of each leaf by its logical path, in Spark SQL.
+        path: The path in the log.
+        size_bytes: The size of the file.
+        rows: The number of rows, deleted ones included.
+        types: The old type of each leaf in Spark SQL, by logical path.
     """
 
     path: str
@@ -47,13 +47,13 @@ class OldFile:
 
 @dataclass(frozen=True, slots=True)
 class OldType:
-    """How much of a column still stands in an old type.
+    """How much of a column is still stored in an old type.
 
     Args:
         path: The logical path of the leaf.
         type: The old type in Spark SQL.
-        files: In how many files.
-        size_bytes: Their size.
+        files: The number of files.
+        size_bytes: Their total size.
     """
 
     path: Path
@@ -63,28 +63,28 @@ class OldType:
 
 
 def find_old_files_locally(snapshot: Snapshot, files: pa.Table) -> list[OldFile]:
-    """Return those of some files that hold an old type, in the order of the list.
+    """Return the files that hold an old type, in the order of the list.
 
     Args:
         snapshot: The version whose types are compared.
         files: Rows of its list of files.
 
     Raises:
-        CorruptFile: a file is no Parquet.
-        StorageError: the store refused.
+        CorruptFile: a file is not Parquet.
+        StorageError: the store cannot be read.
     """
     listed = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
     return unpack_findings(read_footer_findings(footer_reader(snapshot), list(listed)))
 
 
 def summarize_old_types(files: Iterable[OldFile]) -> list[OldType]:
-    """Return how much of each column stands in each old type, in the order of paths and types."""
-    found: dict[tuple[Path, str], tuple[int, int]] = {}
+    """Return how much of each column is stored in each old type, sorted by path and type."""
+    totals: dict[tuple[Path, str], tuple[int, int]] = {}
     for file in files:
         for key in file.types.items():
-            count, size_bytes = found.get(key, (0, 0))
-            found[key] = (count + 1, size_bytes + file.size_bytes)
-    return [OldType(*key, *found[key]) for key in sorted(found)]
+            count, size_bytes = totals.get(key, (0, 0))
+            totals[key] = (count + 1, size_bytes + file.size_bytes)
+    return [OldType(*key, *totals[key]) for key in sorted(totals)]
 
 
 class _OldFileFinding(msgspec.Struct, frozen=True):
@@ -100,14 +100,14 @@ class _FailedFinding(msgspec.Struct, frozen=True):
 
 
 FooterFinding: TypeAlias = tuple[str | None, str | None]
-"""What there is to tell of a file, and why it could not be read, as JSON; two nulls if it holds no old type."""
+"""The old file, or the error of an unreadable file, as JSON; two nulls if the file holds no old type."""
 
 FooterReader: TypeAlias = Callable[[str, int], FooterFinding]
-"""Looks into the file of a path in the log and of a size in bytes."""
+"""Reads the footer of a file, given its path in the log and its size in bytes."""
 
 
 def footer_reader(snapshot: Snapshot) -> FooterReader:
-    """Return what looks into a file, here or on an executor."""
+    """Return a picklable function that reads the footer of a file."""
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     return partial(_read_finding, snapshot.store, snapshot.schema, mode)
 
@@ -120,25 +120,25 @@ def _read_finding(store: LogStore, schema: StructType, mode: str, path: str, siz
         return None, msgspec.json.encode(_FailedFinding(type(error).__name__, fields)).decode()
     if not types:
         return None, None
-    found = _OldFileFinding(path, size_bytes, rows, [(leaf, old.sql) for leaf, old in types.items()])
-    return msgspec.json.encode(found).decode(), None
+    finding = _OldFileFinding(path, size_bytes, rows, [(leaf, old.sql) for leaf, old in types.items()])
+    return msgspec.json.encode(finding).decode(), None
 
 
-def read_footer_findings(look: FooterReader, listed: Sequence[tuple[str, int]]) -> list[FooterFinding]:
-    """Return what there is to tell of files, in their order."""
+def read_footer_findings(read: FooterReader, listed: Sequence[tuple[str, int]]) -> list[FooterFinding]:
+    """Return the findings of files, in their order."""
     with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
-        return list(pool.map(lambda file: look(*file), listed))
+        return list(pool.map(lambda file: read(*file), listed))
 
 
-def unpack_findings(told: Iterable[FooterFinding]) -> list[OldFile]:
-    """Return the files that were told of, in their order.
+def unpack_findings(findings: Iterable[FooterFinding]) -> list[OldFile]:
+    """Return the old files among findings, in their order.
 
     Raises:
-        CorruptFile: one could not be read.
-        StorageError: likewise.
+        CorruptFile: a file is not Parquet.
+        StorageError: the store cannot be read.
     """
     files = []
-    for found, failed in told:
+    for found, failed in findings:
         if failed is not None:
             error = msgspec.json.decode(failed, type=_FailedFinding)
             raise getattr(errors, error.kind)(**error.fields)

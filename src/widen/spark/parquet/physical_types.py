@@ -1,7 +1,7 @@
-"""What footers say of the types in a file, and which leaves of it are narrower than those of the table.
+"""The types in a Parquet footer, and the leaves whose type is narrower than the table's.
 
-The footers alone tell which files hold an old type: any writer may have put back a narrow file after a change.
-This module needs no Spark.
+Only footers show which files hold an old type: any writer may have added a narrow file after a type change.
+This module does not need Spark.
 
 Source: the Parquet format; PROTOCOL.md#type-widening
 """
@@ -48,67 +48,72 @@ from widen.protocol.type_widening import is_widening
 
 pq = late("pyarrow.parquet")
 _FIELD_ID = b"PARQUET:field_id"
-_NO_IDS = "the table resolves columns by field id, and the file has no field ids"
-_FIX_IDS = "Write its rows again with a client that knows column mapping, or remove the file from the table."
-_FIX = "Restore the file from a backup; what stands in it is not known."
+_NO_IDS = "the table resolves columns by field id, but the file has no field ids"
+_FIX_IDS = "Write its rows again with a client that supports column mapping, or remove the file from the table."
+_FIX = "Restore the file from a backup; its content is unknown."
 
 
 def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, dict[Path, DataType]]:
-    """Return how many rows a file has, deleted ones included, and its leaves whose type is one before a widening.
+    """Return the number of rows in a file, deleted ones included, and its leaves with a type from before a widening.
 
-    Columns are matched by the names that they have in files, in the mode ``id`` by their field ids. They are compared
-    at every depth: struct fields, array elements, map keys and map values. What differs in another way than by a
-    widening is not looked at.
+    Columns are matched by their physical names, or by field id in the mode ``id``, and compared at every depth: struct
+    fields, array elements, map keys and map values. Differences other than a widening are ignored.
 
     Args:
-        store: Of the table.
-        schema: Of the table, in logical names.
-        mode: Of column mapping.
-        path: Of the file, plain.
+        store: The store of the table.
+        schema: The schema of the table, in logical names.
+        mode: The mode of column mapping.
+        path: The plain path of the file.
 
     Returns:
-        The rows, and the old type of each such leaf by its logical path.
+        The number of rows, and the old type of each such leaf by its logical path.
 
     Raises:
-        CorruptFile: the file is no Parquet, or it has no field ids where the mode is ``id``.
-        StorageError: the store refused.
+        CorruptFile: the file is not Parquet, or it has no field ids in the mode ``id``.
+        StorageError: the store cannot be read.
 
-    Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark compares no elements, keys and values.
+    Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark does not compare elements, keys and values.
     """
     try:
         with store.open(path) as file:
             footer = pq.read_metadata(file)
             columns = footer.schema.to_arrow_schema()
-            found = list(_SchemaWalk(mode).fields(columns, schema))
+            file_leaves = list(_SchemaWalk(mode).fields(columns, schema))
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
     if mode == ID and not any(_field_id(column) for column in columns):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
-    if len(found) != footer.num_columns:
-        raise CorruptFile(path=path, reason="its columns cannot be told from each other", fix=_FIX)
+    if len(file_leaves) != footer.num_columns:
+        raise CorruptFile(path=path, reason="its columns are ambiguous", fix=_FIX)
     old = {}
-    for number, (leaf, now) in enumerate(found):
-        if now is not None and is_widening(before := type_of(footer.schema.column(number)), now) and before != now:
-            old[leaf] = before
+    for number, (leaf, table_type) in enumerate(file_leaves):
+        if (
+            table_type is not None
+            and is_widening(file_type := type_of(footer.schema.column(number)), table_type)
+            and file_type != table_type
+        ):
+            old[leaf] = file_type
     return footer.num_rows, old
 
 
 def type_of(column: Any) -> DataType:
-    """Return the type that Spark gives to a leaf column of a Parquet schema; void if it gives none.
+    """Return the Spark type of a leaf column in a Parquet schema; void if Spark does not support it.
 
     Source: Spark's ParquetToSparkSchemaConverter
     """
-    said = json.loads(column.logical_type.to_json())
-    if said["Type"] == "Decimal":
-        return DecimalType(said["precision"], said["scale"])
-    if said["Type"] == "Int":
-        return _WHOLE.get((said["isSigned"], said["bitWidth"]), VOID)
-    if said["Type"] == "Timestamp":
-        return TIMESTAMP if said["isAdjustedToUTC"] else TIMESTAMP_NTZ
-    return _LOGICAL.get(said["Type"]) or _PHYSICAL[column.physical_type] if said["Type"] in _KNOWN else VOID
+    logical = json.loads(column.logical_type.to_json())
+    if logical["Type"] == "Decimal":
+        return DecimalType(logical["precision"], logical["scale"])
+    if logical["Type"] == "Int":
+        return _INTEGERS.get((logical["isSigned"], logical["bitWidth"]), VOID)
+    if logical["Type"] == "Timestamp":
+        return TIMESTAMP if logical["isAdjustedToUTC"] else TIMESTAMP_NTZ
+    return (
+        _LOGICAL.get(logical["Type"]) or _PHYSICAL[column.physical_type] if logical["Type"] in _LOGICAL_NAMES else VOID
+    )
 
 
-_WHOLE: Mapping[tuple[bool, int], DataType] = {
+_INTEGERS: Mapping[tuple[bool, int], DataType] = {
     (True, 8): BYTE,
     (True, 16): SHORT,
     (True, 32): INTEGER,
@@ -129,18 +134,18 @@ _PHYSICAL: Mapping[str, DataType] = {
     "BYTE_ARRAY": BINARY,
     "FIXED_LEN_BYTE_ARRAY": BINARY,
 }
-_KNOWN = {"None", *_LOGICAL}
+_LOGICAL_NAMES = {"None", *_LOGICAL}
 
 
 def _field_id(column: Any) -> str:
-    """Return the field id of a column as text; empty if the file has none for it."""
+    """Return the field id of a column as text; empty if it has none."""
     return str((column.metadata or {}).get(_FIELD_ID, b"").decode())
 
 
-def _matching(column: Any, known: Iterable[Field], mode: str) -> Field | None:
-    """Return the field of a table that a column of a file is: by its id where the mode is ``id``, else by its name.
+def _find_field(column: Any, known: Iterable[Field], mode: str) -> Field | None:
+    """Return the table field of a file column: by field id in the mode ``id``, else by name.
 
-    A field that has no id, as the row ids that a file may keep, is found by its name in that mode, too.
+    A field without an id, such as a materialized row id, is matched by name in that mode, too.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
@@ -155,23 +160,23 @@ def _matching(column: Any, known: Iterable[Field], mode: str) -> Field | None:
 
 
 Names: TypeAlias = tuple[tuple[Path, str], ...]
-"""The names that a file has for columns in place of their physical names, by logical path; empty for most files."""
+"""The names of columns in a file where they differ from the physical names, by logical path; empty for most files."""
 
 
 def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
-    """Return under which other names than the physical ones a file has the columns that its field ids tell.
+    """Return the names of columns in a file, resolved by field id, where they differ from the physical names.
 
-    A column that the file does not have, but whose physical name another column has there, gets a name that no
-    column has, so that a reader finds nothing.
+    If the file lacks a column but another column has its physical name, the column gets an unused name, so that a
+    reader by name does not find the wrong one.
 
     Args:
-        store: Of the table.
-        schema: Of the columns to find, in logical names, with their ids.
-        path: Of the file, plain.
+        store: The store of the table.
+        schema: The columns to find, in logical names, with their ids.
+        path: The plain path of the file.
 
     Raises:
-        CorruptFile: the file is no Parquet, or it has no field ids: which columns it has is not known.
-        StorageError: the store refused.
+        CorruptFile: the file is not Parquet, or it has no field ids, so its columns are unknown.
+        StorageError: the store cannot be read.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
@@ -185,32 +190,32 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
     return tuple(_other_names(list(columns), schema, ()))
 
 
-def _other_names(columns: list[Any], struct: StructType, at: Path) -> Iterator[tuple[Path, str]]:
-    own = {field.name: column for column in columns if (field := _matching(column, struct, ID))}
-    taken = {column.name.casefold() for column in columns}
+def _other_names(columns: list[Any], struct: StructType, path: Path) -> Iterator[tuple[Path, str]]:
+    by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
+    used_names = {column.name.casefold() for column in columns}
     for field in struct:
-        column, physical = own.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
+        column, physical = by_field.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
         if column is None:
-            if physical.casefold() in taken:
-                yield (*at, field.name), _free_name(taken)
+            if physical.casefold() in used_names:
+                yield (*path, field.name), _free_name(used_names)
             continue
         if column.name != physical:
-            yield (*at, field.name), column.name
-        yield from _names_below(column.type, field.type, (*at, field.name))
+            yield (*path, field.name), column.name
+        yield from _names_below(column.type, field.type, (*path, field.name))
 
 
-def _names_below(kind: Any, data_type: DataType, at: Path) -> Iterator[tuple[Path, str]]:
+def _names_below(kind: Any, data_type: DataType, path: Path) -> Iterator[tuple[Path, str]]:
     if pa.types.is_struct(kind) and isinstance(data_type, StructType):
-        yield from _other_names([kind.field(i) for i in range(kind.num_fields)], data_type, at)
+        yield from _other_names([kind.field(i) for i in range(kind.num_fields)], data_type, path)
     elif pa.types.is_map(kind) and isinstance(data_type, MapType):
-        yield from _names_below(kind.key_type, data_type.key, (*at, KEY))
-        yield from _names_below(kind.item_type, data_type.value, (*at, VALUE))
+        yield from _names_below(kind.key_type, data_type.key, (*path, KEY))
+        yield from _names_below(kind.item_type, data_type.value, (*path, VALUE))
     elif pa.types.is_nested(kind) and isinstance(data_type, ArrayType):
-        yield from _names_below(kind.value_type, data_type.element, (*at, ELEMENT))
+        yield from _names_below(kind.value_type, data_type.element, (*path, ELEMENT))
 
 
-def _free_name(taken: Collection[str]) -> str:
-    return next(name for number in itertools.count() if (name := f"__widen_none_{number}") not in taken)
+def _free_name(used: Collection[str]) -> str:
+    return next(name for number in itertools.count() if (name := f"__widen_none_{number}") not in used)
 
 
 _Leaf: TypeAlias = tuple[Path, DataType | None]
@@ -218,31 +223,33 @@ _Leaf: TypeAlias = tuple[Path, DataType | None]
 
 @dataclass(frozen=True, slots=True)
 class _SchemaWalk:
-    """The way through the columns of one file, beside those of the table."""
+    """Walks the columns of a file and of the table in parallel."""
 
     mode: str
 
-    def fields(self, fields: Iterable[Any], struct: DataType | None, at: Path = ()) -> Iterator[_Leaf]:
+    def fields(self, fields: Iterable[Any], struct: DataType | None, path: Path = ()) -> Iterator[_Leaf]:
         """Yield for every leaf its logical path and its type in the table, in the order of the file.
 
-        The type is None where the table has no such leaf.
+        The type is None if the table does not have the leaf.
         """
-        known = struct.fields if isinstance(struct, StructType) else ()
+        candidates = struct.fields if isinstance(struct, StructType) else ()
         for item in fields:
-            field = _matching(item, known, self.mode)
-            yield from self._below(item.type, field.type if field else None, (*at, field.name if field else item.name))
+            field = _find_field(item, candidates, self.mode)
+            yield from self._below(
+                item.type, field.type if field else None, (*path, field.name if field else item.name)
+            )
 
-    def _below(self, kind: Any, data_type: DataType | None, at: Path) -> Iterator[_Leaf]:
+    def _below(self, kind: Any, data_type: DataType | None, path: Path) -> Iterator[_Leaf]:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_struct(kind):
-            yield from self.fields((kind.field(i) for i in range(kind.num_fields)), data_type, at)
+            yield from self.fields((kind.field(i) for i in range(kind.num_fields)), data_type, path)
         elif pa.types.is_map(kind):
             key, value = (data_type.key, data_type.value) if isinstance(data_type, MapType) else (None, None)
-            yield from self._below(kind.key_type, key, (*at, KEY))
-            yield from self._below(kind.item_type, value, (*at, VALUE))
+            yield from self._below(kind.key_type, key, (*path, KEY))
+            yield from self._below(kind.item_type, value, (*path, VALUE))
         elif pa.types.is_nested(kind):
             element = data_type.element if isinstance(data_type, ArrayType) else None
-            yield from self._below(kind.value_type, element, (*at, ELEMENT))
+            yield from self._below(kind.value_type, element, (*path, ELEMENT))
         else:
-            yield at, data_type if data_type is not None and is_atomic(data_type) else None
+            yield path, data_type if data_type is not None and is_atomic(data_type) else None

@@ -1,4 +1,4 @@
-"""The calendar of our jobs: files are written and read in the one of Parquet, whatever the session says.
+"""The calendar of Widen's jobs: files are read and written in Parquet's calendar, whatever the session's settings.
 
 Source: Spark's settings of datetimeRebaseMode and int96RebaseMode
 """
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 READ_OPTIONS: Mapping[str, str] = MappingProxyType({"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"})
-"""The options of Spark's reader for the files of a table. Footers that say another calendar still count more."""
+"""The options of Spark's reader for data files. A footer that names another calendar takes precedence."""
 
 _WRITE_SETTINGS = ("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite")
 _CORRECTED = "CORRECTED"
@@ -27,24 +27,24 @@ class _Pins:
         self._open: dict[int, tuple[int, dict[str, str]]] = {}
 
     def begin(self, spark: SparkSession) -> None:
-        """Set what a session says aside, if it says another calendar."""
+        """Override the session's settings if they name another calendar."""
         with self._lock:
-            count, before = self._open.get(id(spark), (0, {}))
+            count, overridden = self._open.get(id(spark), (0, {}))
             if not count:
-                said = {key: spark.conf.get(key, _CORRECTED) for key in _WRITE_SETTINGS}
-                before = {key: value for key, value in said.items() if value and value.upper() != _CORRECTED}
-                for key in before:
+                settings = {key: spark.conf.get(key, _CORRECTED) for key in _WRITE_SETTINGS}
+                overridden = {key: value for key, value in settings.items() if value and value.upper() != _CORRECTED}
+                for key in overridden:
                     spark.conf.set(key, _CORRECTED)
-            self._open[id(spark)] = (count + 1, before)
+            self._open[id(spark)] = (count + 1, overridden)
 
     def end(self, spark: SparkSession) -> None:
-        """Restore what the session said, if no other write needs it."""
+        """Restore the session's settings if no other write needs the override."""
         with self._lock:
-            count, before = self._open.pop(id(spark))
+            count, overridden = self._open.pop(id(spark))
             if count > 1:
-                self._open[id(spark)] = (count - 1, before)
+                self._open[id(spark)] = (count - 1, overridden)
                 return
-            for key, value in before.items():
+            for key, value in overridden.items():
                 spark.conf.set(key, value)
 
 
@@ -53,10 +53,10 @@ _pins = _Pins()
 
 @contextmanager
 def proleptic_writes(spark: SparkSession) -> Iterator[None]:
-    """Let Spark write files in the calendar of Parquet as long as this is open.
+    """Make Spark write files in Parquet's calendar while this is open.
 
-    Spark takes this from the session alone, and from no option of a writer. A session that says nothing else is not
-    touched; what another one says is set aside meanwhile and restored at the end.
+    Spark reads this only from the session, not from options of a writer. So settings of the session for another
+    calendar are overridden and restored at the end.
 
     Args:
         spark: The session, classic or Connect.

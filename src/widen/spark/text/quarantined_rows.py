@@ -31,7 +31,7 @@ from widen.spark.text.text_tasks import (
     split_notes,
 )
 from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.row_constraints import first_broken_rule
+from widen.spark.write.row_constraints import first_violated_rule
 
 ORIGIN = "_widen_origin"
 """The column that says what a row is made of; see `widen.routing.native.row_builder.OriginColumn`."""
@@ -75,7 +75,7 @@ def write_fitting(
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
     """
-    rule = first_broken_rule(from_json(metadata.schema_string), protocol, metadata.configuration)
+    rule = first_violated_rule(from_json(metadata.schema_string), protocol, metadata.configuration)
     if rule is None and not attempt.policy.guards:
         metrics = _metrics()
         rows = build_rows(texts, attempt).observe(metrics, notes_aggregate().alias(NOTES))

@@ -1,7 +1,7 @@
-"""The proof for typed records: each is rebuilt from the rows of the table, in the types of the source, and compared.
+"""The proof for typed records: rebuild each from the rows of the table, in the types of the source, and compare.
 
-Nothing here shares code with what made the rows: where that converts to the types of the columns, this converts back,
-and takes for a value whatever the columns of its field say.
+This shares no code with the writer of the rows, so that one bug cannot hide in both. The writer converts to the types
+of the columns; this converts back, and takes the value from any column of its field.
 
 Source: docs/evolution-rules.md#one-interval, #u1, #u2, #d16
 """
@@ -40,34 +40,34 @@ from widen.spark.typed.json_values import document_type, from_document, to_docum
 _DAY_MICROS = 86_400_000_000
 
 Back = Callable[[Column, DataType, DataType], Column]
-"""Takes values, their type in the table and their type in the source."""
+"""Converts values, given their type in the table and their type in the source."""
 
 
 def rebuild_fields(
     source: StructType, schema: StructType, policy: Policy, *, is_own_kind: bool = False
 ) -> dict[str, Typed]:
-    """Return the fields of records as the rows of a table say them.
+    """Return the fields of records, rebuilt from the rows of a table.
 
     Args:
-        source: The schema of the records, as they were taken.
-        schema: Of the table; its columns are those of the rows.
-        policy: What is known of single fields.
-        is_own_kind: Only columns of the kind that a field has in the source are asked.
+        source: The schema of the prepared records.
+        schema: The schema of the table; the rows have its columns.
+        policy: The policy, with what it says about single fields.
+        is_own_kind: Whether to use only columns of the kind that a field has in the source.
     """
     rescued = role_field(schema, RESCUED)
-    rest = None if rescued is None else _rescued(F.col(quote_name(rescued.name)), source)
+    rest = None if rescued is None else _parse_rescued(F.col(quote_name(rescued.name)), source)
     cells = columns_by_key(schema, policy)
     cells = _own_fields(source, cells) if is_own_kind else cells
     return _record(source, cells, lambda name: F.col(quote_name(name)), rest)
 
 
 def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
-    """Tell whether all columns are of the kinds that their fields have in the source.
+    """Tell whether all columns have the kinds of their fields in the source.
 
     Args:
-        source: The schema of the records, as they were taken.
-        schema: Of the table.
-        policy: What is known of single fields.
+        source: The schema of the prepared records.
+        schema: The schema of the table.
+        policy: The policy, with what it says about single fields.
     """
     cells = columns_by_key(schema, policy)
     return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
@@ -78,7 +78,7 @@ def _own_fields(source: StructType, cells: ColumnsByKey) -> ColumnsByKey:
 
 
 def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColumn]:
-    """Yield the columns that have values of a type as they are: no other kind, no arrays around them."""
+    """Yield the columns that store values of a type unchanged: of the same kind, with the same levels of arrays."""
     leaf, dim = data_type, 0
     while isinstance(leaf, ArrayType):
         leaf, dim = leaf.element, dim + 1
@@ -89,30 +89,34 @@ def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColum
         elif cell.value is not None and isinstance(leaf, MapType):
             inner = _own_cells(leaf.value, (cell.value,)) if cell.dim == dim else ()
             yield from (replace(cell, value=value) for value in inner)
-        elif cell.fields is None and cell.value is None and (cell.dim, _family(cell.type)) == (dim, _family(leaf)):
+        elif cell.fields is None and cell.value is None and (cell.dim, family_of(cell.type)) == (dim, family_of(leaf)):
             yield cell
 
 
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
 
 
-def _rescued(text: Column, source: StructType) -> Column:
-    told = document_type(source)
-    assert isinstance(told, StructType)
-    found = F.from_json(text, to_spark(told), _PARSE)
+def _parse_rescued(text: Column, source: StructType) -> Column:
+    document = document_type(source)
+    assert isinstance(document, StructType)
+    parsed = F.from_json(text, to_spark(document), _PARSE)
     return from_document(
-        found if with_field_steps(told) == told else found.cast(type_to_spark(with_field_steps(told))), source
+        parsed if with_field_steps(document) == document else parsed.cast(type_to_spark(with_field_steps(document))),
+        source,
     )
 
 
 def record_text(fields: Mapping[str, Typed]) -> Column:
-    """Return the text of records that only equal ones share."""
+    """Return a text of records; two records have the same text only if they are equal."""
     parts = (to_document(values, data_type).alias(name) for name, (values, data_type) in fields.items())
     return to_json_text(F.struct(*parts))
 
 
 def count_leaves(fields: Mapping[str, Typed]) -> Column:
-    """Return how many values stand in records that are no container and not null; Spark chains what is added up."""
+    """Return the number of scalars in records that are not null.
+
+    The counts are summed as an array, because Spark cannot evaluate a chain of thousands of additions.
+    """
     return _total(F.array(F.lit(0), *(_leaves(values, data_type) for values, data_type in fields.values())))
 
 
@@ -134,25 +138,25 @@ def _total(counts: Column) -> Column:
 def _record(
     source: StructType, route: ColumnsByKey, column: Callable[[str], Column], rest: Column | None
 ) -> dict[str, Typed]:
-    found = {}
+    fields = {}
     for field, name in zip(source, field_steps(source), strict=True):
-        left = None if rest is None else rest.getField(name)
-        found[field.name] = _value(field.type, route.get(field.name, ()), column, left), field.type
-    return found
+        field_rest = None if rest is None else rest.getField(name)
+        fields[field.name] = _value(field.type, route.get(field.name, ()), column, field_rest), field.type
+    return fields
 
 
 def _value(
     data_type: DataType, slots: Sequence[SourceColumn], column: Callable[[str], Column], rest: Column | None
 ) -> Column:
-    """Return what the columns of a field say; of records the one with the most arrays says it (U17)."""
-    told = [slot for slot in slots if slot.fields is not None]
-    chosen = sorted(told, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
-    said = [_unwrapped(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
-    ways = [way for way in said if way is not None]
-    if rest is not None and not (isinstance(data_type, StructType) and ways):
-        ways = [rest, *ways]
-    typed = [way.cast(type_to_spark(with_field_steps(data_type))) for way in ways]
-    return reduce(lambda one, other: _either(one, other, data_type), typed) if typed else _nothing(data_type)
+    """Return the value of a field from its columns; for records, from the one with the most arrays (U17)."""
+    records = [slot for slot in slots if slot.fields is not None]
+    chosen = sorted(records, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
+    unwrapped = [_unwrap(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
+    values = [each for each in unwrapped if each is not None]
+    if rest is not None and not (isinstance(data_type, StructType) and values):
+        values = [rest, *values]
+    typed = [each.cast(type_to_spark(with_field_steps(data_type))) for each in values]
+    return reduce(lambda left, right: _either(left, right, data_type), typed) if typed else _nothing(data_type)
 
 
 def _nothing(data_type: DataType) -> Column:
@@ -165,67 +169,71 @@ def _has_records(data_type: DataType) -> bool:
     return isinstance(data_type, StructType)
 
 
-def _either(one: Column, other: Column, data_type: DataType) -> Column:
-    """Return what one of two columns says, element by element; records and what only one says are as that one."""
+def _either(first: Column, second: Column, data_type: DataType) -> Column:
+    """Return the values of either of two columns, element by element; records come from the first that has them."""
     match data_type:
         case ArrayType(element):
-            both = F.zip_with(one, other, lambda left, right: _either(left, right, element))
-            return F.coalesce(both, one, other)
+            both = F.zip_with(first, second, lambda left, right: _either(left, right, element))
+            return F.coalesce(both, first, second)
         case MapType(_, value):
-            both = F.map_zip_with(one, other, lambda _, left, right: _either(left, right, value))
-            return F.coalesce(both, one, other)
-    return F.coalesce(one, other)
+            both = F.map_zip_with(first, second, lambda _, left, right: _either(left, right, value))
+            return F.coalesce(both, first, second)
+    return F.coalesce(first, second)
 
 
-def _unwrapped(values: Column, data_type: DataType, slot: SourceColumn, dim: int, rest: Column | None) -> Column | None:
-    """Return what a column says of values of a type; None if it cannot say any."""
+def _unwrap(values: Column, data_type: DataType, slot: SourceColumn, dim: int, rest: Column | None) -> Column | None:
+    """Return values of a type from a column; None if the column cannot hold any."""
     if isinstance(data_type, ArrayType):
-        return _each(values, lambda item: _unwrapped(item, data_type.element, slot, dim - 1, None)) if dim else None
+        return _each(values, lambda item: _unwrap(item, data_type.element, slot, dim - 1, None)) if dim else None
     if dim:
-        return _unwrapped(F.try_element_at(values, F.lit(1)), data_type, slot, dim - 1, rest)
+        return _unwrap(F.try_element_at(values, F.lit(1)), data_type, slot, dim - 1, rest)
     if isinstance(data_type, MapType):
         return None if slot.value is None else _entries(values, data_type, slot.value)
     if isinstance(data_type, StructType):
         if slot.fields is None:
             return None
         fields = _record(data_type, slot.fields, values.getField, rest)
-        is_there = values.isNotNull() if rest is None else values.isNotNull() | rest.isNotNull()
-        parts = (found.alias(name) for name, (found, _) in zip(field_steps(data_type), fields.values(), strict=True))
-        return F.when(is_there, F.struct(*parts))
-    return None if slot.fields is not None or slot.value is not None else _back(values, slot.type, data_type)
+        is_present = values.isNotNull() if rest is None else values.isNotNull() | rest.isNotNull()
+        parts = (
+            field_values.alias(name)
+            for name, (field_values, _) in zip(field_steps(data_type), fields.values(), strict=True)
+        )
+        return F.when(is_present, F.struct(*parts))
+    return None if slot.fields is not None or slot.value is not None else _convert_back(values, slot.type, data_type)
 
 
-def _each(values: Column, way: Callable[[Column], Column | None]) -> Column | None:
-    return None if way(F.lit(None)) is None else F.transform(values, lambda item: _there(way(item)))
+def _each(values: Column, convert: Callable[[Column], Column | None]) -> Column | None:
+    return None if convert(F.lit(None)) is None else F.transform(values, lambda item: _not_none(convert(item)))
 
 
 def _entries(values: Column, data_type: MapType, slot: SourceColumn) -> Column | None:
-    if _unwrapped(F.lit(None), data_type.value, slot, slot.dim, None) is None:
+    if _unwrap(F.lit(None), data_type.value, slot, slot.dim, None) is None:
         return None
-    found = F.transform_values(
-        values, lambda _, value: _there(_unwrapped(value, data_type.value, slot, slot.dim, None))
+    entries = F.transform_values(
+        values, lambda _, value: _not_none(_unwrap(value, data_type.value, slot, slot.dim, None))
     )
     if data_type.key != STRING:
-        found = F.transform_keys(found, lambda key, _: _there(_back(key, STRING, data_type.key)))
-    return found
+        entries = F.transform_keys(entries, lambda key, _: _not_none(_convert_back(key, STRING, data_type.key)))
+    return entries
 
 
-def _there(column: Column | None) -> Column:
+def _not_none(column: Column | None) -> Column:
     assert column is not None
     return column
 
 
-# ---- scalars back to the types that they had -------------------------------------------------------
+# ---- scalars back to the types of the source -------------------------------------------------------
 
 
-def _back(values: Column, stored: DataType, said: DataType) -> Column | None:
-    if stored == said:
+def _convert_back(values: Column, stored: DataType, original: DataType) -> Column | None:
+    if stored == original:
         return values
-    way = _BACK.get((_family(stored), _family(said)))
-    return None if way is None else way(values, stored, said)
+    convert = BACK.get((family_of(stored), family_of(original)))
+    return None if convert is None else convert(values, stored, original)
 
 
-def _family(data_type: DataType) -> str:
+def family_of(data_type: DataType) -> str:
+    """Return the key of a type in `BACK`: one word for all numbers, else the type."""
     if isinstance(data_type, DecimalType) or str(data_type) in _NUMBERS:
         return "number"
     return str(data_type)
@@ -234,47 +242,47 @@ def _family(data_type: DataType) -> str:
 _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
 
-def _number(values: Column, stored: DataType, said: DataType) -> Column:
-    """Return what says the number; a whole number that is a double is the one that the text of the double says."""
-    told = values.try_cast("decimal(38,0)") if (stored, said) == (DOUBLE, LONG) else values
-    found = told.try_cast(type_to_spark(said))
-    return F.when(found.cast(type_to_spark(stored)) == values, found)
+def _to_number(values: Column, stored: DataType, original: DataType) -> Column:
+    """Return numbers in the type of the source; a double that is an integer becomes the integer of its text."""
+    integers = values.try_cast("decimal(38,0)") if (stored, original) == (DOUBLE, LONG) else values
+    converted = integers.try_cast(type_to_spark(original))
+    return F.when(converted.cast(type_to_spark(stored)) == values, converted)
 
 
-def _truth(values: Column, stored: DataType, said: DataType) -> Column:
+def _to_boolean(values: Column, stored: DataType, original: DataType) -> Column:
     return F.when(values == 0, F.lit(False)).when(values == 1, F.lit(True))
 
 
-def _text(values: Column, stored: DataType, said: DataType) -> Column:
-    return values.try_cast(type_to_spark(said))
+def _parse_text(values: Column, stored: DataType, original: DataType) -> Column:
+    return values.try_cast(type_to_spark(original))
 
 
-def _local(values: Column, stored: DataType, said: DataType) -> Column:
+def _parse_timestamp_ntz(values: Column, stored: DataType, original: DataType) -> Column:
     return F.replace(values, F.lit("T"), F.lit(" ")).try_cast("timestamp_ntz")
 
 
-def _day(values: Column, stored: DataType, said: DataType) -> Column:
+def _to_date(values: Column, stored: DataType, original: DataType) -> Column:
     return F.date_from_unix_date(values.try_cast("int"))
 
 
-def _day_of_instant(values: Column, stored: DataType, said: DataType) -> Column:
+def _timestamp_to_date(values: Column, stored: DataType, original: DataType) -> Column:
     return F.date_from_unix_date(F.floor(F.unix_micros(values) / F.lit(_DAY_MICROS)).cast("int"))
 
 
-def _instant(values: Column, stored: DataType, said: DataType) -> Column:
+def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Column:
     return F.timestamp_millis(values.try_cast("bigint"))
 
 
-_BACK: Mapping[tuple[str, str], Back] = MappingProxyType(
+BACK: Mapping[tuple[str, str], Back] = MappingProxyType(
     {
-        ("number", "number"): _number,
-        ("number", str(BOOLEAN)): _truth,
-        ("number", str(DATE)): _day,
-        ("number", str(TIMESTAMP)): _instant,
-        (str(TIMESTAMP), str(DATE)): _day_of_instant,
-        ("timestamp_ntz", str(DATE)): _text,
-        (str(STRING), "timestamp_ntz"): _local,
+        ("number", "number"): _to_number,
+        ("number", str(BOOLEAN)): _to_boolean,
+        ("number", str(DATE)): _to_date,
+        ("number", str(TIMESTAMP)): _to_timestamp,
+        (str(TIMESTAMP), str(DATE)): _timestamp_to_date,
+        ("timestamp_ntz", str(DATE)): _parse_text,
+        (str(STRING), "timestamp_ntz"): _parse_timestamp_ntz,
     }
-    | {(str(STRING), said): _text for said in ("number", str(BOOLEAN), str(DATE), str(TIMESTAMP))}
+    | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN), str(DATE), str(TIMESTAMP))}
 )
-"""How a column says what a value of the source was, by the two types; of points in time it says no numbers (U16)."""
+"""The conversions back, by stored and source type; a timestamp does not convert back to a number (U16)."""

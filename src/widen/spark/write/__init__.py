@@ -1,1 +1,1 @@
-"""A DataFrame to the data files of a table."""
+"""Writing a DataFrame as data files of a table."""

@@ -1,4 +1,4 @@
-"""Deletion vectors written: tasks gather the positions of rows and write the bitmaps; the driver gets descriptors.
+"""Writing deletion vectors: tasks gather row positions and write bitmaps; the driver gets only the descriptors.
 
 Source: PROTOCOL.md#deletion-vectors
 """
@@ -24,7 +24,7 @@ from widen.spark.read.deleted_rows import FILE, ROW, load_vector
 from widen.spark.spark_errors import translate_spark_errors
 
 FILES_PER_TASK = 16
-"""How many vectors one task writes into one file, as far as there are enough of them."""
+"""The number of vectors that one task writes into one file."""
 
 _MOST_TASKS = 200
 _GATHERED = pa.schema([(FILE, pa.string()), ("bitmap", pa.binary())])
@@ -33,44 +33,46 @@ _decoder = msgspec.json.Decoder(DeletionVector)
 
 
 def write_vectors(
-    spark: SparkSession, store: LogStore, deleted: DataFrame, known: Mapping[str, DeletionVector | None], folder: str
+    spark: SparkSession, store: LogStore, deleted: DataFrame, current: Mapping[str, DeletionVector | None], folder: str
 ) -> dict[str, DeletionVector]:
-    """Write a deletion vector for every file that loses rows; return them by the keys of the files.
+    """Write a deletion vector for every file with deleted rows; return the vectors by the keys of the files.
 
     Args:
         spark: The session.
-        store: Of the table; the executors open it again.
-        deleted: Where the rows stand that are deleted now: columns `FILE` and `ROW`.
-        known: The vector that each of these files has already: its rows stay deleted.
-        folder: Where to write, relative to the table.
+        store: The store of the table; the executors reopen it.
+        deleted: The locations of the newly deleted rows, in the columns `FILE` and `ROW`.
+        current: The current vector of each of these files; its rows stay deleted.
+        folder: The folder to write to, relative to the table.
 
     Raises:
-        CorruptFile: a vector that a file has already cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        CorruptFile: the current vector of a file cannot be read.
+        JobFailed: the Spark job failed.
+        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#deletion-vectors
     """
     gathered = deleted.select(FILE, ROW).mapInArrow(_gather_bitmaps, f"{FILE} string, bitmap binary")
-    rows = [(key, None if old is None else msgspec.json.encode(old).decode()) for key, old in known.items()]
+    rows = [(key, None if old is None else msgspec.json.encode(old).decode()) for key, old in current.items()]
     described = gathered.join(spark.createDataFrame(rows, f"{FILE} string, vector string"), FILE)
-    tasks = min(1 + len(known) // FILES_PER_TASK, _MOST_TASKS)
+    tasks = min(1 + len(current) // FILES_PER_TASK, _MOST_TASKS)
     spread = described.select(FILE, "bitmap", "vector").repartition(tasks, FILE)
     with translate_spark_errors():
-        found = spread.mapInArrow(partial(_write_vector_file, store, folder), f"{FILE} string, vector string").collect()
-    return {row[FILE]: _decoder.decode(row.vector) for row in found}
+        written = spread.mapInArrow(
+            partial(_write_vector_file, store, folder), f"{FILE} string, vector string"
+        ).collect()
+    return {row[FILE]: _decoder.decode(row.vector) for row in written}
 
 
 def _gather_bitmaps(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make one bitmap for each file of which a task has rows."""
-    found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+    """Yield one bitmap for each file of which a task has rows."""
+    bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     for batch in batches:
         files, rows = batch.column(0).dictionary_encode(), batch.column(1)
         for code, key in enumerate(files.dictionary.to_pylist()):
-            own = rows.filter(pc.equal(files.indices, pa.scalar(code, files.indices.type)))
-            found[key] |= BitMap64(_row_numbers(own))
+            file_rows = rows.filter(pc.equal(files.indices, pa.scalar(code, files.indices.type)))
+            bitmaps[key] |= BitMap64(_row_numbers(file_rows))
     yield pa.RecordBatch.from_arrays(
-        [pa.array(list(found), pa.string()), pa.array([b.serialize() for b in found.values()], pa.binary())],
+        [pa.array(list(bitmaps), pa.string()), pa.array([b.serialize() for b in bitmaps.values()], pa.binary())],
         schema=_GATHERED,
     )
 
@@ -82,17 +84,17 @@ def _row_numbers(rows: pa.Array) -> array[int]:
 
 
 def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put together what belongs to one file, with what was deleted of it before, and write it."""
-    found: dict[str, BitMap64] = {}
+    """Merge the bitmaps of each file with its current vector, and write the results into one file."""
+    bitmaps: dict[str, BitMap64] = {}
     for batch in batches:
         for key, bitmap, old in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if key not in found:
-                found[key] = BitMap64() if old is None else load_vector(store, _decoder.decode(old))
-            found[key] |= BitMap64.deserialize(bitmap)
-    if not found:
+            if key not in bitmaps:
+                bitmaps[key] = BitMap64() if old is None else load_vector(store, _decoder.decode(old))
+            bitmaps[key] |= BitMap64.deserialize(bitmap)
+    if not bitmaps:
         return
     name = uuid.uuid4()
-    content, vectors = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in found.values()])
+    content, vectors = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps.values()])
     store.put(vector_file_path(folder, name), content)
     texts = [msgspec.json.encode(vector).decode() for vector in vectors]
-    yield pa.RecordBatch.from_arrays([pa.array(list(found)), pa.array(texts)], schema=_WRITTEN)
+    yield pa.RecordBatch.from_arrays([pa.array(list(bitmaps)), pa.array(texts)], schema=_WRITTEN)

@@ -1,7 +1,7 @@
-"""Files as Iceberg asks for them: partition columns stand in them too, and elements, keys and values have ids.
+"""Data files for IcebergCompat: with partition columns, and with field ids for elements, keys and values.
 
-Spark's own writer takes partition columns out of the files, and gives ids to struct fields only; so tasks write with
-Arrow. Its times are always 64-bit integers.
+Spark's own writer omits partition columns, and writes ids for struct fields only. So tasks write with Arrow, whose
+timestamps are always 64-bit integers.
 
 Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
 """
@@ -38,11 +38,11 @@ _WRITTEN = "path string, size_bytes bigint, stats string, texts string"
 
 @dataclass(frozen=True, slots=True)
 class IcebergLayout:
-    """How rows are written.
+    """The layout of files for Iceberg.
 
     Args:
-        sink: Where to.
-        schema: Of the files, with ids.
+        sink: The destination.
+        schema: The Arrow schema of the files, with field ids.
         split: The physical names of the partition columns.
     """
 
@@ -54,19 +54,19 @@ class IcebergLayout:
 def write_for_iceberg(
     rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
 ) -> list[Add]:
-    """Write rows as files that Iceberg can read, and return them as actions, with statistics; nothing is committed.
+    """Write rows as files that Iceberg can read, and return them as add actions with statistics; commits nothing.
 
-    What attempts of tasks that failed have left behind is deleted.
+    Files of failed task attempts are deleted.
 
     Args:
         rows: All columns of the table, in its types and names.
-        sink: Where to.
-        schema: Of the table, in logical names, with ids; it has no void.
-        mode: Of column mapping.
+        sink: The destination.
+        schema: The schema of the table, in logical names, with ids and without void columns.
+        mode: The mode of column mapping.
         partition_by: The logical names of the partition columns.
 
     Raises:
-        StorageError: the store refused.
+        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
     """
@@ -74,7 +74,7 @@ def write_for_iceberg(
     names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
     types = {field.name: field.type for field in schema}
     columns = [F.col(quote_name(n)).cast(type_to_spark(by_name[n].type)).alias(by_name[n].name) for n in names]
-    texts = [f"{_TEXT}{at}" for at in range(len(partition_by))]
+    texts = [f"{_TEXT}{path}" for path in range(len(partition_by))]
     columns += [
         partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
     ]
@@ -98,46 +98,46 @@ def _add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> 
 
 
 def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task, sorted by partition, and yield what was written."""
-    found: list[tuple[PartFile, list[str | None]]] = []
+    """Write the rows of one task, which are sorted by partition, and yield the written files."""
+    files: list[tuple[PartFile, list[str | None]]] = []
     writer, current = None, None
     for batch in batches:
-        for texts, rows in _runs(batch, len(layout.split)):
+        for texts, rows in _partition_runs(batch, len(layout.split)):
             if writer is None or texts != current:
-                found += _closed(writer, current)
-                writer, current = _writer(layout, texts), texts
-            writer.write(_in_schema(rows, layout.schema))
-    found += _closed(writer, current)
-    if found:
-        parts = [part for part, _ in found]
+                files += _close_writer(writer, current)
+                writer, current = _open_writer(layout, texts), texts
+            writer.write(_cast_batch(rows, layout.schema))
+    files += _close_writer(writer, current)
+    if files:
+        parts = [part for part, _ in files]
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([part.path for part in parts]),
                 pa.array([part.size_bytes for part in parts]),
                 pa.array([part.stats for part in parts]),
-                pa.array([json.dumps(texts) for _, texts in found]),
+                pa.array([json.dumps(texts) for _, texts in files]),
             ],
             names=["path", "size_bytes", "stats", "texts"],
         )
 
 
-def _closed(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:
+def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:
     return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
 
 
-def _writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
+def _open_writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
     folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
     return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
 
 
-def _runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
-    """Yield the rows of a batch by partition; those of one stand together."""
+def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
+    """Yield the rows of a batch by partition; rows of one partition are adjacent."""
     width = batch.num_columns - splits
     rows = batch.select(list(range(width)))
     if not splits:
         yield [], rows
         return
-    keys = zip(*(batch.column(width + at).to_pylist() for at in range(splits)), strict=True)
+    keys = zip(*(batch.column(width + path).to_pylist() for path in range(splits)), strict=True)
     first = 0
     for key, run in groupby(keys):
         length = sum(1 for _ in run)
@@ -145,7 +145,7 @@ def _runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None]
         first += length
 
 
-def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     (batch,) = pa.Table.from_batches([rows]).cast(schema).combine_chunks().to_batches() or [rows]
     return batch
 
@@ -154,23 +154,23 @@ def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _arrow_field(field: Field) -> pa.Field:
-    found = _arrow_type(field.type, nested_ids(field), ())
-    return pa.field(field.name, found, metadata=_id(field.metadata.get(COLUMN_ID)))
+    arrow_type = _arrow_type(field.type, nested_ids(field), ())
+    return pa.field(field.name, arrow_type, metadata=_id(field.metadata.get(COLUMN_ID)))
 
 
-def _arrow_type(data_type: DataType, ids: Mapping[Path, int], at: Path) -> pa.DataType:
+def _arrow_type(data_type: DataType, ids: Mapping[Path, int], path: Path) -> pa.DataType:
     match data_type:
         case StructType(fields):
             return pa.struct([_arrow_field(field) for field in fields])
         case ArrayType(element):
-            return pa.list_(_item(ELEMENT, element, ids, at))
+            return pa.list_(_item(ELEMENT, element, ids, path))
         case MapType(key, value):
-            return pa.map_(_item(KEY, key, ids, at).with_nullable(False), _item(VALUE, value, ids, at))
+            return pa.map_(_item(KEY, key, ids, path).with_nullable(False), _item(VALUE, value, ids, path))
     return to_arrow(data_type)
 
 
-def _item(step: str, data_type: DataType, ids: Mapping[Path, int], at: Path) -> pa.Field:
-    path = (*at, step)
+def _item(step: str, data_type: DataType, ids: Mapping[Path, int], path: Path) -> pa.Field:
+    path = (*path, step)
     return pa.field(step, _arrow_type(data_type, ids, path), metadata=_id(ids.get(path)))
 
 

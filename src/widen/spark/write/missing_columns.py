@@ -1,4 +1,4 @@
-"""Rows in the shape and the types of a table, with what they lack filled in.
+"""Rows in the shape and the types of a table, with missing columns filled in.
 
 Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns; Spark's ANSI store assignment
 """
@@ -20,48 +20,48 @@ from widen.spark.spark_errors import raise_expression
 from widen.spark.spark_types import SparkSession, from_spark, type_to_spark
 
 LANES = "spark.sql.shuffle.partitions"
-"""Says into how many lanes the values of an identity column are dealt, one for each task."""
+"""The setting for the number of lanes of identity values, one for each task."""
 
 _ROW_BITS = 33
-"""How many bits of Spark's increasing ids count the rows of one task."""
+"""The bits of Spark's monotonically increasing ids that count the rows of one task."""
 
 
 def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
     """Return rows with all columns of a table, in its types, names and order.
 
-    What is missing becomes the default of the column, the result of its expression, its next identity value, or null.
-    A value that is out of range for its column fails the job.
+    A missing column gets its default, the result of its generation expression, its next identity value, or null. A
+    value that is out of range for its column fails the job.
 
     Args:
-        frame: Columns in any order, names in any case; it fits, as `schema_merge.merge_schema` judges it.
-        schema: Of the table, in logical names, with all metadata.
-        protocol: Of the table: a rule of a column counts only where its feature is supported.
+        frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
 
     Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
     """
     incoming = from_spark(frame.schema)
-    rules = _ColumnFiller(protocol, frame.sparkSession)
-    columns, made = [], {}
+    filler = _ColumnFiller(protocol, frame.sparkSession)
+    columns, generated = [], {}
     for field in schema:
-        known = incoming.find(field.name)
-        if known is not None:
-            column = cast_to_table_type(F.col(quote_name(known.name)), known.type, field.type, (field.name,))
+        source = incoming.find(field.name)
+        if source is not None:
+            column = cast_to_table_type(F.col(quote_name(source.name)), source.type, field.type, (field.name,))
         else:
-            column = rules.filled(field)
-            made.update(rules.generation(field))
+            column = filler.filled(field)
+            generated.update(filler.generation(field))
         columns.append(column.alias(field.name))
     rows = frame.select(*columns)
-    return _generated(rows, schema, made) if made else rows
+    return _generated(rows, schema, generated) if generated else rows
 
 
 def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:
-    """Return the identity columns whose values the table has to make for some rows."""
+    """Return the identity columns that rows lack, so that the table generates their values."""
     incoming = from_spark(frame.schema)
     return [field for field in schema if find_identity(field) and incoming.find(field.name) is None]
 
 
 class _ColumnFiller:
-    """What the columns of a table that are not in the data get."""
+    """Fills the columns of a table that the data lacks."""
 
     def __init__(self, protocol: Protocol, spark: SparkSession) -> None:
         self._supported = supported_features(protocol)
@@ -82,7 +82,7 @@ class _ColumnFiller:
 
 
 def default_value(field: Field, supported: Collection[str]) -> Column:
-    """Return what a column gets of a row that says nothing of it: its default, or null.
+    """Return the value of a missing column: its default, or null.
 
     Args:
         field: The column.
@@ -96,24 +96,24 @@ def default_value(field: Field, supported: Collection[str]) -> Column:
 
 
 def _numbered(field: Field, identity: Identity, lanes: int) -> Column:
-    """Return values that no two rows share.
+    """Return identity values, unique for each row.
 
-    Every task deals out the values of its own lane, which leaves few gaps; tasks for which there is no lane take theirs
-    from beyond all lanes.
+    Tasks know nothing of each other, so every task takes the values of its own lane, interleaved with the other lanes
+    to leave few gaps. Tasks beyond the number of lanes use values above all lanes.
     """
     task, number = F.spark_partition_id(), F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
-    place = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
-    mark = identity.high_water_mark
-    last, steps = (identity.start, place) if mark is None else (mark, place + 1)
+    position = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
+    high_water_mark = identity.high_water_mark
+    last, steps = (identity.start, position) if high_water_mark is None else (high_water_mark, position + 1)
     value = F.try_add(F.try_multiply(steps, F.lit(identity.step).cast("bigint")), F.lit(last).cast("bigint"))
     return F.coalesce(value, raise_expression("IDENTITY", {"column": field.name}).cast("bigint"))
 
 
-def _generated(rows: DataFrame, schema: StructType, made: Mapping[str, str]) -> DataFrame:
+def _generated(rows: DataFrame, schema: StructType, expressions: Mapping[str, str]) -> DataFrame:
     columns = [
-        F.expr(made[field.name]).cast(type_to_spark(field.type)).alias(field.name)
-        if field.name in made
+        F.expr(expressions[field.name]).cast(type_to_spark(field.type)).alias(field.name)
+        if field.name in expressions
         else F.col(quote_name(field.name))
         for field in schema
     ]
@@ -123,14 +123,14 @@ def _generated(rows: DataFrame, schema: StructType, made: Mapping[str, str]) -> 
 # ---- shape and type --------------------------------------------------------------------------------
 
 
-def cast_to_table_type(column: Column, have: DataType, want: DataType, at: Path) -> Column:
-    """Return a column of one shape and type in another one: fields by name, what is missing as null.
+def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Path) -> Column:
+    """Return a column cast to the type of a table column: struct fields by name, missing fields as null.
 
     Args:
         column: The values.
         have: Their type.
-        want: The type that they get; where it does not have every value, one that it lacks fails the job.
-        at: Where they go, for the error.
+        want: The type of the table column; a value outside its range fails the job.
+        path: The path of the table column, for the error.
 
     Source: Spark's ANSI store assignment
     """
@@ -138,44 +138,46 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, at: Path)
         return column
     match have, want:
         case StructType(), StructType():
-            return _reshaped_struct(column, have, want, at)
+            return _reshaped_struct(column, have, want, path)
         case ArrayType(), ArrayType():
             return F.transform(
-                column, lambda item: cast_to_table_type(item, have.element, want.element, (*at, ELEMENT))
+                column, lambda item: cast_to_table_type(item, have.element, want.element, (*path, ELEMENT))
             )
         case MapType(), MapType():
             keyed = column
             if not _is_same(have.key, want.key):
-                keyed = F.transform_keys(column, lambda key, _: cast_to_table_type(key, have.key, want.key, (*at, KEY)))
+                keyed = F.transform_keys(
+                    column, lambda key, _: cast_to_table_type(key, have.key, want.key, (*path, KEY))
+                )
             return F.transform_values(
-                keyed, lambda _, value: cast_to_table_type(value, have.value, want.value, (*at, VALUE))
+                keyed, lambda _, value: cast_to_table_type(value, have.value, want.value, (*path, VALUE))
             )
     if have == VOID or is_widening(have, want):
         return column.cast(type_to_spark(want))
-    return _checked_cast(column, have, want, at)
+    return _checked_cast(column, have, want, path)
 
 
-def _reshaped_struct(column: Column, have: StructType, want: StructType, at: Path) -> Column:
+def _reshaped_struct(column: Column, have: StructType, want: StructType, path: Path) -> Column:
     parts = []
     for field in want:
-        known = have.find(field.name)
-        if known is None:
+        source = have.find(field.name)
+        if source is None:
             part = F.lit(None).cast(type_to_spark(field.type))
         else:
-            part = cast_to_table_type(column.getField(known.name), known.type, field.type, (*at, field.name))
+            part = cast_to_table_type(column.getField(source.name), source.type, field.type, (*path, field.name))
         parts.append(part.alias(field.name))
     return F.when(column.isNotNull(), F.struct(*parts))
 
 
-def _checked_cast(column: Column, have: DataType, want: DataType, at: Path) -> Column:
-    """Return a column cast to a type that not all of its values have; one that has no such value fails the job."""
+def _checked_cast(column: Column, have: DataType, want: DataType, path: Path) -> Column:
+    """Return a column cast to a narrower type; a value outside its range fails the job."""
     spark_type = type_to_spark(want)
-    found = column.try_cast(spark_type)
-    told = {"column": format_path(at), "old": have.sql, "new": want.sql}
-    overflow = raise_expression("CAST", told, column.cast("string"))
-    return F.when(column.isNotNull() & found.isNull(), overflow.cast(spark_type)).otherwise(found)
+    result = column.try_cast(spark_type)
+    facts = {"column": format_path(path), "old": have.sql, "new": want.sql}
+    overflow = raise_expression("CAST", facts, column.cast("string"))
+    return F.when(column.isNotNull() & result.isNull(), overflow.cast(spark_type)).otherwise(result)
 
 
 def _is_same(have: DataType, want: DataType) -> bool:
-    """Tell whether two types are equal but for nullability and metadata."""
+    """Tell whether two types are equal except for nullability and metadata."""
     return str(have) == str(want)

@@ -1,6 +1,7 @@
-"""Writing: a Spark job puts Parquet files into a directory of its own; what it wrote becomes add actions.
+"""Writing: a Spark job writes Parquet files into a directory of its own, and its files become add actions.
 
-Nothing is visible before somebody commits the actions.
+Jobs do not share a directory, because Spark's committer deletes the shared `_temporary` folder when the first of them
+ends. Readers do not see the files before the actions are committed.
 
 Source: PROTOCOL.md#add-file-and-remove-file; docs/spark-facts.md#writing-parquet
 """
@@ -38,31 +39,31 @@ _OPTIONS = {
     "spark.sql.parquet.writeLegacyFormat": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""What holds for one job of ours whatever the session says; Spark 4.0 lets only the session say how times are written,
-and by default they then have no bounds."""
+"""The options of every write, whatever the session's settings. Spark 4.0 ignores the option for timestamps; its default
+writes them as INT96, which has no bounds."""
 
 
 def write_parquet(
     frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata, folder: str | None = None
 ) -> list[Add]:
-    """Write rows as files of a table and return them as actions, with statistics; nothing is committed.
+    """Write rows as files of a table and return them as add actions with statistics; commits nothing.
 
-    If anything fails, the files of the attempt are deleted as far as the store lets us.
+    If the write fails, its files are deleted as far as the store allows.
 
     Args:
-        frame: Must fit the schema of the metadata; what it lacks is null, what is narrower is cast.
-        store: Of the table.
-        protocol: That the table will have when the files are committed.
-        metadata: Likewise.
-        folder: Where to write, relative to the table: a new folder that nothing else is in.
+        frame: The rows. They must fit the schema of the metadata: missing columns are filled, narrower types are cast.
+        store: The store of the table.
+        protocol: The protocol of the table when the files are committed.
+        metadata: The metadata of the table when the files are committed.
+        folder: A new folder to write to, relative to the table.
 
     Raises:
-        RowRefused: a row is one that the table may not hold.
-        NothingToStore: no column of the table is in files.
-        VoidInItems: there is a void inside an array or a map.
+        RowRefused: a row violates a rule of the table.
+        NothingToStore: every column of the table is void or a partition column.
+        VoidInItems: the schema has a void inside an array or a map.
         CorruptFile: a data file that the frame reads cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
@@ -70,7 +71,7 @@ def write_parquet(
     ensure_storable(schema, metadata.partition_columns)
     mode = mapping_mode(metadata.configuration, protocol)
     by_name = {field.name: field for field in schema}
-    split = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
+    partition_names = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
     job = folder or uuid.uuid4().hex
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
@@ -83,7 +84,7 @@ def write_parquet(
             else:
                 writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS)
                 with proleptic_writes(frame.sparkSession):
-                    writer.partitionBy(*split).parquet(unquote(store.uri(job)))
+                    writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
                 adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds

@@ -1,7 +1,7 @@
-"""Part files: a Python task writes the rows that it has made itself, for to hand them to Spark takes longer.
+"""Part files: a Python task writes its own rows, which is faster than to pass them to Spark.
 
-Only where a file is all that a row needs: a table that splits its files, maps its columns, or checks or computes
-values has Spark write them.
+This works only for plain tables. For tables with partition columns, column mapping, constraints or computed columns,
+Spark writes the files.
 
 Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
 """
@@ -34,16 +34,16 @@ from widen.spark.parquet.footer import footer_of
 from widen.spark.write.physical_layout import is_fully_nullable
 
 ROW_GROUP_BYTES = 64 * 2**20
-"""From how many bytes of Arrow data on a row group is written."""
+"""The number of bytes of Arrow data from which on a row group is written."""
 
 FILE_BYTES = 2**30
-"""From how many bytes on a task begins another file."""
+"""The number of bytes from which on a task starts another file."""
 
 CODEC = "spark.sql.parquet.compression.codec"
 _CODECS: Mapping[str, str] = MappingProxyType(
     {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"none": "none", "uncompressed": "none"}
 )
-"""The codecs of Spark that Arrow writes, too, by Arrow's names; in place of others it takes snappy."""
+"""The codecs of Spark that Arrow supports, by Arrow's names; snappy replaces the others."""
 
 _RULES = frozenset({INVARIANT, GENERATION, START, DEFAULT, TEXT_LIMIT})
 _ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
@@ -51,10 +51,10 @@ _ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
 
 @dataclass(frozen=True, slots=True)
 class PartSink:
-    """Where and how tasks write part files.
+    """The destination of part files.
 
     Args:
-        store: Of the table.
+        store: The store of the table.
         job: The directory of the job.
         codec: Arrow's name of the compression.
         indexed: The leaf columns that get statistics.
@@ -74,7 +74,7 @@ class PartFile(msgspec.Struct, frozen=True):
     stats: str
 
     def to_add(self) -> Add:
-        """Return the action that makes the file part of the table."""
+        """Return the file as an add action."""
         now_ms = current_ms()
         return Add(
             path=self.path,
@@ -87,13 +87,13 @@ class PartFile(msgspec.Struct, frozen=True):
 
 
 def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata: Metadata) -> PartSink | None:
-    """Return where tasks write the rows of a table, or None if Spark has to.
+    """Return the destination of part files, or None if Spark has to write the files.
 
     Args:
-        spark: The session, which says the compression.
-        store: Of the table.
-        protocol: That the table will have when the files are committed.
-        metadata: Likewise.
+        spark: The session, whose settings define the compression.
+        store: The store of the table.
+        protocol: The protocol of the table when the files are committed.
+        metadata: The metadata of the table when the files are committed.
     """
     schema = from_json(metadata.schema_string)
     is_mapped = mapping_mode(metadata.configuration, protocol) != NONE
@@ -107,16 +107,16 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
 
 
 def codec_of(spark: SparkSession) -> str:
-    """Return the compression that a session asks for, by Arrow's name."""
+    """Return the session's compression codec, by Arrow's name."""
     return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
 
 
 class PartWriter:
-    """The files of one task.
+    """Writes the files of one task.
 
     Args:
-        sink: Where they go.
-        schema: Of the batches.
+        sink: The destination.
+        schema: The schema of the batches.
     """
 
     def __init__(self, sink: PartSink, schema: pa.Schema) -> None:
@@ -127,10 +127,10 @@ class PartWriter:
         self._file: BinaryIO | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; they are written when there are enough of them.
+        """Add rows, and write a row group when there are enough of them.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store cannot be written.
         """
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
@@ -138,10 +138,10 @@ class PartWriter:
             self._write_group()
 
     def close(self) -> list[PartFile]:
-        """Write what is waiting, and return the files.
+        """Write the remaining rows, and return the files.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store cannot be written.
         """
         if self._waiting:
             self._write_group()
@@ -149,10 +149,10 @@ class PartWriter:
         return self._parts
 
     def discard(self) -> None:
-        """Delete what was written.
+        """Delete the written files.
 
         Raises:
-            StorageError: the store refused.
+            StorageError: the store cannot be written.
         """
         self._waiting = []
         self._finish()

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as they go to the files of a table.
+"""Rows of a DataFrame in the physical layout of a table's files.
 
 Source: PROTOCOL.md#column-mapping, #partition-value-serialization
 """
@@ -19,19 +19,18 @@ from widen.spark.write.row_constraints import check_rows
 
 
 def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
-    """Return the rows as they go to files: physical names, the types of the table, partition columns as text.
+    """Return rows in the layout of files: physical names, the types of the table, partition columns as text.
 
-    The frame must fit the schema, as `schema_merge.merge_schema` judges it; what it lacks is filled in. A row that
-    breaks a rule of the table fails the job.
+    Missing columns are filled in. A row that violates a rule of the table fails the job.
 
     Args:
-        frame: Columns in any order, names in any case.
-        schema: Of the table, in logical names, with all metadata.
-        protocol: Of the table.
-        metadata: Of the table; its schema string is not looked at.
+        frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table.
+        metadata: The metadata of the table; its schema string is not used.
 
     Raises:
-        CorruptLog: the schema breaks the rules of column mapping, or an invariant cannot be read.
+        CorruptLog: the schema violates the rules of column mapping, or an invariant cannot be parsed.
     """
     mode = mapping_mode(metadata.configuration, protocol)
     rows = to_checked_rows(frame, schema, protocol, metadata)
@@ -50,22 +49,22 @@ def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol,
 
 
 def to_checked_rows(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
-    """Return the rows in the names and types of the table, what they lack filled in; one that breaks a rule fails.
+    """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
     Args:
         frame: As for `to_physical_layout`.
-        schema: Likewise.
-        protocol: Likewise.
-        metadata: Likewise.
+        schema: As for `to_physical_layout`.
+        protocol: As for `to_physical_layout`.
+        metadata: As for `to_physical_layout`.
 
     Raises:
-        CorruptLog: an invariant cannot be read.
+        CorruptLog: an invariant cannot be parsed.
     """
     return check_rows(fill_missing_columns(frame, schema, protocol), schema, protocol, metadata.configuration)
 
 
 def is_fully_nullable(data_type: DataType) -> bool:
-    """Tell whether everything inside a type may be null."""
+    """Tell whether everything inside a type is nullable."""
     match data_type:
         case StructType(fields):
             return all(field.nullable and is_fully_nullable(field.type) for field in fields)
@@ -77,7 +76,7 @@ def is_fully_nullable(data_type: DataType) -> bool:
 
 
 def partition_text(column: Column, data_type: DataType) -> Column:
-    """Return the values of a partition column as the log writes them; a timestamp in UTC, so that no zone matters.
+    """Return the values of a partition column as texts for the log; timestamps in UTC, independent of time zones.
 
     Source: PROTOCOL.md#partition-value-serialization
     """

@@ -299,14 +299,14 @@ def test_nothing_is_left_of_parts_if_one_fails(
 ) -> None:
     for name, select in (("a", "1 AS n"), ("b", "'x' AS n")):
         frame(spark, select).write.parquet(str(tmp_path / "in" / name))
-    writing, calls = typed_batch._Writing.done, count()
+    writing, calls = typed_batch._Writing.run, count()
 
-    def done(self: typed_batch._Writing) -> typed_batch.BatchResult:
+    def run(self: typed_batch._Writing) -> typed_batch.BatchResult:
         if next(calls):
             raise JobFailed(reason="it was meant to")
         return writing(self)
 
-    monkeypatch.setattr(typed_batch._Writing, "done", done)
+    monkeypatch.setattr(typed_batch._Writing, "run", run)
     with pytest.raises(JobFailed, match="meant"):
         ingest(str(tmp_path / "in"), str(tmp_path / "table"))
     assert not [*tmp_path.glob("table/**/*.parquet")]
@@ -340,7 +340,7 @@ BAD = {
     "a type of no table": ("interval '1' day AS a", SourceError, "interval"),
     "a map by records": ("map(struct(1 AS x), 1) AS a", SourceError, "map"),
     "no record": ("1 AS a WHERE false", SourceError, "no record"),
-    "two fields of one name": ("named_struct('x', 1, 'x', 2) AS a", SourceError, "two columns a.x"),
+    "two fields of one name": ("named_struct('x', 1, 'x', 2) AS a", SourceError, "two columns named a.x"),
 }
 
 

@@ -243,7 +243,9 @@ def expected_value(column: SourceColumn, value: Json) -> Any:
 
 
 def _from_boolean(column: SourceColumn, value: bool) -> Any:
-    return _from_number(column, NumberToken(int(value))) if column.has_booleans_as_numbers else NOT_STORED
+    if column.type_name == "timestamp" or not column.has_booleans_as_numbers:
+        return NOT_STORED  # a timestamp holds integers (U16), but not the booleans that count as 0 and 1
+    return _from_number(column, NumberToken(int(value)))
 
 
 def _from_number(column: SourceColumn, token: NumberToken) -> Any:

@@ -56,13 +56,13 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
     Source: docs/evolution-rules.md#u14, #u16, #d2
     """
     if holds_every_value(old, new):
-        return values if old == new else _TOTAL.get((str(old), str(new)), _cast)(values, old, new)
+        return values if old == new else TOTAL_CONVERSIONS.get((str(old), str(new)), _cast)(values, old, new)
     facts = type_facts(old)
     if facts is None or not can_route(new, facts[0]):
         return None
     if (facts[0], new) == ("long", TIMESTAMP):
         return epoch_to_timestamp(values, unit)
-    return _PARTIAL[facts[0], _family(new)](values, old, new)
+    return PARTIAL_CONVERSIONS[facts[0], _family(new)](values, old, new)
 
 
 def holds_every_value(old: DataType, new: DataType) -> bool:
@@ -70,7 +70,7 @@ def holds_every_value(old: DataType, new: DataType) -> bool:
     facts = type_facts(old)
     if old == new or is_widening(old, new) or facts is None:
         return old == new or is_widening(old, new)
-    return can_route(new, facts[0]) and (new == STRING or (str(old), str(new)) in _TOTAL)
+    return can_route(new, facts[0]) and (new == STRING or (str(old), str(new)) in TOTAL_CONVERSIONS)
 
 
 def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
@@ -163,7 +163,7 @@ def _to_timestamp(numbers: Column, unit: EpochUnit) -> Column:
     return F.timestamp_micros(F.when(is_valid, micros.cast("bigint")))
 
 
-_TOTAL: Mapping[tuple[str, str], Conversion] = MappingProxyType(
+TOTAL_CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
     {
         (str(DATE), str(TIMESTAMP)): _date_to_timestamp,
         (str(DATE), "integer"): _date_to_number,
@@ -176,7 +176,7 @@ _TOTAL: Mapping[tuple[str, str], Conversion] = MappingProxyType(
 )
 """The conversions that hold every value of the old type; pairs that are not listed use a cast."""
 
-_PARTIAL: Mapping[tuple[str, str], Conversion] = MappingProxyType(
+PARTIAL_CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
     {
         ("boolean", "decimal"): _boolean_to_number,
         ("date", "decimal"): _date_to_number,

@@ -228,12 +228,12 @@ def _not_none(column: Column | None) -> Column:
 def _convert_back(values: Column, stored: DataType, original: DataType) -> Column | None:
     if stored == original:
         return values
-    convert = BACK.get((family_of(stored), family_of(original)))
+    convert = BACKWARD_CONVERSIONS.get((family_of(stored), family_of(original)))
     return None if convert is None else convert(values, stored, original)
 
 
 def family_of(data_type: DataType) -> str:
-    """Return the key of a type in `BACK`: one word for all numbers, else the type."""
+    """Return the key of a type in `BACKWARD_CONVERSIONS`: one word for all numbers, else the type."""
     if isinstance(data_type, DecimalType) or str(data_type) in _NUMBERS:
         return "number"
     return str(data_type)
@@ -273,7 +273,7 @@ def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Colum
     return F.timestamp_millis(values.try_cast("bigint"))
 
 
-BACK: Mapping[tuple[str, str], Back] = MappingProxyType(
+BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(
     {
         ("number", "number"): _to_number,
         ("number", str(BOOLEAN)): _to_boolean,

@@ -1,4 +1,4 @@
-"""Bugs put into the log code, one at a time: a simulation that does not see one of them proves nothing."""
+"""Bugs that are injected into the log code, one at a time: a simulation that misses one of them proves nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _patched(where: object, **names: Any) -> AbstractContextManager[Any]:
     return mock.patch.multiple(where, **names)
 
 
-def _overwriting() -> AbstractContextManager[Any]:
+def _overwrite_commits() -> AbstractContextManager[Any]:
     def put_if_absent(store: LogStore, path: str, data: bytes) -> bool:
         store.put(path, data)
         return True
@@ -28,7 +28,7 @@ def _overwriting() -> AbstractContextManager[Any]:
     return _patched(LogStore, put_if_absent=put_if_absent)
 
 
-def _looking_first() -> AbstractContextManager[Any]:
+def _check_then_write() -> AbstractContextManager[Any]:
     def put_if_absent(store: LogStore, path: str, data: bytes) -> bool:
         if store.exists(path):
             return False
@@ -44,7 +44,7 @@ def _without_rules(*names: str) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: _patched(conflict, RULES=kept)
 
 
-def _lost_taken_for_refused() -> AbstractContextManager[Any]:
+def _report_lost_answer_as_refusal() -> AbstractContextManager[Any]:
     real = commit._put
 
     def put(store: LogStore, version: int, txn_id: str, data: bytes) -> Any:
@@ -59,13 +59,13 @@ def _lost_taken_for_refused() -> AbstractContextManager[Any]:
     return _patched(commit, _put=put)
 
 
-def _only_last_winner() -> AbstractContextManager[Any]:
+def _check_last_winner_only() -> AbstractContextManager[Any]:
     real = commit._read_winners
-    return _patched(commit, _winners=lambda store, first: list(real(store, first))[-1:])
+    return _patched(commit, _read_winners=lambda store, first: list(real(store, first))[-1:])
 
 
 def _after(**kept: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Let an attempt keep what it should take from a winner."""
+    """Let an attempt keep values that it must take from the winning commit."""
     real = commit._CommitAttempt.after
 
     def after(attempt: Any, winner: Any) -> Any:
@@ -75,11 +75,13 @@ def _after(**kept: str) -> Callable[[], AbstractContextManager[Any]]:
 
 
 def _checkpoint_without_transactions() -> AbstractContextManager[Any]:
-    real = checkpoint_writer._small_rows
-    return _patched(checkpoint_writer, _small_rows=lambda version: [row for row in real(version) if "txn" not in row])
+    real = checkpoint_writer._non_file_rows
+    return _patched(
+        checkpoint_writer, _non_file_rows=lambda version: [row for row in real(version) if "txn" not in row]
+    )
 
 
-def _cleanup_too_far() -> AbstractContextManager[Any]:
+def _delete_one_version_too_many() -> AbstractContextManager[Any]:
     real = log_cleanup._first_to_keep
 
     def first_to_keep(*args: Any) -> int | None:
@@ -89,7 +91,7 @@ def _cleanup_too_far() -> AbstractContextManager[Any]:
     return _patched(log_cleanup, _first_to_keep=first_to_keep)
 
 
-def _checksum_of_any_version() -> AbstractContextManager[Any]:
+def _use_any_older_checksum() -> AbstractContextManager[Any]:
     real = version_checksum.read_checksum
 
     def read_checksum(store: LogStore, version: int) -> Any:
@@ -99,7 +101,7 @@ def _checksum_of_any_version() -> AbstractContextManager[Any]:
     return _patched(post_commit, read_checksum=read_checksum)
 
 
-def _newest_checksum_trusted() -> AbstractContextManager[Any]:
+def _trust_newest_checksum() -> AbstractContextManager[Any]:
     def newest(self: snapshot.Snapshot) -> Any:
         known = max(self.segment.checksums, default=None)
         return None if known is None else snapshot.read_checksum(self.store, known)
@@ -124,7 +126,7 @@ def _stale_listing() -> AbstractContextManager[Any]:
 
 def _restore_without_removes() -> AbstractContextManager[Any]:
     real = restore.files_only_in
-    return _patched(restore, only_in=lambda one, other: real(one, other) if one.version < other.version else [])
+    return _patched(restore, files_only_in=lambda one, other: real(one, other) if one.version < other.version else [])
 
 
 def _oldest_first() -> AbstractContextManager[Any]:
@@ -138,36 +140,36 @@ def _oldest_first() -> AbstractContextManager[Any]:
 
 @contextmanager
 def seeded(bug: str) -> Iterator[None]:
-    """Put a bug into the log code for a while."""
+    """Inject a bug into the log code while the block runs."""
     with ExitStack() as stack:
         stack.enter_context(BUGS[bug]())
         yield
 
 
 BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
-    "a commit is put over another one": _overwriting,
-    "a commit looks whether there is another one, and is put then": _looking_first,
-    "conflicts are not looked for": lambda: _patched(commit, find_conflict=lambda *_: None),
-    "files that were added are no conflict": _without_rules("_append_to_what_was_read"),
-    "files that were removed are no conflict": _without_rules("_delete_of_what_was_read", "_delete_of_what_is_removed"),
-    "another schema is no conflict": _without_rules("_both_change_metadata", "_metadata_differs"),
-    "the same batch is no conflict": _without_rules("_same_application"),
-    "only the newest winner is looked at": _only_last_winner,
-    "the own commit is taken for another one": lambda: _patched(commit, _txn_id=lambda _: object()),
-    "a lost answer is taken for a refusal": _lost_taken_for_refused,
-    "files of an unknown commit are deleted": lambda: _patched(staged_files.StagedFiles, expose=lambda _: None),
-    "row ids of a winner are given again": _after(row_ids=""),
-    "the time of a winner is not looked at": _after(earlier_ms=""),
+    "a commit overwrites another one": _overwrite_commits,
+    "a commit checks for another one before it is written": _check_then_write,
+    "conflicts are not checked": lambda: _patched(commit, find_conflict=lambda *_: None),
+    "added files are not a conflict": _without_rules("_append_to_read_files"),
+    "removed files are not a conflict": _without_rules("_delete_of_read_files", "_delete_of_removed_files"),
+    "another schema is not a conflict": _without_rules("_both_change_metadata", "_metadata_differs"),
+    "the same batch is not a conflict": _without_rules("_same_application"),
+    "only the newest winner is checked": _check_last_winner_only,
+    "our own commit is mistaken for another one": lambda: _patched(commit, _txn_id=lambda _: object()),
+    "a lost answer is reported as a refusal": _report_lost_answer_as_refusal,
+    "files of an unknown commit are deleted": lambda: _patched(staged_files.StagedFiles, mark_visible=lambda _: None),
+    "row ids of a winner are assigned again": _after(row_ids=""),
+    "the time of a winner is ignored": _after(earlier_ms=""),
     "a checkpoint has the name of the next version": lambda: _patched(
         checkpoint_writer, checkpoint_path=lambda version: f"_delta_log/{version + 1:020d}.checkpoint.parquet"
     ),
-    "a checkpoint forgets how far applications have written": _checkpoint_without_transactions,
-    "a cleanup goes one version too far": _cleanup_too_far,
-    "a cleanup does not look at the retention": lambda: _patched(log_cleanup, current_ms=lambda: 2_000_000_000_000),
-    "a checksum is reckoned from any earlier one": _checksum_of_any_version,
-    "the checksum of another version is trusted": _newest_checksum_trusted,
+    "a checkpoint lacks the transactions of applications": _checkpoint_without_transactions,
+    "a cleanup deletes one version too many": _delete_one_version_too_many,
+    "a cleanup ignores the retention": lambda: _patched(log_cleanup, current_ms=lambda: 2_000_000_000_000),
+    "a checksum is computed from any earlier one": _use_any_older_checksum,
+    "the checksum of another version is trusted": _trust_newest_checksum,
     "a listing is stale": _stale_listing,
     "a restore removes nothing": _restore_without_removes,
     "commits are replayed from the oldest": _oldest_first,
 }
-"""What may be wrong with the code, and how to make it so."""
+"""The bugs by name, each with the function that injects it."""

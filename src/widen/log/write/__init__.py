@@ -1,1 +1,1 @@
-"""Write a log: commits, conflict checks, checkpoints and cleanup."""
+"""Write a log: commits, conflict checks, checkpoints, and cleanup."""

@@ -1,4 +1,4 @@
-"""Barriers: an empty commit with a checkpoint on top, so that no reader has to look at what lies before it.
+"""Checkpoint barriers: an empty commit with a checkpoint, so that readers never need the log before it.
 
 Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md.
 """
@@ -18,30 +18,30 @@ from widen.log.write.commit import commit
 from widen.log.write.log_cleanup import earliest_reliable_checkpoint
 from widen.protocol.actions import Metadata
 
-CHECKPOINT_TRIES = 3
+CHECKPOINT_ATTEMPTS = 3
 _log = logging.getLogger(__name__)
 
 
 def write_barrier_commit(store: LogStore) -> bool:
-    """Commit nothing, write a checkpoint of that version, and tell whether it is there.
+    """Make an empty commit and a checkpoint of it; return whether the checkpoint exists.
 
     Raises:
-        ContentionError: every attempt to commit lost its race, or nobody knows how it ended.
-        StorageError: the store refused the commit.
+        ContentionError: every commit attempt conflicted, or the outcome of the commit is unknown.
+        StorageError: the store rejected the commit.
     """
     version = commit(store, open_snapshot(store), (), "Empty Commit", {}).or_raise().version
     return ensure_checkpoint(store, version)
 
 
 def ensure_checkpoint(store: LogStore, version: int) -> bool:
-    """Write a checkpoint of a version unless there is one, in some tries, and tell whether there is one now."""
-    for _ in range(CHECKPOINT_TRIES):
+    """Write a checkpoint of a version unless it exists, with retries; return whether it exists."""
+    for _ in range(CHECKPOINT_ATTEMPTS):
         try:
             if _has_checkpoint(store, version):
                 return True
             write_checkpoint(open_snapshot(store, version))
         except WidenError as error:
-            _log.warning("The checkpoint of version %d could not be written: %s", version, error)
+            _log.warning("Cannot write the checkpoint of version %d: %s", version, error)
     return _has_checkpoint(store, version)
 
 
@@ -51,14 +51,14 @@ def _has_checkpoint(store: LogStore, version: int) -> bool:
 
 
 def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -> bool:
-    """Tell whether any version that can still be read, up to this one, has a metadata of some kind.
+    """Tell whether the metadata of any readable version, up to this one, contains a trace of a feature.
 
-    Looked at are the oldest checkpoint that later versions can be reconstructed from, and every commit there is,
-    also those before it.
+    Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
+    those before that checkpoint.
 
     Raises:
         CorruptLog: a commit or the checkpoint is damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
 
     Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
     """

@@ -1,4 +1,4 @@
-"""Writing checkpoints: in one file, or with sidecars where the table has V2 checkpoints.
+"""Write checkpoints: in one file, or with a sidecar if the table supports V2 checkpoints.
 
 Source: PROTOCOL.md#checkpoints
 """
@@ -30,7 +30,7 @@ _NO_POINTER = (*UNUSABLE, KeyError, TypeError, ValueError)
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _TEXTS = pa.list_(_S)
-_SMALL = {
+_NON_FILE = {
     "protocol": pa.struct(
         [("minReaderVersion", _I), ("minWriterVersion", _I), ("readerFeatures", _TEXTS), ("writerFeatures", _TEXTS)]
     ),
@@ -69,12 +69,12 @@ _REMOVE = pa.struct(
 
 
 def write_checkpoint(snapshot: Snapshot) -> None:
-    """Write a checkpoint of a version and point to it.
+    """Write a checkpoint of a version, and update ``_last_checkpoint``.
 
     Raises:
-        UnsupportedFeatureForWrite: that version has a feature that this version of Widen cannot obey.
+        UnsupportedFeatureForWrite: the version has a writer feature that Widen does not support.
         CorruptLog: a log file of the version is damaged.
-        StorageError: the store refused; the log is as it was.
+        StorageError: the store reported an error; readers see the log as before.
 
     Source: PROTOCOL.md#checkpoints, #last-checkpoint-file; protocol_rfcs/checkpoint-protection.md
     """
@@ -82,16 +82,17 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     files = snapshot.files()
     removed = _unexpired(snapshot.removed_files(), snapshot.properties)
     adds, add_type = _adds(snapshot, files)
-    small = list(_small_rows(snapshot))
-    count = len(small) + files.num_rows + len(removed)
+    other_actions = list(_non_file_rows(snapshot))
+    count = len(other_actions) + files.num_rows + len(removed)
     if is_supported(snapshot.protocol, "v2Checkpoint"):
-        size_bytes = _write_v2(snapshot, small, removed, adds, add_type)
+        size_bytes = _write_v2(snapshot, other_actions, removed, adds, add_type)
     else:
-        schema = pa.schema([*_SMALL.items(), ("remove", _REMOVE), ("add", add_type)])
-        data = _encoded(schema, [*small, *removed], adds)
+        schema = pa.schema([*_NON_FILE.items(), ("remove", _REMOVE), ("add", add_type)])
+        data = _encode(schema, [*other_actions, *removed], adds)
         snapshot.store.put(checkpoint_path(snapshot.version), data)
         size_bytes = len(data)
     pointer = {"version": snapshot.version, "size": count, "sizeInBytes": size_bytes, "numOfAddFiles": files.num_rows}
+    # The checkpoint is complete before the pointer names it; a slow writer must not move the pointer back.
     if _newest_pointer(snapshot) <= snapshot.version:
         snapshot.store.put(LAST_CHECKPOINT, msgspec.json.encode(pointer))
 
@@ -105,31 +106,32 @@ def _newest_pointer(snapshot: Snapshot) -> int:
 
 def _write_v2(
     snapshot: Snapshot,
-    small: Sequence[dict[str, Any]],
+    other_actions: Sequence[dict[str, Any]],
     removed: Sequence[dict[str, Any]],
     adds: Iterable[pa.Array],
     add_type: pa.DataType,
 ) -> int:
-    """Write the file actions as a sidecar and all others beside its name.
+    """Write the file actions into a sidecar, and all other actions and its name into the top-level file.
 
-    The top-level file has the columns of file actions, too, without a value: Delta Spark reads them by their names.
+    The top-level file also has the columns of file actions, all null: Delta Spark fails if they are missing.
     """
     name = f"{uuid.uuid4()}.parquet"
     file_actions = [("remove", _REMOVE), ("add", add_type)]
-    side = _encoded(pa.schema(file_actions), removed, adds)
-    snapshot.store.put(f"{SIDECARS}/{name}", side)
+    sidecar = _encode(pa.schema(file_actions), removed, adds)
+    # The sidecar comes first: a top-level file must never name a missing sidecar.
+    snapshot.store.put(f"{SIDECARS}/{name}", sidecar)
     now_ms = current_ms()
     rows = [
         {"checkpointMetadata": {"version": snapshot.version}},
-        *small,
-        {"sidecar": {"path": name, "sizeInBytes": len(side), "modificationTime": now_ms}},
+        *other_actions,
+        {"sidecar": {"path": name, "sizeInBytes": len(sidecar), "modificationTime": now_ms}},
     ]
-    data = _encoded(pa.schema([*_SMALL.items(), *file_actions, *_V2.items()]), rows, ())
+    data = _encode(pa.schema([*_NON_FILE.items(), *file_actions, *_V2.items()]), rows, ())
     snapshot.store.put(f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet", data)
-    return len(data) + len(side)
+    return len(data) + len(sidecar)
 
 
-def _encoded(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:
+def _encode(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
         writer.add_key_value_metadata(PROLEPTIC)
@@ -142,7 +144,7 @@ def _encoded(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[p
     return data
 
 
-def _small_rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _non_file_rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield {"protocol": msgspec.to_builtins(snapshot.protocol)}
     yield {"metaData": _with_pairs(msgspec.to_builtins(snapshot.metadata))}
     yield from ({"txn": msgspec.to_builtins(txn)} for txn in snapshot.transactions.values())
@@ -150,18 +152,18 @@ def _small_rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
 
 
 def _with_pairs(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata with its maps as lists of pairs, which is how Arrow takes them."""
-    given = metadata.get("format", {})
-    options = list(given.get("options", {}).items())
+    """Return the metadata with its maps as lists of pairs, the form that Arrow requires."""
+    file_format = metadata.get("format", {})
+    options = list(file_format.get("options", {}).items())
     return {
         **metadata,
         "configuration": list(metadata.get("configuration", {}).items()),
-        "format": {"provider": given.get("provider", "parquet"), "options": options},
+        "format": {"provider": file_format.get("provider", "parquet"), "options": options},
     }
 
 
 def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of removed files that readers of older versions may still need.
+    """Return the rows of removed files that have not expired.
 
     Source: PROTOCOL.md#action-reconciliation (tombstones stay until they expire, without statistics and tags)
     """
@@ -170,12 +172,12 @@ def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list
 
 
 def retention_ms(properties: Mapping[str, str]) -> int:
-    """Return how long removed files are remembered, in ms.
+    """Return how long tombstones of removed files are kept, in ms.
 
-    Source: Delta Spark: delta.deletedFileRetentionDuration; what cannot be read counts as not set.
+    Source: Delta Spark: delta.deletedFileRetentionDuration; an invalid value counts as not set.
     """
-    found = parse_duration_ms(properties.get(DELETED_FILE_RETENTION, ""))
-    return duration_ms({}, DELETED_FILE_RETENTION) if found is None else found
+    retention = parse_duration_ms(properties.get(DELETED_FILE_RETENTION, ""))
+    return duration_ms({}, DELETED_FILE_RETENTION) if retention is None else retention
 
 
 def _remove_row(remove: Remove) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def _remove_row(remove: Remove) -> dict[str, Any]:
 
 
 def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.DataType]:
-    """Return the column of add actions in pieces, and its type."""
+    """Return the column of add actions, in batches, and its type."""
     as_json = snapshot.properties.get(STATS_AS_JSON, "true").lower() == "true"
     as_struct = is_on(snapshot.properties, STATS_AS_STRUCT)
     names = [name for name in FILES.names if name != "stats" or as_json]
@@ -211,7 +213,7 @@ def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.D
 
 
 def _groups(files: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in pieces that make good row groups."""
+    """Yield the rows in batches that make good row groups."""
     for start in range(0, files.num_rows, _ROWS_IN_GROUP):
         yield from files.slice(start, _ROWS_IN_GROUP).combine_chunks().to_batches()
 
@@ -220,5 +222,5 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
     array = rows.column(name)
     if name != "deletion_vector":
         return array
-    parts = [array.field(at) for at in range(len(DELETION_VECTOR_KEYS))]
+    parts = [array.field(number) for number in range(len(DELETION_VECTOR_KEYS))]
     return pa.StructArray.from_arrays(parts, fields=list(STORED_VECTOR), mask=array.is_null())

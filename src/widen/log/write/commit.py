@@ -1,4 +1,7 @@
-"""Commits: actions become a version, or somebody else's version becomes the reason why not.
+"""Commit actions as a new version of a table, with optimistic concurrency.
+
+The log entry is created with put-if-absent, so one writer wins each version. The order is: data files, log entry, then
+checksum and checkpoint. So a visible version never names a missing file, and the later steps can fail without harm.
 
 Source: PROTOCOL.md#delta-log-entries, #commit-provenance-information
 """
@@ -82,33 +85,33 @@ def commit(
     max_attempts: int = MAX_ATTEMPTS,
     staged: StagedFiles | None = None,
 ) -> Outcome:
-    """Commit actions on top of a version, or on top of later ones that do not contradict them.
+    """Commit actions on top of a version, or on top of later versions that do not conflict with them.
 
-    After the commit a checksum is written, and a checkpoint where one is due; if that fails, the commit stands.
+    After the commit, a checksum and, if due, a checkpoint are written; if that fails, the commit stands.
 
     Args:
-        store: Of the table.
-        base: The version that the actions were made for; None to make version 0.
-        actions: At most one metadata, one protocol, and any others.
-        operation: As the history shows it, e.g. ``WRITE``.
-        parameters: As the history shows them; lists and objects become JSON text.
-        reads: What the actions rely on.
-        metrics: Numbers for the history.
-        max_attempts: After so many lost races the last winner is reported.
-        staged: The files that the actions name. They are kept from the moment that the log entry begins to be written,
-            until it is proved that it is absent.
+        store: The store of the table.
+        base: The version that the actions are based on; None to create version 0.
+        actions: At most one metadata action, at most one protocol action, and any others.
+        operation: The operation in the history, e.g. ``WRITE``.
+        parameters: The parameters in the history; lists and objects become JSON text.
+        reads: What the actions depend on.
+        metrics: The metrics in the history.
+        max_attempts: The number of lost races after which the commit gives up.
+        staged: The files that the actions name. Once the log entry is being written they are kept, unless the entry is
+            proved absent.
 
     Returns:
-        `Committed`, `Conflicted` or `Unknown`: losing a race is an outcome.
+        `Committed`, `Conflicted` or `Unknown`: a lost race is an outcome, not an error.
 
     Raises:
-        UnsupportedFeature: the table has, or would have, a feature that this version cannot obey.
+        UnsupportedFeature: the table has, or would get, a writer feature that Widen does not support.
         AppendOnlyTable: rows would be removed from an append-only table.
-        IcebergIncompatible: the table has switched on a compatibility with Iceberg, and would break its rules.
-        NothingToStore: rows would be added to a table of whose columns none is in files.
-        VoidInItems: rows would be added to a table that has a void inside an array or a map.
-        StorageError: the store refused; nothing is visible.
-        CorruptLog: the commit of a winner is damaged; nothing is visible.
+        IcebergIncompatible: Iceberg compatibility is enabled, and the commit would violate its rules.
+        NothingToStore: rows would be added to a table without a column that is stored in files.
+        VoidInItems: rows would be added to a table with a void type inside an array or a map.
+        StorageError: the store reported an error; nothing is visible.
+        CorruptLog: the winning commit is damaged; nothing is visible.
 
     Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
     """
@@ -118,28 +121,32 @@ def commit(
     expired = find_expired(store, base)
     if expired is not None:
         return Conflicted(expired)
-    said = _Provenance(operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex)
+    provenance = _Provenance(
+        operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex
+    )
     staged = staged or StagedFiles()
     for _ in range(max_attempts):
-        info, final = attempt.finished(said)
-        first = _written(store, attempt.version, said.txn_id, encode_lines(info, final), staged)
-        if isinstance(first, Unknown):
-            return first
-        if first is None and current_ms() - began_ms > PAUSE_MS and not _is_reachable(store, attempt.version):
-            reason = "the writer was paused for so long that the versions before it have expired"
-            unknown = CommitUnknown(version=attempt.version, location=store.location, reason=reason, txn_id=said.txn_id)
+        info, final = attempt.finish(provenance)
+        winner = _write_entry(store, attempt.version, provenance.txn_id, encode_lines(info, final), staged)
+        if isinstance(winner, Unknown):
+            return winner
+        if winner is None and current_ms() - began_ms > PAUSE_MS and not _is_reachable(store, attempt.version):
+            reason = "the writer paused for so long that the previous version expired"
+            unknown = CommitUnknown(
+                version=attempt.version, location=store.location, reason=reason, txn_id=provenance.txn_id
+            )
             return Unknown(unknown)
-        if first is None:
+        if winner is None:
             return _conclude(store, attempt.version, info, final)
         if base is None:
             return Conflicted(TableAlreadyExists(location=store.location))
-        for winner in _read_winners(store, first):
-            ensure_writable(winner.protocol or attempt.ours.protocol, store.location)
-            conflict = find_conflict(attempt.ours, winner, store.location)
+        for theirs in _read_winners(store, winner):
+            ensure_writable(theirs.protocol or attempt.ours.protocol, store.location)
+            conflict = find_conflict(attempt.ours, theirs, store.location)
             if conflict is not None:
                 return Conflicted(conflict)
-            attempt = attempt.after(winner)
-    reason = f"{max_attempts} attempts lost the race"
+            attempt = attempt.after(theirs)
+    reason = f"all {max_attempts} attempts lost the race"
     return Conflicted(AttemptsExhausted(version=attempt.version - 1, location=store.location, reason=reason))
 
 
@@ -151,7 +158,7 @@ def write_metrics(adds: Sequence[Add]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Provenance:
-    """What the provenance says whatever the version becomes."""
+    """The parts of commitInfo that do not depend on the version."""
 
     operation: str
     parameters: Mapping[str, object]
@@ -162,13 +169,13 @@ class _Provenance:
 
 @dataclass(frozen=True)
 class _CommitAttempt:
-    """One try for one version.
+    """One attempt to write one version.
 
     Args:
         version: The version to be written.
-        ours: The transaction; its protocol and metadata are those of the version before.
-        row_ids: The highest row id that is given away, if the table tracks rows.
-        earlier_ms: The time of the version before, if it says one.
+        ours: The transaction, with the protocol and metadata of the previous version.
+        row_ids: The highest assigned row id, if the table tracks rows.
+        earlier_ms: The in-commit timestamp of the previous version, if it has one.
     """
 
     version: int
@@ -177,68 +184,68 @@ class _CommitAttempt:
     earlier_ms: int | None
 
     def after(self, winner: WinningCommit) -> _CommitAttempt:
-        """Return the try for the version after that of a winner."""
+        """Return the attempt for the version after a winning commit."""
         ours = replace(
             self.ours,
             protocol=winner.protocol or self.ours.protocol,
             metadata=winner.metadata or self.ours.metadata,
             actions=tuple(_renumber(action, winner.version) for action in self.ours.actions),
         )
-        said = winner.lines[0].commit_info or {} if winner.lines else {}
-        earlier_ms = said.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
+        info = winner.lines[0].commit_info or {} if winner.lines else {}
+        earlier_ms = info.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
         row_ids = high_water_mark(winner.domains.get(ROW_TRACKING_DOMAIN), self.row_ids)
         return _CommitAttempt(winner.version + 1, ours, row_ids, earlier_ms)
 
     @property
     def protocol(self) -> Protocol:
         """The protocol that the version will have."""
-        found: list[Protocol] = self.ours.of(Protocol)
-        return found[-1] if found else self.ours.protocol
+        protocols: list[Protocol] = self.ours.of(Protocol)
+        return protocols[-1] if protocols else self.ours.protocol
 
     @property
     def metadata(self) -> Metadata:
         """The metadata that the version will have."""
-        found: list[Metadata] = self.ours.of(Metadata)
-        return found[-1] if found else self.ours.metadata
+        metadatas: list[Metadata] = self.ours.of(Metadata)
+        return metadatas[-1] if metadatas else self.ours.metadata
 
-    def finished(self, said: _Provenance) -> tuple[CommitInfo, list[Action]]:
-        """Return provenance and actions as they are to be written for this version."""
+    def finish(self, provenance: _Provenance) -> tuple[CommitInfo, list[Action]]:
+        """Return the commitInfo and the actions to write for this version."""
         actions = sorted(self.ours.actions, key=lambda action: _ORDER.get(type(action), _REST))
         now_ms = current_ms()
         if has_in_commit_timestamps(self.metadata.configuration):
-            now_ms = max(now_ms, (self.earlier_ms or 0) + 1)
+            now_ms = max(now_ms, (self.earlier_ms or 0) + 1)  # must increase, even if this clock is behind
             actions = [self._with_enablement(action, now_ms) for action in actions]
         if is_supported(self.protocol, "rowTracking"):
             actions = with_row_ids(actions, self.metadata.configuration, self.row_ids, self.version)
-        return self._info(said, now_ms), actions
+        return self._info(provenance, now_ms), actions
 
     def _with_enablement(self, action: Action, now_ms: int) -> Action:
-        """Record the version from which commits say their time, where an existing table begins to have that."""
-        already = self.version == 0 or has_in_commit_timestamps(self.ours.metadata.configuration)
-        if already or not isinstance(action, Metadata):
+        """Record from which version on commits have timestamps, if this commit enables them on an existing table."""
+        is_recorded = self.version == 0 or has_in_commit_timestamps(self.ours.metadata.configuration)
+        if is_recorded or not isinstance(action, Metadata):
             return action
         marks = {TIMESTAMPS_SINCE_VERSION: str(self.version), TIMESTAMPS_SINCE_MS: str(now_ms)}
         return msgspec.structs.replace(action, configuration={**action.configuration, **marks})
 
-    def _info(self, said: _Provenance, now_ms: int) -> CommitInfo:
+    def _info(self, provenance: _Provenance, now_ms: int) -> CommitInfo:
         info: CommitInfo = {}
         if has_in_commit_timestamps(self.metadata.configuration):
             info[IN_COMMIT_TIMESTAMP] = now_ms
         info["timestamp"] = now_ms
-        info["operation"] = said.operation
-        info["operationParameters"] = {key: _parameter(value) for key, value in said.parameters.items()}
-        if said.read_version is not None:
-            info["readVersion"] = said.read_version
+        info["operation"] = provenance.operation
+        info["operationParameters"] = {key: _parameter(value) for key, value in provenance.parameters.items()}
+        if provenance.read_version is not None:
+            info["readVersion"] = provenance.read_version
         info["isolationLevel"] = "SnapshotIsolation" if self.ours.is_rearrangement else "Serializable"
         info["isBlindAppend"] = self.ours.reads.is_nothing and not self.ours.of(Remove)
-        info["operationMetrics"] = {key: str(value) for key, value in said.metrics.items()}
+        info["operationMetrics"] = {key: str(value) for key, value in provenance.metrics.items()}
         info["engineInfo"] = _ENGINE
-        info["txnId"] = said.txn_id
+        info["txnId"] = provenance.txn_id
         return info
 
 
 def _renumber(action: Action, lost: int) -> Action:
-    """Return an action for the version after a lost one: recorded changes of type may say their version.
+    """Return an action for the version after a lost one: type changes may record their table version.
 
     Source: Delta Spark, for tables of the preview of type widening
     """
@@ -248,7 +255,7 @@ def _renumber(action: Action, lost: int) -> Action:
 
 
 def _parameter(value: object) -> object:
-    """Return a parameter as Delta writes it: what has parts becomes JSON text."""
+    """Return a parameter as Delta Lake writes it: lists and objects become JSON text."""
     return value if value is None or isinstance(value, (str, bool, int, float)) else msgspec.json.encode(value).decode()
 
 
@@ -272,7 +279,7 @@ def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Act
     protocol = next((action for action in actions if isinstance(action, Protocol)), None)
     metadata = next((action for action in actions if isinstance(action, Metadata)), None)
     if protocol is None or metadata is None:
-        raise InternalError(reason=f"Version 0 of {store.location} was to be written without protocol or metadata")
+        raise InternalError(reason=f"Version 0 of {store.location} has no protocol or no metadata")
     return _CommitAttempt(0, Transaction(protocol, metadata, tuple(actions), reads), -1, None)
 
 
@@ -293,46 +300,48 @@ def _ensure_allowed(base: Snapshot | None, ours: Transaction, operation: str, lo
         raise AppendOnlyTable(location=location, operation=operation)
 
 
-def _written(
+def _write_entry(
     store: LogStore, version: int, txn_id: str, data: bytes, staged: StagedFiles
 ) -> WinningCommit | Unknown | None:
-    """Write the log entry of a version, and let go of the files as soon as it is proved that it is absent.
+    """Write the log entry of a version; release the staged files only if the entry is proved absent.
 
     Returns:
-        None if it is written, the commit of somebody else that is there instead, or that nobody knows.
+        None if the entry is written, the winning commit if another writer was first, or `Unknown`.
 
     Raises:
-        StorageRefused: it was not written, and cannot be written late.
-        CorruptLog: what the log has in its place is damaged.
+        StorageRefused: the entry is not written and cannot appear later.
+        CorruptLog: the winning commit is damaged.
     """
-    staged.expose()
+    # Before the write, not after: an interrupt between the two must not delete files of a visible commit.
+    staged.mark_visible()
     try:
-        found = _put(store, version, txn_id, data)
+        result = _put(store, version, txn_id, data)
     except StorageRefused:
-        staged.conceal()
+        staged.mark_absent()
         raise
-    if isinstance(found, WinningCommit):
-        if _txn_id(found) == txn_id:  # the store repeated the write, or its answer was lost
+    if isinstance(result, WinningCommit):
+        # The entry is our own if the client retried the write after its answer was lost.
+        if _txn_id(result) == txn_id:
             return None
-        staged.conceal()
-    return found
+        staged.mark_absent()
+    return result
 
 
 def _put(store: LogStore, version: int, txn_id: str, data: bytes) -> WinningCommit | Unknown | None:
-    """Write the log entry of a version.
+    """Write the log entry of a version; if the outcome is not clear, read the entry to find out.
 
     Returns:
-        None if it is written, what the log has in its place, or that nobody knows.
+        None if the entry is written, the entry that exists instead, or `Unknown`.
 
     Raises:
-        StorageRefused: it was not written, and cannot be written late.
-        CorruptLog: what the log has in its place is damaged.
+        StorageRefused: the entry is not written and cannot appear later.
+        CorruptLog: the existing entry is damaged.
     """
     failure: Exception | None = None
     try:
         if store.put_if_absent(commit_path(version), data):
             return None
-    except Exception as error:  # of whatever kind: the entry may be visible
+    except Exception as error:  # any kind: the entry may be visible
         failure = error
     except BaseException as interrupt:
         add_note(interrupt, f"Whether version {version} of {store.location} was written is not known.")
@@ -340,6 +349,7 @@ def _put(store: LogStore, version: int, txn_id: str, data: bytes) -> WinningComm
     try:
         return _read(store, version)
     except Exception as error:
+        # Only a refusal proves absence: after a timeout, a missing entry may still appear.
         if isinstance(failure, StorageRefused) and isinstance(error, FileMissing):
             raise failure from None
         if failure is None and isinstance(error, CorruptLog):
@@ -356,7 +366,7 @@ def _read(store: LogStore, version: int) -> WinningCommit:
 
 
 def _read_winners(store: LogStore, first: WinningCommit) -> Iterator[WinningCommit]:
-    """Yield the commit that took our version, and those after it."""
+    """Yield the commit that won our version, and all later ones."""
     winner = first
     while True:
         yield winner

@@ -1,4 +1,4 @@
-"""How a commit ends, and how everything that comes after it ends.
+"""Outcomes of a commit, and errors of the work that follows it.
 
 Losing a race against another writer is an outcome and not an error.
 
@@ -32,17 +32,17 @@ MAX_CONFLICTS = 10
 
 @dataclass(frozen=True)
 class Committed:
-    """The actions are a version of the table."""
+    """The actions are committed as a version of the table."""
 
     version: int
     store: LogStore
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """That version, opened when it is first asked for.
+        """The committed version, opened on first use.
 
         Raises:
-            AfterCommitFailed: it cannot be opened.
+            AfterCommitFailed: the version cannot be opened.
         """
         with after_commit(self.store.location, self.version):
             return open_snapshot(self.store, self.version)
@@ -54,7 +54,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Conflicted:
-    """Somebody else committed first what contradicts the actions; nothing of them is visible."""
+    """Another writer committed a conflicting change first; nothing is visible."""
 
     error: ContentionError | TableAlreadyExists
 
@@ -62,15 +62,15 @@ class Conflicted:
         """Raise the reason.
 
         Raises:
-            ContentionError: one of its kinds: who has changed what meanwhile.
-            TableAlreadyExists: version 0 was wanted, and there is one.
+            ContentionError: a subclass that tells which change conflicts.
+            TableAlreadyExists: the commit was to create the table, but it exists.
         """
         raise self.error
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The store did not say whether the commit was written, or it may still be written."""
+    """It is unknown whether the commit was written, or it may still become visible."""
 
     error: CommitUnknown
 
@@ -107,18 +107,18 @@ def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]
 
 @contextmanager
 def after_commit(location: str, version: int) -> Iterator[None]:
-    """Run what follows a commit: whatever ends it early says that the version is committed.
+    """Run work that follows a commit; every error and interrupt then says that the version is committed.
 
     Args:
-        location: Of the table.
-        version: That is committed.
+        location: The location of the table.
+        version: The committed version.
 
     Raises:
-        AfterCommitFailed: something went wrong; the cause is its ``__cause__``.
+        AfterCommitFailed: the work failed; ``__cause__`` has the reason.
     """
     try:
         yield
-    except Exception as error:  # of whatever kind: the caller must not take it for a failed commit
+    except Exception as error:  # any kind: a caller that retried would commit twice
         raise AfterCommitFailed(version=version, location=location, reason=reason_of(error)) from error
     except BaseException as interrupt:
         add_note(interrupt, f"Version {version} of {location} is committed.")
@@ -126,6 +126,6 @@ def after_commit(location: str, version: int) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says, without the full stop, or its kind if it says nothing."""
+    """Return the message of an error without the final full stop, or its class name if there is no message."""
     text = error.message if isinstance(error, WidenError) else first_line(error)
     return text.rstrip(".") or type(error).__name__

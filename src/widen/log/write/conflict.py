@@ -1,4 +1,4 @@
-"""What a commit that somebody else made first means for ours: a table of rules, walked in order.
+"""Conflict rules: whether our transaction may be committed after the commit of another writer. One table of rules.
 
 Source: PROTOCOL.md#delta-log-entries (one writer wins a version); Delta Spark's conflict checker for the rules.
 """
@@ -36,13 +36,13 @@ ISOLATION_LEVEL = "delta.isolationLevel"
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """What a transaction has read and therefore relies on.
+    """What a transaction has read, and therefore depends on.
 
     Args:
-        files: Whether its result depends on all the files that were in the table.
-        app_ids: The applications whose progress it has looked at.
-        selection: Where it has looked for rows, if not everywhere: files that were added there contradict it.
-        paths: The files that it has read in doing so.
+        files: Whether the result depends on all files of the table.
+        app_ids: The applications whose transaction versions were read.
+        selection: The part of the table that was searched, if not all of it; files added there conflict.
+        paths: The files that were read in that search.
     """
 
     NOTHING: ClassVar[ReadSet]
@@ -55,23 +55,23 @@ class ReadSet:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether the result would be the same whatever files were in the table."""
+        """Whether the result does not depend on the files of the table."""
         return not self.files and self.selection is None
 
-    def may_see(self, add: Add) -> bool:
-        """Tell whether an added file might have changed the result."""
+    def is_affected_by(self, add: Add) -> bool:
+        """Tell whether an added file may change the result."""
         if self.selection is None:
             return self.files
         return self.files or self.selection.can_match(add.partition_values, add.stats)
 
-    def has_seen(self, remove: Remove) -> bool:
-        """Tell whether a removed file has been read."""
+    def has_read(self, remove: Remove) -> bool:
+        """Tell whether the transaction has read a removed file."""
         return self.files or remove.path in self.paths or canonical_path(remove.path) in _canonical(self.paths)
 
 
 @lru_cache(1)
 def _canonical(paths: frozenset[str]) -> frozenset[str]:
-    """Return the one spelling of each path."""
+    """Return the canonical form of each path."""
     return frozenset(map(canonical_path, paths))
 
 
@@ -81,7 +81,7 @@ ReadSet.EVERYTHING = ReadSet(files=True)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What our side has read and wants to write."""
+    """Our side: what it has read, and the actions it wants to commit."""
 
     protocol: Protocol
     metadata: Metadata
@@ -94,57 +94,57 @@ class Transaction:
 
     @property
     def is_rearrangement(self) -> bool:
-        """Whether it only rewrites what is there: such a transaction needs no more than its own snapshot."""
+        """Whether it only rewrites existing rows; then rows added meanwhile do not matter."""
         files = [*self.of(Add), *self.of(Remove)]
         return bool(files) and not any(action.data_change for action in files) and not self.of(Metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class WinningCommit:
-    """A commit that somebody else made first."""
+    """A commit that another writer made first."""
 
     version: int
     lines: tuple[Line, ...]
 
     @property
     def author(self) -> str:
-        """Its operation and who did it, as far as it says."""
+        """The operation and the engine of the commit, as far as its commitInfo names them."""
         info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
-        return f"{info.get('operation', 'a commit')} by {info.get('engineInfo', 'somebody who does not say')}"
+        return f"{info.get('operation', 'a commit')} by {info.get('engineInfo', 'an unknown engine')}"
 
     @property
     def protocol(self) -> Protocol | None:
-        """Its protocol action."""
+        """The protocol action, if there is one."""
         return next((line.protocol for line in self.lines if line.protocol is not None), None)
 
     @property
     def metadata(self) -> Metadata | None:
-        """Its metadata action."""
+        """The metadata action, if there is one."""
         return next((line.meta_data for line in self.lines if line.meta_data is not None), None)
 
     @property
     def domains(self) -> dict[str, DomainMetadata]:
-        """Its metadata domains by name."""
+        """The metadata domains of the commit, by name."""
         return {d.domain: d for line in self.lines if (d := line.domain_metadata) is not None}
 
     @property
     def app_ids(self) -> set[str]:
-        """The applications whose progress it records."""
+        """The applications with a transaction version in the commit."""
         return {line.txn.app_id for line in self.lines if line.txn is not None}
 
     @property
     def adds(self) -> list[Add]:
-        """The files it adds with new rows."""
+        """The added files with new rows."""
         return [line.add for line in self.lines if line.add is not None and line.add.data_change]
 
     @property
     def removes(self) -> list[Remove]:
-        """The files it removes."""
+        """The removed files."""
         return [line.remove for line in self.lines if line.remove is not None]
 
     @property
     def is_blind(self) -> bool:
-        """Whether it says that it adds rows without having read any."""
+        """Whether it is marked as a blind append: it adds rows without reading any."""
         return any((line.commit_info or {}).get("isBlindAppend") is True for line in self.lines)
 
 
@@ -161,7 +161,7 @@ def _feature_dropped(ours: Transaction, theirs: WinningCommit) -> str | None:
 
 def _feature_gained(ours: Transaction, theirs: WinningCommit) -> str | None:
     gained = [] if theirs.protocol is None else blocking_features(ours.protocol, theirs.protocol)
-    return f"it added the table features {', '.join(gained)}, whose rules were not known" if gained else None
+    return f"it added the table features {', '.join(gained)}, which the transaction does not follow" if gained else None
 
 
 def _both_change_metadata(ours: Transaction, theirs: WinningCommit) -> str | None:
@@ -176,35 +176,35 @@ def _metadata_differs(ours: Transaction, theirs: WinningCommit) -> str | None:
 
 
 def _same_domain(ours: Transaction, theirs: WinningCommit) -> str | None:
-    own = {action.domain for action in ours.of(DomainMetadata)} - {ROW_TRACKING_DOMAIN}
-    both = sorted(own & theirs.domains.keys())
+    our_domains = {action.domain for action in ours.of(DomainMetadata)} - {ROW_TRACKING_DOMAIN}
+    both = sorted(our_domains & theirs.domains.keys())
     return f"both change the metadata domains {', '.join(both)}" if both else None
 
 
 def _same_application(ours: Transaction, theirs: WinningCommit) -> str | None:
-    own = ours.reads.app_ids | {action.app_id for action in ours.of(Txn)}
-    both = sorted(own & theirs.app_ids)
-    return f"it records progress of the applications {', '.join(both)} too" if both else None
+    our_apps = ours.reads.app_ids | {action.app_id for action in ours.of(Txn)}
+    both = sorted(our_apps & theirs.app_ids)
+    return f"both record transactions of the applications {', '.join(both)}" if both else None
 
 
-def _append_to_what_was_read(ours: Transaction, theirs: WinningCommit) -> str | None:
-    if ours.is_rearrangement or (theirs.is_blind and _ignores_blind(ours)):
+def _append_to_read_files(ours: Transaction, theirs: WinningCommit) -> str | None:
+    if ours.is_rearrangement or (theirs.is_blind and _allows_blind_appends(ours)):
         return None
-    count = sum(map(ours.reads.may_see, theirs.adds))
-    return f"it added {count} files that would have had to be read" if count else None
+    count = sum(map(ours.reads.is_affected_by, theirs.adds))
+    return f"it added {count} files that the transaction would have read" if count else None
 
 
-def _ignores_blind(ours: Transaction) -> bool:
-    """Tell whether the table asks only that its writers could have come one after another, in any order."""
+def _allows_blind_appends(ours: Transaction) -> bool:
+    """Tell whether the isolation level allows blind appends to be ordered after our reads."""
     return ours.metadata.configuration.get(ISOLATION_LEVEL) == "WriteSerializable" and not ours.of(Metadata)
 
 
-def _delete_of_what_was_read(ours: Transaction, theirs: WinningCommit) -> str | None:
-    gone = sum(remove.data_change and ours.reads.has_seen(remove) for remove in theirs.removes)
-    return f"it removed {gone} files that have been read" if gone and not ours.is_rearrangement else None
+def _delete_of_read_files(ours: Transaction, theirs: WinningCommit) -> str | None:
+    count = sum(remove.data_change and ours.reads.has_read(remove) for remove in theirs.removes)
+    return f"it removed {count} files that the transaction read" if count and not ours.is_rearrangement else None
 
 
-def _delete_of_what_is_removed(ours: Transaction, theirs: WinningCommit) -> str | None:
+def _delete_of_removed_files(ours: Transaction, theirs: WinningCommit) -> str | None:
     both = _removed_paths(ours.of(Remove)) & _removed_paths(theirs.removes)
     return f"both remove {min(both)}" if both else None
 
@@ -223,11 +223,11 @@ RULES: tuple[ConflictRule, ...] = (
     (_metadata_differs, MetadataChanged),
     (_same_domain, MetadataChanged),
     (_same_application, ConcurrentTransaction),
-    (_append_to_what_was_read, ConcurrentAppend),
-    (_delete_of_what_was_read, ConcurrentDelete),
-    (_delete_of_what_is_removed, ConcurrentDeleteDelete),
+    (_append_to_read_files, ConcurrentAppend),
+    (_delete_of_read_files, ConcurrentDelete),
+    (_delete_of_removed_files, ConcurrentDeleteDelete),
 )
-"""What makes two commits contradict each other, in the order of the checks; what no row names goes together."""
+"""When two commits conflict, in the order of the checks. Everything else is compatible."""
 
 HARMLESS_PROPERTIES: frozenset[str] = frozenset(
     {
@@ -243,14 +243,14 @@ HARMLESS_PROPERTIES: frozenset[str] = frozenset(
         tracking_columns.ID_COLUMN,
     }
 )
-"""Properties that somebody may set meanwhile without any harm to files that are about to be added."""
+"""Properties that another writer may set meanwhile without affecting the files of our transaction."""
 
 _HARMLESS_COLUMN_KEYS = (COLUMN_ID, PHYSICAL_NAME, HIGH_WATER_MARK)
-"""Keys of columns likewise: they get ids, or rows whose identity values nobody else has."""
+"""Metadata keys of columns that are harmless, too: column ids, and high water marks of identity columns."""
 
 
 def find_conflict(ours: Transaction, theirs: WinningCommit, location: str) -> ContentionError | None:
-    """Return why our transaction may not be committed after theirs, or None if it may.
+    """Return why our transaction must not be committed after theirs, or None if it may be committed.
 
     Source: Delta Spark's conflict checker, in its order.
     """
@@ -262,7 +262,7 @@ def find_conflict(ours: Transaction, theirs: WinningCommit, location: str) -> Co
 
 
 def _metadata_changes(old: Metadata, new: Metadata) -> Iterable[str]:
-    """Name what of the metadata is no longer the same, apart from what is harmless."""
+    """Yield the names of the changed parts of the metadata, except harmless ones."""
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
     for key in ("id", "name", "description", "format", "partitionColumns"):
         if before.get(key) != after.get(key):

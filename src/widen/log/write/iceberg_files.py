@@ -1,4 +1,4 @@
-"""What Iceberg compatibility asks of the files of a table: of new ones, and of those that are there when it begins.
+"""Requirements of Iceberg compatibility on files: on new ones, and on those that exist when it is enabled.
 
 Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
 """
@@ -15,37 +15,37 @@ from widen.protocol.actions import Add, Metadata
 from widen.protocol.iceberg_compat import IcebergCompat, enabled_compat
 from widen.protocol.skipping.file_statistics import FileStatistics
 
-_REWRITE = "Write the rows to a new table that is compatible from its beginning."
+_REWRITE = "Write the rows to a new table that is created with Iceberg compatibility."
 
 
 def ensure_files_compatible(base: Snapshot | None, metadata: Metadata, adds: Iterable[Add]) -> None:
-    """Check that files are as Iceberg needs them, where compatibility is enabled.
+    """Check that files meet the requirements of the enabled Iceberg compatibility.
 
     Args:
-        base: The version before; None if there is none.
-        metadata: Of the version to be written.
-        adds: The files that it adds.
+        base: The previous version, if there is one.
+        metadata: The metadata of the version to be written.
+        adds: The files that the version adds.
 
     Raises:
-        IcebergIncompatible: a file is not; the error says which, and why.
+        IcebergIncompatible: a file does not; the error says which and why.
         CorruptLog: the log is damaged.
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
     compat = enabled_compat(metadata.configuration)
     if compat is None:
         return
     _ensure_row_counts(compat, ((add.path, add.stats) for add in adds))
     if base is not None and enabled_compat(base.properties) != compat:
-        _ensure_earlier(compat, base)
+        _ensure_existing_files(compat, base)
 
 
-def _ensure_earlier(compat: IcebergCompat, base: Snapshot) -> None:
-    """Check the files that were there before the compatibility."""
+def _ensure_existing_files(compat: IcebergCompat, base: Snapshot) -> None:
+    """Check the files that existed before compatibility was enabled."""
     files = base.files()
     if files.num_rows == 0:
         return
     if pc.any(files["deletion_vector"].is_valid()).as_py():
-        raise _incompatible(compat, "DELETION_VECTORS_NOT_PURGED", "rows are marked as deleted in deletion vectors")
+        raise _incompatible(compat, "DELETION_VECTORS_NOT_PURGED", "rows are deleted through deletion vectors")
     if compat.version == 1 and base.partition_columns:
         raise _incompatible(compat, "PARTITION_COLUMNS_NOT_IN_FILES", "the partition columns are not in the files")
     _ensure_row_counts(compat, zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True))
@@ -54,7 +54,7 @@ def _ensure_earlier(compat: IcebergCompat, base: Snapshot) -> None:
 def _ensure_row_counts(compat: IcebergCompat, files: Iterable[tuple[str, str | None]]) -> None:
     for path, stats in files:
         if FileStatistics(stats).rows is None:
-            raise _incompatible(compat, "MISSING_NUM_RECORDS", f"the file {path} does not say how many rows it has")
+            raise _incompatible(compat, "MISSING_NUM_RECORDS", f"the file {path} has no row count")
 
 
 def _incompatible(compat: IcebergCompat, kind: str, reason: str) -> IcebergIncompatible:

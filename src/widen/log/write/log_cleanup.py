@@ -1,4 +1,4 @@
-"""Cleanup of a log: versions that nobody may ask for any more go, up to a checkpoint that stands for them.
+"""Log cleanup: delete expired versions, up to a checkpoint that replaces them.
 
 Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md
 """
@@ -18,17 +18,17 @@ MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
 
 def clean_up_if_enabled(snapshot: Snapshot) -> int:
-    """Delete what the log no longer has to keep, unless the table forbids it or its retention cannot be read.
+    """Delete expired log files, unless the table disables that or its retention is invalid.
 
     Args:
         snapshot: The newest version.
 
     Returns:
-        How many files were deleted.
+        The number of deleted files.
 
     Raises:
-        CorruptLog: a checkpoint that stays is damaged.
-        StorageError: the store refused.
+        CorruptLog: a checkpoint that is kept is damaged.
+        StorageError: the store reported an error.
 
     Source: Delta Spark: delta.enableExpiredLogCleanup, true by default.
     """
@@ -40,23 +40,23 @@ def clean_up_if_enabled(snapshot: Snapshot) -> int:
 
 
 def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_ms: int | None = None) -> int:
-    """Delete the versions before the newest checkpoint that had expired already when the retention began.
+    """Delete the versions before the newest checkpoint that is older than the retention.
 
-    Every version within the retention can still be opened. Where checkpoints are protected, either all that is
-    protected goes, or nothing.
+    Every version within the retention can still be opened. If checkpoints are protected, all protected versions are
+    deleted together, or none.
 
     Args:
         snapshot: The newest version.
-        retention_ms: How long versions are kept.
-        unit_ms: The beginning of the retention is rounded down to a multiple of it.
-        now_ms: The time, in ms since the epoch.
+        retention_ms: How long versions are kept, in ms.
+        unit_ms: The start of the retention is rounded down to a multiple of this, in ms.
+        now_ms: The current time, in ms since the epoch.
 
     Returns:
-        How many files were deleted.
+        The number of deleted files.
 
     Raises:
-        CorruptLog: a checkpoint that stays is damaged.
-        StorageError: the store refused.
+        CorruptLog: a checkpoint that is kept is damaged.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#metadata-cleanup
     """
@@ -67,6 +67,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
         return 0
     expired = [entry.path for entry in listing.before(first)]
     snapshot.store.delete(expired)
+    # Sidecars go last: until then, a checkpoint that is still listed may name them.
     unused = _unused_sidecars(snapshot.store, list_log(snapshot.store), now_ms) if expired else []
     snapshot.store.delete(unused)
     return len(expired) + len(unused)
@@ -80,9 +81,11 @@ def is_truncated(snapshot: Snapshot) -> bool:
 
 
 def earliest_reliable_checkpoint(listing: LogListing) -> int | None:
-    """Return the version of the oldest checkpoint from which every later version can be reconstructed; None if none.
+    """Return the version of the oldest checkpoint from which all later versions can be reconstructed; None if none.
 
-    Source: Delta Spark: its commit is there too, and none is missing after it.
+    The commit of that version must exist, too, and no later commit may be missing.
+
+    Source: Delta Spark.
     """
     reliable = None
     for version in sorted(listing.commits, reverse=True):
@@ -93,16 +96,20 @@ def earliest_reliable_checkpoint(listing: LogListing) -> int | None:
 
 
 def _first_to_keep(listing: LogListing, cutoff_ms: int) -> int | None:
-    """Return the version of the newest checkpoint that is not later than the newest commit before the cutoff."""
+    """Return the version of the newest checkpoint at or before the newest commit that is older than the cutoff."""
     commits = listing.versions
     old = [c.first for c, time_ms in zip(commits, file_times_ms(commits), strict=True) if time_ms <= cutoff_ms]
     checkpoint = listing.checkpoint(old[-1]) if old else None
-    whole = checkpoint is not None and all(entry.size_bytes for entry in checkpoint.files)
-    return checkpoint.version if checkpoint and whole and checkpoint.version in listing.commits else None
+    # An empty file, e.g. of a writer that crashed, replaces nothing.
+    is_complete = checkpoint is not None and all(entry.size_bytes for entry in checkpoint.files)
+    return checkpoint.version if checkpoint and is_complete and checkpoint.version in listing.commits else None
 
 
 def _unused_sidecars(store: LogStore, listing: LogListing, now_ms: int) -> list[str]:
-    """Return the sidecars of checkpoints that are gone; none of the last day, which somebody may be writing."""
+    """Return the sidecars that no checkpoint names.
+
+    Sidecars of the last day are kept: a writer creates them before the checkpoint that names them.
+    """
     since_ms = now_ms // DAY_MS * DAY_MS - DAY_MS
     old = [entry for entry in store.list(SIDECARS) if entry.modified_ms < since_ms]
     if not old:

@@ -1,6 +1,6 @@
-"""What follows a commit: the checksum of its version; where one is due, a checkpoint; after it, the log is cleaned up.
+"""Post-commit hooks: write the checksum and, if due, a checkpoint; then clean up the log.
 
-None of that can undo the commit.
+A hook that fails does not undo the commit.
 
 Source: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup
 """
@@ -24,15 +24,15 @@ _log = logging.getLogger(__name__)
 
 
 def run_post_commit_hooks(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> None:
-    """Write the checksum of a version and, if its number asks for one, a checkpoint; then clean up the log.
+    """Write the checksum of a version and, if due, a checkpoint; then clean up the log.
 
-    What goes wrong here is logged and not raised: the commit stands, and readers do without either.
+    Errors are logged, not raised: the commit is visible, and readers need neither file.
 
     Args:
-        store: Of the table.
-        version: That was just committed.
-        info: Its provenance.
-        actions: Its actions, as written.
+        store: The store of the table.
+        version: The committed version.
+        info: The commitInfo of the version.
+        actions: The actions of the version, as written.
     """
     try:
         _write_checksum(store, version, info, actions)
@@ -41,12 +41,12 @@ def run_post_commit_hooks(store: LogStore, version: int, info: CommitInfo, actio
             if version % checkpoint_interval(snapshot) == 0:
                 write_checkpoint(snapshot)
                 clean_up_if_enabled(snapshot)
-    except Exception as error:  # of whatever kind: the version is visible, so nothing here may look like its failure
-        _log.warning("Version %d is committed; what follows a commit could not be written: %s", version, error)
+    except Exception as error:  # any kind: the version is visible, so this must not look like a failed commit
+        _log.warning("Version %d is committed, but its checksum or checkpoint could not be written: %s", version, error)
 
 
 def checkpoint_interval(snapshot: Snapshot) -> int:
-    """Return after how many versions a checkpoint is due.
+    """Return how many versions apart checkpoints are written.
 
     Source: PROTOCOL.md#checkpoints; Delta Spark for the default.
     """

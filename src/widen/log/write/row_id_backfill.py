@@ -1,4 +1,4 @@
-"""Backfill: files from before row tracking get their ids, so that it can be switched on.
+"""Row id backfill: assign row ids to existing files, so that row tracking can be enabled.
 
 Source: PROTOCOL.md#writer-requirements-for-row-tracking
 """
@@ -12,37 +12,37 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Conflicted, commit
 
-FILES_AT_ONCE = 100_000
+FILES_PER_COMMIT = 100_000
 ATTEMPTS = 100
 _OPERATION = "ROW TRACKING BACKFILL"
 
 
 def backfill_row_ids(store: LogStore) -> Snapshot:
-    """Commit every file again that has no row ids, with some, and return a version in which all have them.
+    """Commit every file without row ids again, with row ids; return a version in which all files have them.
 
-    The table must support row tracking already, so that no file comes without ids any more. A commit of somebody else
-    makes us look again: what was removed meanwhile must not come back.
+    The table must support row tracking already, so that new files always have row ids. After a conflicting commit, the
+    files are listed again: adding a file that was removed meanwhile would bring back its rows.
 
     Args:
-        store: Of the table.
+        store: The store of the table.
 
     Raises:
-        ContentionError: too many races were lost, or nobody knows how one ended.
-        InternalError: a file does not say how many rows it has.
-        StorageError: the store refused.
+        ContentionError: too many commits conflicted, or the outcome of one is unknown.
+        InternalError: a file has no row count.
+        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
     """
-    batch, losses = 0, 0
+    batch, conflicts = 0, 0
     while True:
         snapshot = open_snapshot(store)
         files = snapshot.files()
-        lacking = files.filter(files["base_row_id"].is_null()).slice(0, FILES_AT_ONCE)
-        if not lacking.num_rows:
+        without_ids = files.filter(files["base_row_id"].is_null()).slice(0, FILES_PER_COMMIT)
+        if not without_ids.num_rows:
             return snapshot
-        adds = [msgspec.structs.replace(add, data_change=False) for add in to_adds(lacking)]
+        adds = [msgspec.structs.replace(add, data_change=False) for add in to_adds(without_ids)]
         outcome = commit(store, snapshot, adds, _OPERATION, {"batchId": batch}, max_attempts=1)
-        lost = isinstance(outcome, Conflicted)
-        batch, losses = (batch, losses + 1) if lost else (batch + 1, 0)
-        if not lost or losses == ATTEMPTS:
+        has_conflict = isinstance(outcome, Conflicted)
+        batch, conflicts = (batch, conflicts + 1) if has_conflict else (batch + 1, 0)
+        if not has_conflict or conflicts == ATTEMPTS:
             outcome.or_raise()

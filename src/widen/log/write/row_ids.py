@@ -1,4 +1,4 @@
-"""Row ids: every new file gets a range of numbers that no other file has.
+"""Row ids: assign every new file a range of ids that no other file has.
 
 Source: PROTOCOL.md#row-tracking
 """
@@ -24,59 +24,67 @@ class _RowCount(msgspec.Struct, rename="camel"):
     num_records: int
 
 
-def high_water_mark(domain: DomainMetadata | None, otherwise: int) -> int:
-    """Return the highest row id that is given away.
+def high_water_mark(domain: DomainMetadata | None, default: int) -> int:
+    """Return the highest assigned row id.
+
+    Args:
+        domain: The metadata domain of row tracking.
+        default: The value without a domain.
 
     Raises:
-        CorruptLog: the domain cannot be read.
+        CorruptLog: the domain is damaged.
 
     Source: PROTOCOL.md#row-tracking (domain delta.rowTracking)
     """
     if domain is None:
-        return otherwise
+        return default
     try:
         return msgspec.json.decode(domain.configuration, type=_HighWaterMark).row_id_high_water_mark
     except msgspec.DecodeError as error:
         fix = "Repair the domain with the client that wrote it."
-        raise CorruptLog(path="_delta_log", reason=f"its domain {ROW_TRACKING_DOMAIN} ({error})", fix=fix) from error
+        raise CorruptLog(
+            path="_delta_log", reason=f"damaged metadata domain {ROW_TRACKING_DOMAIN} ({error})", fix=fix
+        ) from error
 
 
 def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highest: int, version: int) -> list[Action]:
-    """Return the actions with row ids for every added file that has none, and with the new highest one.
+    """Return the actions with row ids for every added file without them, and with the new high water mark.
 
     Args:
-        actions: Of one commit.
+        actions: The actions of one commit.
         properties: The configuration of the table.
-        highest: The highest row id that is given away.
+        highest: The highest assigned row id.
         version: The version to be written.
 
     Raises:
-        InternalError: a file does not say how many rows it has.
+        InternalError: a file has no row count.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking
     """
     if is_on(properties, SUSPENDED):
         return list(actions)
-    given: list[Action] = []
+    result: list[Action] = []
     mark = highest
     for action in actions:
         if isinstance(action, Add):
             first = mark + 1 if action.base_row_id is None else action.base_row_id
             mark = mark + _rows(action) if action.base_row_id is None else mark
-            known = action.default_row_commit_version
+            commit_version = action.default_row_commit_version
             action = msgspec.structs.replace(
-                action, base_row_id=first, default_row_commit_version=version if known is None else known
+                action,
+                base_row_id=first,
+                default_row_commit_version=version if commit_version is None else commit_version,
             )
-        given.append(action)
+        result.append(action)
     if mark > highest:
         text = msgspec.json.encode(_HighWaterMark(mark)).decode()
-        given.append(DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=text, removed=False))
-    return given
+        result.append(DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=text, removed=False))
+    return result
 
 
 def _rows(add: Add) -> int:
     try:
         return msgspec.json.decode(add.stats or "{}", type=_RowCount).num_records
     except msgspec.DecodeError as error:
-        reason = f"The file {add.path} has no count of its rows, which row tracking needs"
+        reason = f"The file {add.path} has no row count, which row tracking requires"
         raise InternalError(reason=reason) from error

@@ -1,7 +1,8 @@
-"""Files that a change has written and not yet committed, and who may delete them.
+"""Staged files: files that a change has written but not committed, and when they may be deleted.
 
-Before its commit begins, a change owns what it wrote and deletes it if it fails. From the moment that the commit begins
-to write its log entry, the files belong to the outcome: only a commit that is proved absent gives them back.
+Until the commit starts, a failed change deletes its files. Once the commit starts to write its log entry, the entry may
+be visible even if the write reports an error. From then on the files are kept, unless the entry is proved absent:
+orphaned files cost space, missing files lose rows.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 class StagedFiles:
-    """The files of one change; at the end of a ``with`` they are deleted, unless the commit may be visible.
+    """The files of one change. At the end of a ``with`` block they are deleted, unless the commit may be visible.
 
-    `widen.log.write.commit.commit` calls `expose` and `conceal`; a change only registers what it writes.
+    `widen.log.write.commit.commit` calls `mark_visible` and `mark_absent`; a change only registers what it writes.
     """
 
     def __init__(self) -> None:
@@ -37,42 +38,42 @@ class StagedFiles:
                 _run_logged(undo)
 
     def add_files(self, store: LogStore, adds: Iterable[Add]) -> None:
-        """Register files, with everything else in the folders of the jobs that wrote them."""
+        """Register files, and everything else in the folders of the jobs that wrote them."""
         self._undo.append(partial(discard, store, adds))
 
     def add_folders(self, store: LogStore, folders: Iterable[str]) -> None:
-        """Register everything in some folders of a table."""
+        """Register everything in these folders of a table."""
         self._undo.extend(partial(discard_folder, store, folder) for folder in folders)
 
     def add_undo(self, undo: Callable[[], object]) -> None:
-        """Register another step that takes a part of the change back."""
+        """Register a step that undoes a part of the change."""
         self._undo.append(undo)
 
-    def expose(self) -> None:
-        """Keep the files: the log entry that names them is about to be written."""
+    def mark_visible(self) -> None:
+        """Keep the files: a log entry that names them is about to be written."""
         self._may_be_visible = True
 
-    def conceal(self) -> None:
-        """Let the files be deleted again: it is proved that no log entry names them, and that none can come late."""
+    def mark_absent(self) -> None:
+        """Allow deletion again: no log entry names the files, and a late write cannot add one."""
         self._may_be_visible = False
 
 
 def discard(store: LogStore, adds: Iterable[Add]) -> None:
-    """Delete files that were written and will not be committed, as far as the store lets us; nobody can see them.
+    """Delete uncommitted files, and everything else in the folders of the jobs that wrote them.
 
-    With them goes everything else in the directories of the jobs that wrote them.
+    Storage errors are ignored.
     """
     for job in {add.path.partition("/")[0] for add in adds}:
         discard_folder(store, job)
 
 
 def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> None:
-    """Delete all files below a folder of a table, as far as the store lets us.
+    """Delete all files below a folder of a table; storage errors are ignored.
 
     Args:
-        store: Of the table.
-        folder: Its path in the table.
-        but: The paths, in the table too, of files that stay.
+        store: The store of the table.
+        folder: The path of the folder in the table.
+        but: The paths in the table of files to keep.
     """
     with contextlib.suppress(StorageError):
         store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
@@ -81,5 +82,5 @@ def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> N
 def _run_logged(undo: Callable[[], object]) -> None:
     try:
         undo()
-    except Exception as error:  # what is left over costs space; the error that ended the change matters more
-        _log.warning("A part of a change that was not committed could not be taken back: %s", error)
+    except Exception as error:  # orphaned files only cost space; the error that ended the change matters more
+        _log.warning("Cannot undo a part of an uncommitted change: %s", error)

@@ -1,7 +1,8 @@
-"""Versions that expire while a change is being made: the number after them is free again, and must not be taken.
+"""Detect a base version that expired while a change was prepared.
 
-A cleanup deletes old commits. A commit with the number of a deleted one could be written, but no reader would find it:
-newer versions begin with a later checkpoint.
+Log cleanup deletes old commits, so their file names are free again. A slow writer could then create such a file, and
+its commit would seem to succeed. But readers start from a later checkpoint and would never see it: its rows would be
+lost.
 
 Source: PROTOCOL.md#metadata-cleanup, #delta-log-entries
 """
@@ -14,33 +15,35 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 
 PAUSE_MS = 60_000
-"""A commit that took longer looks again whether the versions before it have expired: its machine may have slept."""
+"""A commit that took longer checks again whether its base expired: the machine may have slept in between."""
 
 
 def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableAlreadyExists | None:
-    """Return why the version after a base must not be written although it is absent, or None if it may be.
+    """Return why the version after a base must not be written, although its file is absent; None if it may be written.
 
     Args:
-        store: Of the table.
-        base: The version that a change was made for; None if it makes version 0.
+        store: The store of the table.
+        base: The version that the change is based on; None for version 0.
 
     Raises:
-        StorageError: the store refused.
+        StorageError: the store reported an error.
     """
     if base is None:
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None
-    own = [file for file in base.segment.commits if file.first == base.version]
-    if own and store.exists(own[0].entry.path):  # a cleanup deletes older commits first
+    base_commits = [file for file in base.segment.commits if file.first == base.version]
+    if base_commits and store.exists(
+        base_commits[0].entry.path
+    ):  # cleanup deletes older commits first, so later ones exist, too
         return None
     listing = list_log(store)
     if listing.newest <= base.version or base.version + 1 in listing.commits:
         return None
-    reason = f"version {base.version}, which the change was made for, was cleaned up"
+    reason = f"version {base.version}, on which the change is based, was cleaned up"
     return BaseExpired(version=listing.newest, location=store.location, reason=reason)
 
 
 def is_reachable(store: LogStore, version: int) -> bool:
-    """Tell whether readers certainly find a version that was just written."""
+    """Tell whether readers certainly see a version that was just written."""
     try:
         return version == 0 or store.exists(commit_path(version - 1)) or list_log(store).newest == version
     except WidenError:  # the version is written, so this must not look like a failed commit

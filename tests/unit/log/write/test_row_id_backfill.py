@@ -51,7 +51,7 @@ def test_files_without_ids_get_some_and_the_highest_is_noted(tmp_path: Path) -> 
 
 
 def test_many_files_take_several_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FILES_AT_ONCE", 1)
+    monkeypatch.setattr(module, "FILES_PER_COMMIT", 1)
     assert backfill_row_ids(table(tmp_path)).version == 2
     said = [lines(tmp_path, version)[0]["commitInfo"]["operationParameters"] for version in (1, 2)]
     assert said == [{"batchId": 0}, {"batchId": 1}]

@@ -17,7 +17,8 @@ FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get(
 
 
 def test_no_mutant_of_a_log_does_more_than_raise_an_error_of_ours(tmp_path: Path) -> None:
-    command = [sys.executable, log_mutants.__file__, str(tmp_path), str(FIRST), str(COUNT)]
+    # As a module: run as a file, its folder would come first on the path, and support/calendar.py would hide calendar.
+    command = [sys.executable, "-m", log_mutants.__name__, str(tmp_path), str(FIRST), str(COUNT)]
     path = os.pathsep.join(entry for entry in sys.path if entry)
     found = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in found.stdout.splitlines()]

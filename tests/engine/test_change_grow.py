@@ -42,7 +42,7 @@ def test_every_pair_widens_in_a_merge(spark: SparkSession, tmp_path: Path) -> No
     table = widen.create_table(str(tmp_path), columns("old"), properties=ENABLED)
     table.append(spark.createDataFrame([row(1, "before"), row(2, "before")], columns("old")))
     source = spark.createDataFrame([row(2, "after"), row(3, "after")], columns("new"))
-    merge = table.merge(source, "t.id = s.id", merge_schema=True).when_not_matched_insert_all().execute()
+    merge = table.merge(source, "t.id = s.id", merge_schema=True).when_not_matched_insert_all().execute().table
     assert merge.schema == parse_type(f"struct<{columns('new')}>")
     assert_same(table.read(spark=spark).collect(), [row(1, "widened"), row(2, "widened"), row(3, "after")])
     table.merge(source, "t.id = s.id").when_matched_update_all().execute()

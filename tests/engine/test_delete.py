@@ -92,7 +92,7 @@ def test_a_vector_tells_its_file_and_grows(spark: SparkSession, tmp_path: Path) 
 
 def test_vectors_of_others_and_files_without_statistics(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**VECTORS, "delta.dataSkippingNumIndexedCols": "0"}
-    table = two_files(spark, tmp_path, properties, ()).delete("id > 15", spark=spark)
+    table = two_files(spark, tmp_path, properties, ()).delete("id > 15", spark=spark).table
     table.set_properties({"delta.enableDeletionVectors": "false"})
     table.delete("id = 10", spark=spark)
     assert ids(spark, table) == [*range(10), *range(11, 16)]

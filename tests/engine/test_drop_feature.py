@@ -300,7 +300,7 @@ def test_dropping_feature_after_restore_correctly_rewrites_files_with_old_type(
 ) -> None:
     table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED)
     table.append(file(spark, [1], "smallint")).append(file(spark, [2], "smallint")).alter_column("a", type="int")
-    table.rewrite(spark=spark).append(file(spark, [-2147483648], "int")).restore(version=3)
+    table.rewrite(spark=spark).table.append(file(spark, [-2147483648], "int")).restore(version=3)
     drop(table, CURRENT, 2, spark)
     assert column_types(table) == INTEGERS
     assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2])

@@ -87,7 +87,7 @@ def test_compatibility_with_char_and_varchar_columns(spark: SparkSession, tmp_pa
 
 def test_rows_that_are_deleted_and_updated_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1, 2, 3))
-    table.delete("a = 1", spark=spark).update({"a": "a + 10"}, "a = 2", spark=spark)
+    table.delete("a = 1", spark=spark).table.update({"a": "a + 10"}, "a = 2", spark=spark)
     assert_same(
         told(table.changes(1, spark=spark)),
         [

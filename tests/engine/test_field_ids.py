@@ -74,7 +74,7 @@ def test_the_schema_that_is_shown_has_no_ids(spark: SparkSession, tmp_path: Path
 def test_changes_of_rows_lose_nothing(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     table = made(spark, tmp_path, **properties)
     before = table.version
-    table = table.delete("who.b = 200", spark=spark).update({"n": "n + 1"}, "id = 2", spark=spark)
+    table = table.delete("who.b = 200", spark=spark).table.update({"n": "n + 1"}, "id = 2", spark=spark).table
     assert shown(table.read(spark=spark)) == [(2, 21, *TWO[2:]), THREE, FOUR]
     told = table.changes(before + 1, spark=spark).select("id", "n", "_change_type").orderBy("_change_type").collect()
     assert told == [(1, 10, "delete"), (2, 21, "update_postimage"), (2, 20, "update_preimage")]
@@ -86,7 +86,7 @@ def test_widening_looks_for_old_types_by_id(spark: SparkSession, tmp_path: Path)
         (("n",), 2),
         (("items", "element", "y"), 2),
     }
-    table = table.rewrite(spark=spark)
+    table = table.rewrite(spark=spark).table
     assert table.old_types(spark=spark) == []
     assert shown(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
 

@@ -35,7 +35,7 @@ def widened(spark: SparkSession, place: Path, **properties: str) -> Table:
 
 
 def test_restore_to_before_a_type_change_brings_the_old_type_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark=spark).restore(version=1)
+    table = widened(spark, tmp_path).rewrite(spark=spark).table.restore(version=1).table
     assert (table.version, table.schema.sql) == (5, "struct<a: tinyint>")
     assert table.type_changes == []
     assert_same(values(table, spark), [1, 2])
@@ -45,7 +45,7 @@ def test_restore_to_before_a_type_change_brings_the_old_type_back(spark: SparkSe
 
 
 def test_restore_to_after_a_type_change_brings_narrow_files_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark).restore(version=3)
+    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark).table.restore(version=3).table
     assert [(path, str(change.new)) for path, change in table.type_changes] == [(("a",), "integer")]
     assert_same(values(table, spark), [1, 2, 1000])
     assert file_types(tmp_path, live(tmp_path)) == {(("a", pa.int8()),), (("a", pa.int32()),)}
@@ -76,7 +76,7 @@ def test_a_time_is_as_good_as_a_version(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(VersionNotFound):
         table.restore(timestamp="1970-01-01 00:00:00Z")
     then = datetime.fromtimestamp(moment / 1000, timezone.utc)
-    assert_same(values(table.restore(timestamp=then), spark), [1, 2])
+    assert_same(values(table.restore(timestamp=then).table, spark), [1, 2])
 
 
 def test_to_restore_the_newest_version_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,15 +111,15 @@ def test_deleted_rows_come_back_with_their_file(spark: SparkSession, tmp_path: P
     table.append(file(spark, 1, 2, 3))
     delete(table, table.files().to_pylist()[0], inline([0, 1]))
     assert_same(values(table, spark), [3])
-    assert_same(values(table.restore(version=1), spark), [1, 2, 3])
-    assert_same(values(table.restore(version=2), spark), [3])
+    assert_same(values(table.restore(version=1).table, spark), [1, 2, 3])
+    assert_same(values(table.restore(version=2).table, spark), [3])
     assert len(live(tmp_path)) == 1
 
 
 def test_restored_rows_have_the_ids_that_they_had(spark: SparkSession, tmp_path: Path) -> None:
     table = widened(spark, tmp_path, **{"delta.enableRowTracking": "true"})
     before = {path: add["baseRowId"] for path, add in live(tmp_path).items()}
-    table.rewrite(spark=spark).restore(version=3)
+    table.rewrite(spark=spark).table.restore(version=3)
     assert {path: add["baseRowId"] for path, add in live(tmp_path).items()} == before
     table.append(file(spark, 5, kind="int"))
     assert max(add["baseRowId"] for add in live(tmp_path).values()) >= 5  # two ids went to the rewritten file

@@ -62,7 +62,7 @@ def test_only_files_that_hold_an_old_type_are_rewritten(spark: SparkSession, tmp
 
 
 def test_the_history_shows_a_rewrite_as_delta_does(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(spark=spark)
+    table = widened(spark, tmp_path).rewrite(spark=spark).table
     lines = [line for line in log(tmp_path) if line["version"] == table.version]
     info = next(line["commitInfo"] for line in lines if "commitInfo" in line)
     assert info["operation"] == "REORG"
@@ -81,7 +81,7 @@ def test_the_history_shows_a_rewrite_as_delta_does(spark: SparkSession, tmp_path
 
 
 def test_the_history_of_types_goes_if_it_is_asked_to(spark: SparkSession, tmp_path: Path) -> None:
-    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark)
+    table = widened(spark, tmp_path).rewrite(clear_history=True, spark=spark).table
     assert table.type_changes == []
     assert operations(tmp_path)[-2:] == ["REORG", "CLEAR TYPE HISTORY"]
     assert table.properties["delta.enableTypeWidening"] == "true"

@@ -54,7 +54,7 @@ def test_all_assignments_see_the_row_as_it_was(spark: SparkSession, tmp_path: Pa
     table.append(spark.sql("SELECT 1 a, 2 b, named_struct('x', 3, 't', named_struct('y', 4, 'z', 5)) s"))
     table.update({"a": "b", "b": "a", "s.t.y": "s.t.z", "s.x": "s.t.y"}, spark=spark)
     assert plain(spark, table) == [(2, 1, (4, (5, 5)))]
-    table.update({"s": "NULL"}, spark=spark).update({"s.t.y": "7"}, spark=spark)
+    table.update({"s": "NULL"}, spark=spark).table.update({"s.t.y": "7"}, spark=spark)
     assert plain(spark, table) == [(2, 1, (None, (7, None)))]
 
 
@@ -80,7 +80,10 @@ def test_types_never_grow(spark: SparkSession, tmp_path: Path) -> None:
         == "struct<small:smallint,amount:decimal(5,2),day:date,text:string>"
     )
     assert (
-        table.update({"small": "'7'", "text": "named_struct('a', 1)"}, spark=spark).read(spark=spark).collect()[0].small
+        table.update({"small": "'7'", "text": "named_struct('a', 1)"}, spark=spark)
+        .table.read(spark=spark)
+        .collect()[0]
+        .small
         == 7
     )
     with pytest.raises(AssignedOverflow, match="seven"):

@@ -125,7 +125,7 @@ def test_both_change_one_table_in_turns(spark: SparkSession, tmp_path: Path, pro
 
 def test_delta_purges_our_vectors(spark: SparkSession, place: str) -> None:
     table = _ours(spark, place, VECTORS, ())
-    table.delete("id % 3 = 0", spark=spark).delete("id % 3 = 1", spark=spark)
+    table.delete("id % 3 = 0", spark=spark).table.delete("id % 3 = 1", spark=spark)
     left = [n for n in range(40) if n % 3 == 2]
     assert [row.id for row in _delta(spark, place).orderBy("id").collect()] == left
     _run(spark, place, "REORG TABLE {table} APPLY (PURGE)")
@@ -137,7 +137,7 @@ def test_delta_purges_our_vectors(spark: SparkSession, place: str) -> None:
 def test_rows_keep_their_ids_for_delta(spark: SparkSession, place: str, properties: dict[str, str]) -> None:
     table = _ours(spark, place, {"delta.enableRowTracking": "true", **properties}, ("city",))
     before = _row_ids(spark, place)
-    table.delete("id < 5", spark=spark).update({"amount": "1"}, "id = 10 OR id = 30", spark=spark)
+    table.delete("id < 5", spark=spark).table.update({"amount": "1"}, "id = 10 OR id = 30", spark=spark)
     _merge(table, spark)
     after = _row_ids(spark, place)
     assert len({row_id for row_id, _ in after.values()}) == len(after)

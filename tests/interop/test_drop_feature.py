@@ -240,10 +240,10 @@ def test_delta_switches_row_tracking_on_where_we_did(spark: SparkSession, place:
 
 
 def test_each_goes_on_after_a_restore_of_the_other(spark: SparkSession, place: str) -> None:
-    table = widened(spark, place).rewrite(spark=spark).restore(version=1)
+    table = widened(spark, place).rewrite(spark=spark).table.restore(version=1).table
     assert rows.exact(spark.read.format("delta").load(place)) == rows.expected(rows.OLD)
     assert history(spark, place)[-1] == ("RESTORE", {"version": "1", "timestamp": None})
     sql(spark, place, "RESTORE TABLE {t} TO VERSION AS OF 3")
     assert rows.exact(table.refresh().read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
     assert len(live(Path(place))) == len(table.files())
-    assert rows.exact(table.rewrite(spark=spark).read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+    assert rows.exact(table.rewrite(spark=spark).table.read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)

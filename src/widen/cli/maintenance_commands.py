@@ -64,7 +64,7 @@ def restore(
     """Go back to an earlier version in one commit: its columns, its properties and its rows."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    report_change(before, opened.restore(version, timestamp=timestamp), json=json)
+    report_change(before, opened.restore(version, timestamp=timestamp).table, json=json)
 
 
 def drop_feature(

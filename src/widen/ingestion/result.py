@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from widen.model.notebook import html_table
 from widen.planning.evolution.plan import Plan
 from widen.spark.text.verification import Verification
 
@@ -52,6 +53,16 @@ class IngestResult:
         Source: docs/evolution-rules.md#d7, #d19
         """
         return sum(each.empty + each.empty_records for each in self.plan.pending)
+
+    def __repr__(self) -> str:
+        repeated = ", repeated" if self.is_repeated else ""
+        counts = f"records={self.records}, corrupt={self.corrupt}, quarantined={self.quarantined}, files={self.files}"
+        return f"IngestResult(version={self.version}, {counts}{repeated})\n{self.plan!r}"
+
+    def _repr_html_(self) -> str:
+        names = ("version", "records", "corrupt", "quarantined", "files", "size_bytes")
+        rows = ((name, getattr(self, name)) for name in names)
+        return html_table("IngestResult", ("", "value"), rows) + self.plan._repr_html_()
 
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object."""

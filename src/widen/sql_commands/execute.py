@@ -126,7 +126,8 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
         case DropFeature(_, name, truncate_history):
             return table.drop_feature(name, truncate_history=truncate_history, spark=spark)
         case Restore(_, moment):
-            return table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
+            change = table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
+            return change.table
 
 
 def _ensure_set(table: Table, keys: Iterable[str]) -> None:

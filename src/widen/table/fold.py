@@ -14,6 +14,7 @@ from widen.spark.dml.operation_metrics import update_metrics
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.column_changes import ColumnChangesMixin
+from widen.table.results import TableChange
 from widen.table.row_changes import RowChangesMixin
 from widen.table.table_version import Self
 
@@ -62,7 +63,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         *,
         rest: Rest | str = Rest.REFUSE,
         spark: SparkSession | None = None,
-    ) -> Self:
+    ) -> TableChange[Self]:
         """Bring the values of a column that evolved back into another one, and return the table at its new version.
 
         Only files with a value in the column are written anew. Then the column is dropped, in a commit of its own,
@@ -100,10 +101,10 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             raise FoldLoses(column=name, lost=found.lost, values=found.values, type=fold.into_type.sql)
         outcome = fold_rows(find_session(spark), self._snapshot, fold, wanted)
         parameters = {"column": name, "into": format_path(fold.into), "rest": wanted.value}
-        self._commit_change(outcome, FOLD, parameters, update_metrics)
+        change = self._commit_change(outcome, FOLD, parameters, update_metrics)
         if found.is_dropped and (wanted is Rest.LOSE or not found.lost):
-            return self.drop_columns(fold.column)
-        return self
+            self.drop_columns(fold.column)
+        return replace(change, version=self.version)
 
 
 def _rest(text: Rest | str) -> Rest:

@@ -12,6 +12,7 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
 from widen.model.argument_types import check_arguments
 from widen.spark.delta_settings import has_fast_drop
+from widen.spark.maintain.rewrite_files import REWRITE
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.spark.parquet.old_file_search import find_old_files
 from widen.spark.parquet.old_type_files import OldType, summarize_old_types
@@ -20,7 +21,10 @@ from widen.spark.spark_types import SparkSession
 from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes
 from widen.table.property_changes import PropertyChangesMixin
 from widen.table.restore import plan_restore
+from widen.table.results import TableChange
 from widen.table.table_version import Self
+
+RESTORE = "RESTORE"
 
 
 class MaintenanceMixin(PropertyChangesMixin):
@@ -62,7 +66,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments
-    def rewrite(self, *, clear_history: bool = False, spark: SparkSession | None = None) -> Self:
+    def rewrite(self, *, clear_history: bool = False, spark: SparkSession | None = None) -> TableChange[Self]:
         """Bring the files that still hold an old type to the current ones, and return the table.
 
         No other file is touched, and others may go on reading and writing. The history of types stays unless it is
@@ -84,8 +88,11 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         renewal = OldFileRewrite(self._store, _session(spark))
         if clear_history:
-            return self._after(partial(without_type_changes, renewal, CLEARING))
-        return self._after(renewal.run)
+            self._after(partial(without_type_changes, renewal, CLEARING))
+        else:
+            self._after(renewal.run)
+        metrics = {"numRemovedFiles": renewal.files, "numRemovedBytes": renewal.size_bytes}
+        return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics if renewal.files else {})
 
     def _after(self, steps: Callable[[], Committed | Snapshot | None]) -> Self:
         """Take steps, each with a commit of its own, and go to the newest version, also if one of them fails."""
@@ -120,7 +127,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
 
     @check_arguments
-    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> Self:
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
         """Go back to an earlier version in one commit: its schema, its properties and its rows.
 
         Features that the table has got since stay supported, and so do those that it has dropped. Older files come
@@ -148,10 +155,9 @@ class MaintenanceMixin(PropertyChangesMixin):
         back = plan_restore(now, self._past(version, timestamp))
         said = {"version": version, "timestamp": None if timestamp is None else str(timestamp)}
         if back is None:
-            return self
-        return self._at(
-            commit(self._store, now, back.actions, "RESTORE", said, reads=ReadSet.EVERYTHING, metrics=back.metrics)
-        )
+            return TableChange(self, RESTORE, self.version, {})
+        self._at(commit(self._store, now, back.actions, RESTORE, said, reads=ReadSet.EVERYTHING, metrics=back.metrics))
+        return TableChange(self, RESTORE, self.version, back.metrics)
 
 
 def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:

@@ -30,6 +30,7 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.table.merge_builder import MergeBuilder
+from widen.table.results import TableChange
 from widen.table.table_version import Self, TableVersion
 
 STATIC, DYNAMIC = "static", "dynamic"
@@ -51,7 +52,7 @@ class RowChangesMixin(TableVersion):
         merge_schema: bool | None = None,
         widening: str | None = None,
         cast: bool = False,
-    ) -> Self:
+    ) -> TableChange[Self]:
         """Write rows in place of others in one commit, and return the table at its new version.
 
         All rows are replaced, or those that a condition is true for, or those in the partitions that the data have rows
@@ -116,7 +117,7 @@ class RowChangesMixin(TableVersion):
         return self._commit_change(outcome, "WRITE", parameters, overwrite_metrics, metadata)
 
     @check_arguments
-    def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> Self:
+    def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> TableChange[Self]:
         """Delete rows in one commit, and return the table at its new version; if no row matches there is no commit.
 
         Whole files go where the condition looks at partition columns only. Otherwise the rows are marked in deletion
@@ -151,7 +152,7 @@ class RowChangesMixin(TableVersion):
         where: Expression | None = None,
         *,
         spark: SparkSession | None = None,
-    ) -> Self:
+    ) -> TableChange[Self]:
         """Update rows in one commit, and return the table at its new version; if no row matches there is no commit.
 
         No type changes: a value that is out of range for its column fails the update.
@@ -195,7 +196,7 @@ class RowChangesMixin(TableVersion):
         target_alias: str = "t",
         merge_schema: bool | None = None,
         widening: str | None = None,
-    ) -> MergeBuilder[Self]:
+    ) -> MergeBuilder[TableChange[Self]]:
         """Begin a merge of rows into the table; say what to do with them by its clauses, then call ``execute``.
 
         Args:
@@ -224,7 +225,7 @@ class RowChangesMixin(TableVersion):
 
     def _merge(
         self, sides: MergeSides, clauses: tuple[MergeClause, ...], *, merges: bool, mode: AutomaticWidening
-    ) -> Self:
+    ) -> TableChange[Self]:
         numbered = order_clauses(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not ChangeKind.INSERT for clause in numbered))
         leeway = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
@@ -254,16 +255,17 @@ class RowChangesMixin(TableVersion):
         parameters: Mapping[str, object],
         metrics: Callable[[ChangeResult], dict[str, int]],
         metadata: Metadata | None = None,
-    ) -> Self:
+    ) -> TableChange[Self]:
         """Commit a change, with the metadata that it is made for if they are new; what was written goes if it fails."""
         grown = [] if metadata is None or metadata == self.metadata else [metadata]
         if outcome.is_empty and not grown:
-            return self
+            return TableChange(self, operation, self.version, {})
         store, actions = self._store, [*grown, *outcome.actions]
-        said, reads = metrics(outcome), outcome.reads
+        numbers, reads = metrics(outcome), outcome.reads
         with StagedFiles() as staged:
             staged.add_folders(store, outcome.folders)
             committed = commit(
-                store, self._snapshot, actions, operation, parameters, reads=reads, metrics=said, staged=staged
+                store, self._snapshot, actions, operation, parameters, reads=reads, metrics=numbers, staged=staged
             )
-        return self._at(committed)
+        self._at(committed)
+        return TableChange(self, operation, self.version, numbers)

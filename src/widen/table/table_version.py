@@ -14,14 +14,16 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Outcome, commit
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
+from widen.model.notebook import html_table, shortened
 from widen.model.types import StructType
 from widen.planning.table.table_state import MetadataChange, TableState
-from widen.protocol.actions import CommitInfo, Metadata, Protocol
+from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.clustering import clustering_columns
 from widen.protocol.column_metadata import visible_schema
 from widen.protocol.partition_values import parse_timestamp
 from widen.protocol.table_features import is_supported
 from widen.protocol.type_changes import TypeChange, all_type_changes
+from widen.table.results import History, HistoryEntry
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
@@ -56,6 +58,10 @@ class TableVersion:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        rows = ((field.name, shortened(field.type.sql), field.nullable) for field in self.schema.fields)
+        return html_table(f"{self.location}, version {self.version}", ("column", "type", "nullable"), rows)
 
     @property
     def location(self) -> str:
@@ -108,8 +114,8 @@ class TableVersion:
         return list(all_type_changes(self._snapshot.schema))
 
     @check_arguments
-    def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
-        """Return version, time in ms and provenance of the commits, newest first.
+    def history(self, limit: int | None = None) -> History:
+        """Return the commits of the table, newest first: version, time and provenance of each.
 
         Args:
             limit: How many at most.
@@ -118,7 +124,7 @@ class TableVersion:
             CorruptLog: a commit is damaged.
             StorageError: the store refused.
         """
-        return self._snapshot.history(limit)
+        return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
 
     def files(self) -> pa.Table:
         """Return the live files: a row for each, with the columns of `widen.log.read.file_list.FILES`; in no order.

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from widen.model.column_path import Path
+from widen.model.notebook import MAX_ROWS, html_table, shortened
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
 from widen.observe.observation import RecordPosition
@@ -161,6 +162,19 @@ class Plan:
         left = [(*item.source, "", *item.kinds) for item in items]
         decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {"left": sorted(left)}
         return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
+
+    def __repr__(self) -> str:
+        lines = [f"  {operation}" for operation in (*self.operations, *self.refused)]
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        head = f"Plan({len(self.operations)} operations{refused}, hash={self.hash[:12]})"
+        return "\n".join(
+            [head, *(shortened(line) for line in lines[:MAX_ROWS]), *(["  …"] if lines[MAX_ROWS:] else [])]
+        )
+
+    def _repr_html_(self) -> str:
+        kinds = [(each, "") for each in self.operations] + [(each, "refused") for each in self.refused]
+        rows = ((type(each).__name__, shortened(str(each)), note) for each, note in kinds)
+        return html_table(f"Plan {self.hash[:12]}", ("operation", "details", ""), rows)
 
     def to_value(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""

@@ -1,0 +1,33 @@
+"""HTML for notebooks: a title and a small table, escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import islice
+
+MAX_ROWS = 20
+"""The number of rows that fit one screen."""
+
+
+def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as HTML; rows after the first `MAX_ROWS` are left out, and an ellipsis says so.
+
+    Args:
+        title: The line above the table.
+        header: The names of its columns.
+        rows: The values of its rows.
+    """
+    shown = list(islice(rows, MAX_ROWS + 1))
+    lines = [_row("td", row) for row in shown[:MAX_ROWS]]
+    more = "<p>…</p>" if len(shown) > MAX_ROWS else ""
+    return f"<p><b>{escape(title)}</b></p><table>{_row('th', header)}{''.join(lines)}</table>{more}"
+
+
+def _row(tag: str, values: Iterable[object]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(str(value))}</{tag}>' for value in values)}</tr>"
+
+
+def shortened(text: str, limit: int = 100) -> str:
+    """Return a text of at most ``limit`` characters; an ellipsis stands for the rest."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,89 @@
+"""What calls on a table return: the result of a change, and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from widen.model.notebook import MAX_ROWS, html_table, shortened
+from widen.protocol.actions import CommitInfo
+
+_Table = TypeVar("_Table")
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange(Generic[_Table]):
+    """What a change of rows or files did.
+
+    Args:
+        table: The table, at its version after the change.
+        operation: The operation as the history names it.
+        version: The version of the table after the change.
+        metrics: The operation metrics of Delta Lake, e.g. ``numDeletedRows``; empty if nothing was committed.
+    """
+
+    table: _Table
+    operation: str
+    version: int
+    metrics: Mapping[str, int]
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.operation}: version {self.version}", ("metric", "value"), self.metrics.items())
+
+
+class HistoryEntry(NamedTuple):
+    """One commit of a table.
+
+    Args:
+        version: The version that it made.
+        timestamp_ms: Its time, in milliseconds since 1970 UTC.
+        info: Its provenance, as in the log.
+    """
+
+    version: int
+    timestamp_ms: int
+    info: CommitInfo
+
+    @property
+    def timestamp(self) -> datetime:
+        """The time of the commit, in UTC."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
+
+    @property
+    def operation(self) -> str:
+        """The operation; empty if the commit does not name one."""
+        return str(self.info.get("operation", ""))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the operation."""
+        return dict(self.info.get("operationParameters") or {})
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of the operation."""
+        return dict(self.info.get("operationMetrics") or {})
+
+    def __repr__(self) -> str:
+        return f"HistoryEntry({self.version}, {self.timestamp:%Y-%m-%d %H:%M:%SZ}, {self.operation!r})"
+
+
+class History(list[HistoryEntry]):
+    """The commits of a table, newest first."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"History of {len(self)} versions"
+        for entry in islice(self, MAX_ROWS):
+            yield f"  {entry.version}  {entry.timestamp:%Y-%m-%d %H:%M:%SZ}  {shortened(entry.operation, 60)}"
+        if len(self) > MAX_ROWS:
+            yield "  …"
+
+    def _repr_html_(self) -> str:
+        rows = ((each.version, f"{each.timestamp:%Y-%m-%d %H:%M:%SZ}", each.operation, each.metrics) for each in self)
+        return html_table(f"{len(self)} versions", ("version", "time", "operation", "metrics"), rows)

@@ -1,4 +1,4 @@
-"""Values as Spark and Python workers hand them to each other."""
+"""Arrow values between Spark and Python workers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from widen.spark.arrow_types import to_utc
 YEAR_1 = -62_135_596_800_000_000
 
 
-def test_points_in_time_are_in_utc_at_every_depth() -> None:
-    """There Python has all of them; a zone of the session may have no name that it knows."""
+def test_timestamps_are_in_utc_at_every_depth() -> None:
+    """Python supports every timestamp in UTC, but may not know the name of the session's zone."""
 
     def record(time: pa.DataType) -> pa.DataType:
         inner = pa.struct([("x", time)])

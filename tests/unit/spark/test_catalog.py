@@ -1,4 +1,4 @@
-"""Names in the catalog: what sessions with and without Delta Lake say of them, as it was seen on Spark 4.2."""
+"""Names in the catalog: the answers of sessions with and without Delta Lake, as observed on Spark 4.2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN = AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] The table or view `t` can
 
 @dataclass
 class Session:
-    """Says one thing to every question, and what it was asked."""
+    """A session with fixed answers, which records the statement."""
 
     answers: Mapping[str, Any]
 
@@ -65,11 +65,11 @@ def test_a_session_with_delta_lake_describes_the_table() -> None:
     ("location", "expected"),
     [("file:/data/t", "/data/t"), ("file:///data/t", "/data/t"), ("s3a://bucket/t", "s3a://bucket/t")],
 )
-def test_a_session_without_it_lists_the_table(location: str, expected: str) -> None:
+def test_a_session_without_delta_lake_lists_the_table(location: str, expected: str) -> None:
     assert find_table_location(listed("delta", location), ("T",)) == expected
 
 
-def test_where_a_name_is_looked_for() -> None:
+def test_the_schema_in_which_a_name_is_searched() -> None:
     session = listed("delta", "file:/data/t", "it's")
     find_table_location(session, ("cat", "it`s", "it's"))
     assert session.asked == "SHOW TABLE EXTENDED IN `cat`.`it``s` LIKE 'it\\'s'"
@@ -84,7 +84,7 @@ def test_where_a_name_is_looked_for() -> None:
         (listed("delta", "file:/data/t", "other"), "it is not a table"),
     ],
 )
-def test_what_is_no_delta_table(session: Session, reason: str) -> None:
+def test_other_names_are_refused(session: Session, reason: str) -> None:
     with pytest.raises(NameNotFound) as caught:
         find_table_location(session, ("t",))
     assert reason in caught.value.message

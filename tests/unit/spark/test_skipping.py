@@ -29,7 +29,7 @@ STATS_FORMS = [("true", "true"), ("true", "false"), ("false", "true"), ("false",
 
 
 class Made:
-    """A table whose column ``a`` changes; it is made commit by commit."""
+    """A table whose column ``a`` changes, built commit by commit."""
 
     def __init__(self, place: Path, old: str, partitioned: bool = False, **properties: str) -> None:
         self.store, self.partitioned = LogStore(str(place)), partitioned
@@ -61,7 +61,7 @@ class Made:
         self.commit(Add(path=path, partition_values=values, size=1, modification_time=1, data_change=True, stats=text))
 
     def kept(self, where: str) -> list[str]:
-        """Return the files that are left for Spark."""
+        """Return the files that Spark would read."""
         return kept(open_snapshot(self.store), where)
 
 
@@ -79,7 +79,7 @@ def kept(snapshot: Snapshot, where: str) -> list[str]:
 @pytest.mark.parametrize("partitioned", [False, True], ids=["flat", "partitioned"])
 @pytest.mark.parametrize(("as_json", "as_struct"), STATS_FORMS)
 def test_data_skipping_after_type_change(tmp_path: Path, partitioned: bool, as_json: str, as_struct: str) -> None:
-    """Old statistics skip as long as there are any: in commits, in an old checkpoint, in a new one."""
+    """Old statistics still skip files: in commits, in an old checkpoint and in a new one."""
     properties = {"delta.checkpoint.writeStatsAsJson": as_json, "delta.checkpoint.writeStatsAsStruct": as_struct}
     made = Made(tmp_path, "smallint", partitioned, **properties)
     made.add("one", -32768, partition="-32768")
@@ -98,7 +98,7 @@ def test_data_skipping_after_type_change(tmp_path: Path, partitioned: bool, as_j
 
 
 def checkpoint_alone(made: Made, place: Path) -> None:
-    """Write a checkpoint and leave nothing that came before it."""
+    """Write a checkpoint and delete everything before it."""
     write_checkpoint(made.snapshot)
     for path in (place / "_delta_log").glob("*[0-9].json"):
         path.unlink()
@@ -178,7 +178,7 @@ def test_old_statistics_are_compared_in_the_new_type(
         ("tinyint", "bigint", ("-1", "-1", ""), "a is not null"),
     ],
 )
-def test_partition_texts_are_compared_by_what_they_stand_for(
+def test_partition_texts_are_compared_by_value(
     tmp_path: Path, old: str, new: str, texts: tuple[str, str, str], where: str
 ) -> None:
     made = Made(tmp_path, old, partitioned=True)

@@ -18,7 +18,7 @@ def test_a_missing_data_file() -> None:
     assert "it does not exist (vacuumed or deleted?)" in error.message
 
 
-def test_a_file_that_is_damaged() -> None:
+def test_a_damaged_file() -> None:
     error = find_known_failure(
         RuntimeError(MISSING.replace(".FILE_NOT_EXIST", ".NO_HINT").replace("File does", "It does"))
     )

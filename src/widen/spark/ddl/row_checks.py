@@ -60,7 +60,7 @@ def check_operations(
         NullsInColumn: a column that is to become NOT NULL has nulls.
         ConstraintViolated: rows violate a condition. A row for which it is null violates it.
         InvalidConstraint: Spark cannot evaluate a condition.
-        JobFailed: Spark could not finish the job.
+        JobFailed: the Spark job failed.
         CorruptFile: a file cannot be read.
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]

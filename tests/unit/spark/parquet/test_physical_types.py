@@ -1,4 +1,4 @@
-"""The types that footers say, and which of them are old: at every depth, by the names and ids in files."""
+"""The types in footers, and which of them are old: at every depth, by the names and ids in files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_old_type_is_found_at_every_depth(tmp_path: Path, case: Case, path: s
 
 
 @pytest.mark.parametrize(("old", "new"), REFUSED)
-def test_what_differs_in_another_way_than_by_a_widening_is_not_old(tmp_path: Path, old: str, new: str) -> None:
+def test_a_difference_other_than_a_widening_is_not_old(tmp_path: Path, old: str, new: str) -> None:
     assert found(written(tmp_path, pa.schema([("c", arrow(old))])), table(f"c: {new}")) == {}
 
 
@@ -96,12 +96,12 @@ def test_what_differs_in_another_way_than_by_a_widening_is_not_old(tmp_path: Pat
         (pa.null(), "int"),
     ],
 )
-def test_what_reads_the_same_is_not_old(tmp_path: Path, before: pa.DataType, now: str) -> None:
+def test_a_type_that_reads_the_same_is_not_old(tmp_path: Path, before: pa.DataType, now: str) -> None:
     assert found(written(tmp_path, pa.schema([("c", before)])), table(f"c: {now}")) == {}
 
 
 @pytest.mark.parametrize("as_integer", [True, False])
-def test_a_decimal_is_told_by_its_digits_however_it_is_stored(tmp_path: Path, as_integer: bool) -> None:
+def test_a_decimal_has_its_digits_in_every_encoding(tmp_path: Path, as_integer: bool) -> None:
     rows = pa.table({"c": pa.array([Decimal("1.25")], pa.decimal128(9, 2))})
     pq.write_table(rows, tmp_path / "f.parquet", store_decimal_as_integer=as_integer)
     store = LogStore(str(tmp_path))
@@ -128,12 +128,12 @@ def test_other_types_are_those_that_spark_reads(tmp_path: Path, kind: pa.DataTyp
     assert type_of(pq.read_metadata(tmp_path / "f.parquet").schema.column(0)).sql == expected
 
 
-def test_times_in_96_bits_are_timestamps(tmp_path: Path) -> None:
+def test_int96_is_a_timestamp(tmp_path: Path) -> None:
     written(tmp_path, pa.schema([("c", pa.timestamp("ns"))]), use_deprecated_int96_timestamps=True)
     assert type_of(pq.read_metadata(tmp_path / "f.parquet").schema.column(0)).sql == "timestamp"
 
 
-def test_columns_that_are_missing_or_have_gone_do_not_count(tmp_path: Path) -> None:
+def test_missing_and_dropped_columns_do_not_count(tmp_path: Path) -> None:
     store = written(tmp_path, pa.schema([("gone", pa.int8()), ("s", pa.struct([("gone", pa.int8())]))]))
     assert found(store, table("new: int, s: struct<new: int>")) == {}
 
@@ -143,7 +143,7 @@ def test_names_are_compared_exactly_and_may_have_dots(tmp_path: Path) -> None:
     assert found(store, table("a: int, `x.y`: int, x: struct<y: int>")) == {"`x.y`": "tinyint"}
 
 
-def test_rows_are_counted_with_those_that_are_deleted(tmp_path: Path) -> None:
+def test_deleted_rows_are_counted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"c": pa.array([1, 2, 3], pa.int8())}), tmp_path / "f.parquet")
     assert old_types(LogStore(str(tmp_path)), table("c: int"), "none", "f.parquet")[0] == 3
 
@@ -153,7 +153,7 @@ def mapped(name: str, physical: str, number: int, kind: object = "integer") -> d
     return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
 
 
-def test_mapped_columns_are_found_by_the_name_in_the_file(tmp_path: Path) -> None:
+def test_mapped_columns_are_matched_by_physical_name(tmp_path: Path) -> None:
     inner = {"type": "struct", "fields": [mapped("a", "p3", 3)]}
     schema = from_json(
         json.dumps({"type": "struct", "fields": [mapped("a", "b", 1), mapped("b", "a", 2), mapped("s", "q", 4, inner)]})
@@ -162,7 +162,7 @@ def test_mapped_columns_are_found_by_the_name_in_the_file(tmp_path: Path) -> Non
     assert found(written(tmp_path, pa.schema(kinds)), schema, "name") == {"a": "tinyint", "s.a": "smallint"}
 
 
-def test_ids_count_and_names_do_not_where_the_mode_is_id(tmp_path: Path) -> None:
+def test_columns_are_matched_by_id_in_mode_id(tmp_path: Path) -> None:
     inner = {"type": "struct", "fields": [mapped("x", "p4", 4), mapped("y", "p5", 5)]}
     items = {"type": "array", "elementType": inner, "containsNull": True}
     fields = [mapped("a", "p1", 1), mapped("b", "p2", 2), mapped("c", "p3", 3, items)]
@@ -176,7 +176,7 @@ def test_ids_count_and_names_do_not_where_the_mode_is_id(tmp_path: Path) -> None
     assert found(store, schema, "id") == {"b": "tinyint", "c.element.y": "tinyint"}
 
 
-def test_a_file_without_ids_is_refused_where_the_mode_is_id(tmp_path: Path) -> None:
+def test_a_file_without_ids_is_refused_in_mode_id(tmp_path: Path) -> None:
     schema = from_json(json.dumps({"type": "struct", "fields": [mapped("a", "p1", 1)]}))
     store = written(tmp_path, pa.schema([("p1", pa.int8())]))
     assert found(store, schema, "name") == {"a": "tinyint"}
@@ -184,12 +184,12 @@ def test_a_file_without_ids_is_refused_where_the_mode_is_id(tmp_path: Path) -> N
         found(store, schema, "id")
 
 
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.parquet").write_text("corrupted")
     with pytest.raises(CorruptFile, match=r"f\.parquet cannot be read"):
         old_types(LogStore(str(tmp_path)), table("c: int"), "none", "f.parquet")
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileMissing, match=r"f\.parquet"):
         old_types(LogStore(str(tmp_path)), table("c: int"), "none", "f.parquet")

@@ -1,4 +1,4 @@
-"""Records that do not fit columns that cannot yield: whole in the quarantine with place and reason, and no other is."""
+"""Records that violate fixed columns, and no others, are in the quarantine, whole and with place and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, show."""
+"""The command line."""
 
 from __future__ import annotations
 

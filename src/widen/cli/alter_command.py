@@ -27,27 +27,27 @@ def alter(
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
     nullable: Annotated[
-        bool | None, typer.Option("--nullable/--not-null", help="Let it be null, or forbid it if no row has null.")
+        bool | None, typer.Option("--nullable/--not-null", help="Allow null, or forbid it; no row may have null then.")
     ] = None,
-    first: Annotated[bool, typer.Option("--first", help="Make it the first.")] = False,
-    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Put it behind that one.")] = None,
-    default: Annotated[str | None, typer.Option(metavar="SQL", help="What rows have that say nothing of it.")] = None,
-    drop_default: Annotated[bool, typer.Option("--drop-default", help="Let such rows have null.")] = False,
-    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Call it so.")] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add it, with --type and what else is said.")] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Take it away.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be changed, and change nothing.")] = False,
+    first: Annotated[bool, typer.Option("--first", help="Move it to the first position.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Move it after that column.")] = None,
+    default: Annotated[str | None, typer.Option(metavar="SQL", help="The default value for new rows.")] = None,
+    drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default value.")] = False,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.")] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add the column; needs --type.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop the column.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Change, rename, add or drop one column in one commit; no file is rewritten."""
-    said = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
+    """Change, rename, add or drop a column in one commit, without rewriting files."""
+    values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
     switches = {"first": first, "drop_default": drop_default}
-    wanted = {key: value for key, value in said.items() if value is not None}
-    wanted |= {key: value for key, value in switches.items() if value}
-    _ensure_one(wanted, rename=rename is not None, add=add, drop=drop)
+    changes = {key: value for key, value in values.items() if value is not None}
+    changes |= {key: value for key, value in switches.items() if value}
+    _ensure_one(changes, rename=rename is not None, add=add, drop=drop)
     opened = lazy_imports.ColumnChangesMixin(table, shared_options.storage(storage_option))
-    operations = _operations(opened, column, wanted, rename, add=add, drop=drop)
+    operations = _operations(opened, column, changes, rename, add=add, drop=drop)
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=json)
         return
@@ -56,20 +56,20 @@ def alter(
     report_change(before, opened.change_columns(operations, spark=session), json=json)
 
 
-def _ensure_one(wanted: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:
-    """Check that one kind of change is asked for.
+def _ensure_one(changes: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:
+    """Check that the options ask for exactly one kind of change.
 
     Raises:
-        typer.BadParameter: there is none, or there are several.
+        typer.BadParameter: they ask for none, or for several.
     """
-    if not (wanted or rename or drop or add):
-        raise typer.BadParameter("Say what to change, e.g. --type, --comment, --after, --rename or --drop.")
-    if rename + add + drop + bool(wanted and not add) > 1:
-        raise typer.BadParameter("To change, to rename, to add and to drop are commits of their own: say one of them.")
+    if not (changes or rename or drop or add):
+        raise typer.BadParameter("No change given. Use e.g. --type, --comment, --after, --rename or --drop.")
+    if rename + add + drop + bool(changes and not add) > 1:
+        raise typer.BadParameter("--rename, --add, --drop and changes need a commit each. Run one command for each.")
 
 
 def _operations(
-    opened: ColumnChangesMixin, column: str, wanted: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
+    opened: ColumnChangesMixin, column: str, changes: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
 ) -> Sequence[Operation]:
     schema = opened.snapshot.schema
     if name is not None:
@@ -77,8 +77,8 @@ def _operations(
     if drop:
         return lazy_imports.parse_drops(schema, [column], if_exists=False)
     if add:
-        return lazy_imports.parse_new_columns(schema, {column: cast("NewColumn", wanted)})
-    return lazy_imports.parse_column_changes(schema, {column: cast("ColumnChanges", wanted)})
+        return lazy_imports.parse_new_columns(schema, {column: cast("NewColumn", changes)})
+    return lazy_imports.parse_column_changes(schema, {column: cast("ColumnChanges", changes)})
 
 
 def _show_plan(table: ColumnChangesMixin, operations: Sequence[Operation], *, json: bool) -> None:

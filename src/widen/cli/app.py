@@ -1,7 +1,7 @@
-"""The application: its commands, and how its calls end.
+"""The command line: its commands and exit codes.
 
-Exit codes: 0, done (for ``plan``: nothing to change); 2, ``plan`` found changes; 1, an error, also one in the words of
-the command; 130, interrupted; 141, nobody reads the output any more.
+Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage errors included; 2, ``plan`` found changes;
+130, interrupted; 141, the reader of the output has gone away. An error is a message with a hint and never a traceback.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from widen.errors.foreign import notes_of
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 DEBUG = "WIDEN_DEBUG"
-"""The environment variable that asks for tracebacks."""
+"""The environment variable that turns on tracebacks."""
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
-"""What all errors in the words of a command are, whichever package the version of typer takes it from."""
+"""The base class of usage errors; versions of typer take it from different packages."""
 
 
 class WidenGroup(TyperGroup):
-    """The commands; every call ends with an exit code and, if it fails, with a message on stderr."""
+    """The commands. Every call ends with an exit code and, if it fails, with a message on stderr."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command and leave with its exit code."""
+        """Run a command and exit with its code."""
         run = partial(super().main, *args, **{**extra, "standalone_mode": False})
         return run() if not extra.get("standalone_mode", True) else sys.exit(_outcome(run))
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Call a command; one whose output nobody reads any more ends quietly, an interrupted one says what stands.
+        """Call a command. A broken pipe ends it quietly; an interrupt shows what is committed already.
 
         Raises:
-            typer.Exit: that is so.
+            typer.Exit: the pipe is broken.
         """
         try:
             result = super().invoke(ctx)
@@ -66,7 +66,7 @@ class WidenGroup(TyperGroup):
 app = typer.Typer(
     cls=WidenGroup,
     name="widen",
-    help="Schemas that grow with the data, without rewriting a table and without losing a value.",
+    help="Schema evolution and type widening for Delta Lake tables, without rewriting files or losing values.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -90,7 +90,7 @@ app.command("replay")(repair_commands.replay)
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     if not os.environ.get(DEBUG):
         spark_session.redirect_stderr()
     app(prog_name="widen")
@@ -105,7 +105,7 @@ def _outcome(call: Callable[[], object]) -> int:
         show_error(error)
         return 1
     except _UsageError as error:
-        if str(error):  # one without a word is the help, which is shown already
+        if str(error):  # an empty message: the help is shown already
             show_error(error)
         return 1
     except (KeyboardInterrupt, typer.Abort):
@@ -114,5 +114,5 @@ def _outcome(call: Callable[[], object]) -> int:
 
 
 def _forget_output() -> None:
-    """Let what is still to be written go nowhere, so that Python does not complain of it at its end."""
+    """Send the rest of the output to the null device, so that Python reports no error when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Following a source: one interval after the other until somebody says stop.
+"""Follow a source: ingest one interval after another until an interrupt.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -24,33 +24,38 @@ if TYPE_CHECKING:
     from widen.ingestion import IngestResult, IntervalEvent
 
 Follow: TypeAlias = Annotated[
-    bool, typer.Option("--follow", help="Go on with what comes to the source, until interrupted; needs --checkpoint.")
+    bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
 ]
 Once: TypeAlias = Annotated[
-    bool, typer.Option("--once", help="As --follow, but end when all that is there now is taken in.")
+    bool, typer.Option("--once", help="Like --follow, but stop after the files that exist now.")
 ]
 Checkpoint: TypeAlias = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="DIR", help="Where to remember how far it has come.", show_default=False),
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="The directory that records the progress of the stream.", show_default=False
+    ),
 ]
-Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="How many seconds between two looks.")]
+Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="Seconds between two checks for new files.")]
 MaxFiles: TypeAlias = Annotated[
-    int | None, typer.Option("--max-files", min=1, help="How many files an interval has at most.", show_default=False)
+    int | None,
+    typer.Option("--max-files", min=1, help="The maximum number of files in an interval.", show_default=False),
 ]
 MaxBytes: TypeAlias = Annotated[
     int | None,
-    typer.Option("--max-bytes", min=1, help="From which size on an interval is full.", show_default=False),
+    typer.Option(
+        "--max-bytes", min=1, help="The size of an interval in bytes; it has at least one file.", show_default=False
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class EventFile:
-    """A file to which every event is added as a line of JSON."""
+    """A file that gets each event as a line of JSON."""
 
     path: Path
 
     def __call__(self, event: IntervalEvent) -> None:
-        """Add an event.
+        """Append an event.
 
         Raises:
             StorageError: the file cannot be written.
@@ -60,17 +65,20 @@ class EventFile:
 
 
 def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:
-    """Check that no option is given that says nothing here.
+    """Check that every option that is given applies.
 
     Args:
-        alone: Options of a single interval, with what is given.
-        followed: Options of a source that is followed, likewise.
+        alone: The options of a single ingestion, with their values.
+        followed: The options of a source that is followed, with their values.
         follows: Whether the source is followed.
 
     Raises:
-        InvalidOption: one is given.
+        InvalidOption: one does not apply.
     """
-    for options, reason in ((alone, "It is not for a source that is followed."), (followed, "It is for --follow.")):
+    for options, reason in (
+        (alone, "Does not apply to --follow and --once."),
+        (followed, "Applies to --follow and --once only."),
+    ):
         for option, value in options.items():
             if value is not None and follows is (options is alone):
                 raise InvalidOption(option=option, value=value, expected=reason)
@@ -80,55 +88,57 @@ def follow_source(
     source: Sequence[str],
     into: str,
     checkpoint: str | None,
-    tell: Callable[[IngestResult], object],
-    words: Mapping[str, Any],
+    on_interval: Callable[[IngestResult], object],
+    options: Mapping[str, Any],
 ) -> None:
-    """Take in what comes to a source until an interrupt, or until nothing is left where that is asked for.
+    """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested.
 
     Args:
         source: Directories and patterns.
         into: The table.
-        checkpoint: Where the stream remembers how far it has come.
-        tell: Says what an interval did.
-        words: Keyword arguments of an ingestion.
+        checkpoint: The directory that records the progress of the stream.
+        on_interval: Called with the result of each interval.
+        options: Keyword arguments of `widen.ingest_stream`.
 
     Raises:
         InvalidOption: there is no checkpoint.
         WidenError: an interval has failed.
     """
     if checkpoint is None:
-        raise InvalidOption(option="--checkpoint", value=checkpoint, expected="Name a place that outlives the process.")
-    with progress("starting Spark") as told:
+        raise InvalidOption(
+            option="--checkpoint", value=checkpoint, expected="Must be a directory that outlives the process."
+        )
+    with progress("starting Spark") as update:
         spark = spark_session.spark_session()
-        with _asked_to_end() as asked:
+        with _stop_requested() as stop:
             stream = lazy_imports.ingest_stream(
-                source, into, checkpoint=checkpoint, spark=spark, progress=told, on_interval=tell, **words
+                source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=on_interval, **options
             )
             while not stream.wait(1):
-                if asked.is_set():
-                    told("finishing the interval")
+                if stop.is_set():
+                    update("finishing the interval")
                     stream.stop()
-    if asked.is_set():
-        note("stopped; started again with this checkpoint it goes on here.")
+    if stop.is_set():
+        note("stopped; run it again with this checkpoint to continue.")
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[Event]:
-    """Give what tells that somebody wants the program to end; one who says it twice means it."""
-    asked = Event()
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def _stop_requested() -> Iterator[Event]:
+    """Yield an event that is set by the first SIGINT or SIGTERM; a second one ends the process at once."""
+    stop = Event()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def give_back() -> None:
-        for number, handler in usual.items():
+    def restore() -> None:
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
-    def ask(number: int, frame: object) -> None:
-        asked.set()
-        give_back()
+    def request(number: int, frame: object) -> None:
+        stop.set()
+        restore()
 
-    for number in usual:
-        signal.signal(number, ask)
+    for number in handlers:
+        signal.signal(number, request)
     try:
-        yield asked
+        yield stop
     finally:
-        give_back()
+        restore()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from widen.cli import follow, lazy_imports, shared_options, spark_session
 from widen.cli.follow import EventFile, ensure_options_apply, follow_source
-from widen.cli.ingest_options import takes_policy
+from widen.cli.ingest_options import with_ingest_options
 from widen.cli.output import note, progress, show, show_json
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ CHANGES = 2
 """The exit code of a plan that is not empty."""
 
 
-@takes_policy
+@with_ingest_options
 def ingest(
     source: shared_options.Sources,
     into: shared_options.Into,
-    said: Mapping[str, Any],
-    verify: bool = typer.Option(False, "--verify", help="Rebuild every value of every record from the table, compare."),
+    options: Mapping[str, Any],
+    verify: bool = typer.Option(
+        False, "--verify", help="Rebuild every record from the table and compare it with the source."
+    ),
     verify_share: shared_options.VerifyShare = None,
     plan_hash: shared_options.PlanHash = None,
     events: shared_options.Events = None,
@@ -45,54 +47,55 @@ def ingest(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write all records of a source to a table, which grows where it must, in one commit; or go on as more come."""
-    words = {**said, "verify": verify_share or verify, "storage_options": shared_options.storage(storage_option)}
-    words["on_event"] = None if events is None else EventFile(events)
-    tell = partial(_report_result, into, json)
+    """Write the records of a source to a table in one commit, and evolve its schema to fit them."""
+    arguments = {**options, "verify": verify_share or verify, "storage_options": shared_options.storage(storage_option)}
+    arguments["on_event"] = None if events is None else EventFile(events)
+    report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
     ensure_options_apply({"--plan-hash": plan_hash}, limits, follows=follow or once)
     if follow or once:
-        words |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
-        follow_source(source, into, checkpoint, tell, words)
+        arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
+        follow_source(source, into, checkpoint, report, arguments)
         return
-    with progress("starting Spark") as told:
+    with progress("starting Spark") as update:
         spark = spark_session.spark_session()
-        done = lazy_imports.ingest(source, into, plan_hash=plan_hash, spark=spark, progress=told, **words)
-    if not tell(done):
+        result = lazy_imports.ingest(source, into, plan_hash=plan_hash, spark=spark, progress=update, **arguments)
+    if not report(result):
         raise typer.Exit(1)
 
 
-def _report_result(into: str, as_json: bool, done: IngestResult) -> bool:
-    """Say what an interval did, and whether all of it could be rebuilt, as far as that was looked at."""
+def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
+    """Show the result of an interval; return False if the verification found a difference."""
     if as_json:
-        show_json(done.to_value())
+        show_json(result.to_value())
     else:
-        show(_ingested(done, into))
-    _tell_unmatched(done.plan)
-    if done.quarantined:
-        note(f"{done.quarantined} kept out, since they do not fit columns that cannot yield: see {done.quarantine}")
-    for name in done.left_out:
-        note(f"left out, since by its name it is something else: {name}")
-    if done.verification is None or done.verification.is_clean:
+        show(_ingested(result, into))
+    _warn_unmatched(result.plan)
+    if result.quarantined:
+        counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
+        note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
+    for name in result.left_out:
+        note(f"ignored, because its name is not of the source format: {name}")
+    if result.verification is None or result.verification.is_clean:
         return True
-    note("not every value could be rebuilt from the table: keep the source, and look at what is lost.", "bold red")
+    note("some values cannot be rebuilt from the table: keep the source and check the values listed.", "bold red")
     return False
 
 
-@takes_policy
+@with_ingest_options
 def plan(
     source: shared_options.Sources,
     into: shared_options.Into,
-    said: Mapping[str, Any],
+    options: Mapping[str, Any],
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Tell what an ingestion would change; exit code 0 for nothing, 2 for changes, 1 for an error."""
+    """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 1, an error."""
     settings = shared_options.storage(storage_option)
     with progress("starting Spark"):
         spark = spark_session.spark_session()
-        planned = lazy_imports.plan(source, into, storage_options=settings, spark=spark, **said)
-    _tell_unmatched(planned)
+        planned = lazy_imports.plan(source, into, storage_options=settings, spark=spark, **options)
+    _warn_unmatched(planned)
     if json:
         show_json({"hash": planned.hash, **planned.to_value()})
     elif planned.is_empty and not (planned.rescued or planned.quarantined or planned.pending):
@@ -104,17 +107,19 @@ def plan(
         raise typer.Exit(CHANGES)
 
 
-def _tell_unmatched(planned: Plan) -> None:
+def _warn_unmatched(planned: Plan) -> None:
     for each in planned.unmatched:
         note(f"warning: {lazy_imports.text_format.printable(str(each))}", "bold red")
 
 
-def _ingested(done: IngestResult, into: str) -> Iterator[RenderableType]:
-    yield lazy_imports.terminal.version_line(done.version, into)
-    yield Text("  " + lazy_imports.text_format.written_text(done.records, done.files, done.size_bytes, done.corrupt))
-    if done.verification is not None:
-        yield Text(f"  verified: {done.verification}", "green" if done.verification.is_clean else "bold red")
+def _ingested(result: IngestResult, into: str) -> Iterator[RenderableType]:
+    yield lazy_imports.terminal.version_line(result.version, into)
+    yield Text(
+        "  " + lazy_imports.text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
+    )
+    if result.verification is not None:
+        yield Text(f"  verified: {result.verification}", "green" if result.verification.is_clean else "bold red")
         yield from (
-            Text(f"  lost: {lazy_imports.text_format.printable(place)}", "red") for place in done.verification.places
+            Text(f"  lost: {lazy_imports.text_format.printable(place)}", "red") for place in result.verification.places
         )
-    yield from lazy_imports.terminal.plan_parts(done.plan)
+    yield from lazy_imports.terminal.plan_parts(result.plan)

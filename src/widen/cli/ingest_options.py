@@ -1,4 +1,4 @@
-"""Options that say how records are read, what an ingestion may do, and how it takes the values of single fields.
+"""The options of ingestions: how records are read, what the schema may become, and rules for single fields.
 
 Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13, #d16
 """
@@ -19,7 +19,7 @@ from widen.cli.shared_options import Shown, pairs
 
 
 class Evolve(str, Enum):
-    """What happens when a batch does not fit the table: the words of `widen.planning.evolution.policy.Mode`."""
+    """What happens when a batch does not fit the table: the values of `widen.planning.evolution.policy.Mode`."""
 
     WIDEN = "widen"
     SPLIT = "split"
@@ -28,7 +28,7 @@ class Evolve(str, Enum):
 
 
 class Format(str, Enum):
-    """What files hold: the words of `widen.spark.source.file_format.FileFormat`."""
+    """The format of files: the values of `widen.spark.source.file_format.FileFormat`."""
 
     JSON = "json"
     CSV = "csv"
@@ -38,71 +38,73 @@ class Format(str, Enum):
     ORC = "orc"
 
 
-_FIELDS = "may be said again."
+_FIELDS = "can be repeated."
 
 Formats: TypeAlias = Annotated[
     Format | None,
-    typer.Option("--format", help="What the files hold; by default their names tell.", show_default=False),
+    typer.Option("--format", help="The format of the files; by default from their names.", show_default=False),
 ]
 ReadOptions: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help=f"How to read the files, as Spark calls it, e.g. sep=';' or header=false; {_FIELDS}",
+        help=f"A reader option of Spark, e.g. sep=';' or header=false; {_FIELDS}",
         show_default=False,
     ),
 ]
 DetectTypes: TypeAlias = Annotated[
     bool,
-    typer.Option("--detect-types", help="Take texts of CSV for numbers and booleans where that loses nothing."),
+    typer.Option("--detect-types", help="Read CSV values as numbers and booleans where that is exact."),
 ]
 PartitionFolders: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--partition-folders/--no-partition-folders",
-        help="Take every folder KEY=VALUE on the way to a file as a field of its records.",
+        help="Read folders named KEY=VALUE above a file as fields of its records.",
     ),
 ]
 SourceColumns: TypeAlias = Annotated[
     bool,
-    typer.Option("--source-columns", help="Write the file and the time of the load to _source_file and _loaded_at."),
+    typer.Option("--source-columns", help="Add the columns _source_file and _loaded_at."),
 ]
 Mode: TypeAlias = Annotated[
     Evolve | None,
     typer.Option(
         "--evolve",
-        help="widen columns in place where that is exact, else add some; split: only add; freeze: neither, keep what "
-        "does not fit as JSON; fail: refuse a batch that needs changes. By default widen.",
+        help="widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
+        "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
         show_default=False,
     ),
 ]
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A file of TOML that says all this.", show_default=False),
+    typer.Option("--config", metavar="FILE", help="A TOML file with these options.", show_default=False),
 ]
 Pins: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--pin",
         metavar="FIELD=WHAT",
-        help=f"Give a field a type, text, json, or a mode of its own, e.g. a.b='decimal(18,4)'; {_FIELDS}",
+        help=f"Fix the type or mode of a field: a type, text, json or a mode, e.g. a.b='decimal(18,4)'; {_FIELDS}",
         show_default=False,
     ),
 ]
 Exclude: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--exclude", metavar="FIELD", help=f"Leave a field out; {_FIELDS}", show_default=False),
+    typer.Option("--exclude", metavar="FIELD", help=f"Ignore a field; {_FIELDS}", show_default=False),
 ]
 Masks: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--mask", metavar="FIELD", help=f"Write *** for all values of a field; {_FIELDS}", show_default=False),
+    typer.Option(
+        "--mask", metavar="FIELD", help=f"Write *** instead of the values of a field; {_FIELDS}", show_default=False
+    ),
 ]
 DetectDates: TypeAlias = Annotated[
     bool | None,
     typer.Option(
         "--detect-dates/--no-detect-dates",
-        help="Take texts that are dates or instants of UTC as such.",
+        help="Read strings that are dates or UTC timestamps as such.",
         show_default=False,
     ),
 ]
@@ -111,7 +113,7 @@ EpochUnits: TypeAlias = Annotated[
     typer.Option(
         "--epoch-unit",
         metavar="FIELD=UNIT",
-        help=f"Say what whole numbers count that go to a timestamp: s, ms, us or ns; {_FIELDS}",
+        help=f"The unit of integers in a timestamp field: s, ms, us or ns; {_FIELDS}",
         show_default=False,
     ),
 ]
@@ -120,7 +122,7 @@ MaxColumns: TypeAlias = Annotated[
     typer.Option(
         "--max-columns",
         min=1,
-        help="How many leaves the table may get; what is past them is kept as JSON. By default 2000.",
+        help="The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
         show_default=False,
     ),
 ]
@@ -129,7 +131,7 @@ Quarantine: TypeAlias = Annotated[
     typer.Option(
         "--quarantine",
         metavar="TABLE",
-        help="Where records go that do not fit columns that cannot yield; by default beside the table.",
+        help="The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
         show_default=False,
     ),
 ]
@@ -137,7 +139,7 @@ Samples: TypeAlias = Annotated[
     Shown | None,
     typer.Option(
         "--samples",
-        help="How plans, events and the history show values; masked (by default): letters as x, digits as 9.",
+        help="How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
         show_default=False,
     ),
 ]
@@ -145,7 +147,7 @@ Samples: TypeAlias = Annotated[
 
 Strict: TypeAlias = Annotated[
     bool,
-    typer.Option("--strict", help="Refuse with exit code 1 if an option names a field that is not there."),
+    typer.Option("--strict", help="Fail if an option names a field that does not exist."),
 ]
 
 OPTIONS: Mapping[str, Any] = MappingProxyType(
@@ -168,26 +170,26 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "strict": Strict,
     }
 )
-"""The options, by the keyword arguments of an ingestion that they become."""
+"""The options, by the keyword arguments of an ingestion."""
 
 
-def takes_policy(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with all `OPTIONS`, which it gets as ``said``: the keyword arguments of an ingestion.
+def with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with all `OPTIONS`, which it gets as ``options``: the keyword arguments of an ingestion.
 
     Args:
-        command: A function with a parameter ``said``, and whatever else it takes.
+        command: A function with a parameter ``options``, and any others.
     """
-    known = inspect.signature(command, eval_str=True).parameters
+    parameters_before = inspect.signature(command, eval_str=True).parameters
     extra = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option)
         for name, option in OPTIONS.items()
     ]
-    own = [parameter for name, parameter in known.items() if name != "said"]
+    own = [parameter for name, parameter in parameters_before.items() if name != "options"]
 
     @wraps(command)
     def wrapper(**given: Any) -> None:
-        said = {name: _word(name, given.pop(name)) for name in OPTIONS}
-        command(**given, said=said)
+        options = {name: _to_argument(name, given.pop(name)) for name in OPTIONS}
+        command(**given, options=options)
 
     parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *extra]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -201,7 +203,7 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
 _PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
 
 
-def _word(name: str, value: Any) -> Any:
+def _to_argument(name: str, value: Any) -> Any:
     if name in _PAIRS:
         return pairs(value, _PAIRS[name]) or None
     return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What the commands call, imported when it is first used: help is there at once, and looking needs no Spark."""
+"""The functions that commands call, imported on first use, so that help is fast and reading needs no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that keep a table: ``rewrite``, ``restore`` and ``drop-feature``.
+"""The commands that maintain a table: ``rewrite``, ``restore`` and ``drop-feature``.
 
 Source: Delta Lake's REORG TABLE, RESTORE TABLE and ALTER TABLE … DROP FEATURE.
 """
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def rewrite(
     table: shared_options.Table,
     clear_history: Annotated[
-        bool, typer.Option("--clear-history", help="Also remove the history of types, which no file needs then.")
+        bool, typer.Option("--clear-history", help="Also remove the type history, which no file needs afterwards.")
     ] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Bring the files that still hold old types to the current ones; no other file is touched."""
+    """Rewrite the files that still have old types; other files stay as they are."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    with progress("looking into the files"):
+    with progress("reading the files"):
         opened.rewrite(clear_history=clear_history, spark=_session(opened))
     done = [
         info for version, _, info in opened.history() if version > before and info["operation"] == lazy_imports.REWRITE
@@ -56,12 +56,12 @@ def restore(
     table: shared_options.Table,
     version: shared_options.Version = None,
     timestamp: Annotated[
-        str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
+        str | None, typer.Option(help="The newest version at that time, e.g. 2024-01-31 12:00:00Z.")
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Go back to an earlier version in one commit: its columns, its properties and its rows."""
+    """Restore the columns, properties and rows of an earlier version in one commit."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     report_change(before, opened.restore(version, timestamp=timestamp).table, json=json)
@@ -71,21 +71,22 @@ def drop_feature(
     table: shared_options.Table,
     feature: Annotated[str, typer.Argument(help="The table feature, e.g. typeWidening.", show_default=False)],
     truncate_history: Annotated[
-        bool, typer.Option("--truncate-history", help="Delete the versions that use it; they must have expired.")
+        bool,
+        typer.Option("--truncate-history", help="Delete the versions that use the feature; they must have expired."),
     ] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Take a table feature away, with all that makes use of it, so that clients without it can use the table."""
+    """Drop a table feature and every use of it, so that clients without it can use the table."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    with progress("looking into the files"):
+    with progress("reading the files"):
         opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened))
     report_change(before, opened, json=json)
 
 
 def _session(table: Table) -> SparkSession | None:
-    """Return the session to rewrite files in; None if there are none to rewrite, so that Spark need not be started.
+    """Return the session for rewriting files; None if there are none, so that Spark is not started.
 
     Raises:
         EngineMissing: Spark or Java is not installed, or does not start.

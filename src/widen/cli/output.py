@@ -1,4 +1,4 @@
-"""What goes out: the result on stdout, progress and errors on stderr."""
+"""Output: the result on stdout; progress, notes and errors on stderr."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from widen.errors import StorageError, WidenError
 from widen.model.printable import printable_json, printable_lines
 
 WIDE = 4096
-"""The width of tables where no terminal folds them: lines stay whole for other programs."""
+"""The width of tables without a terminal, so that other programs get whole lines."""
 
 
 def show(parts: Iterable[RenderableType]) -> None:
-    """Write parts to stdout, one below the other; without a terminal no line ends in spaces."""
+    """Write parts to stdout, one below another; without a terminal, lines have no trailing spaces."""
     console = _console(sys.stdout)
     for part in parts:
         if console.is_terminal:
@@ -40,12 +40,12 @@ def show_json(value: object) -> None:
 
 
 def show_json_line(text: str) -> None:
-    """Write JSON to stdout; what does not print stands there as an escape of JSON."""
+    """Write JSON to stdout; characters that do not print become escapes of JSON."""
     _write(printable_json(text))
 
 
 def show_line(line: str) -> None:
-    """Write one line to stdout; what does not print stands there as an escape."""
+    """Write a line to stdout; characters that do not print become escapes."""
     _write(printable_lines(line))
 
 
@@ -55,7 +55,7 @@ def _write(line: str) -> None:
 
 
 def show_error(error: Exception) -> None:
-    """Write an error to stderr: the message, its code, and what to do."""
+    """Write an error to stderr: the message, the hint and the code."""
     console = _console(sys.stderr)
     if isinstance(error, WidenError):
         head = Text.assemble(("error: ", "bold red"), error.message)
@@ -67,31 +67,31 @@ def show_error(error: Exception) -> None:
     message: Callable[[], str] = getattr(error, "format_message", lambda: str(error))
     console.print(Text.assemble(("error: ", "bold red"), message()), soft_wrap=True)
     path = getattr(getattr(error, "ctx", None), "command_path", "widen")
-    console.print(Text.assemble(("hint: ", "bold cyan"), f"`{path} --help` lists what can be said."), soft_wrap=True)
+    console.print(Text.assemble(("hint: ", "bold cyan"), f"`{path} --help` lists the options."), soft_wrap=True)
 
 
 def note(text: str, style: str = "dim") -> None:
-    """Write a remark to stderr: what a person should know, but no program that reads the result."""
+    """Write a note to stderr, for people and not for programs that read the result."""
     _console(sys.stderr).print(Text(text, style), soft_wrap=True)
 
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """Let a file be written that somebody has named.
+    """Translate the errors of writing a file that the caller has named.
 
     Raises:
-        StorageError: it cannot be.
+        StorageError: the file cannot be written.
     """
     try:
         yield
     except OSError as error:
-        fix = "Name a file in a folder that exists and may be written."
+        fix = "Name a file in a directory that exists and is writable."
         raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error
 
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show on stderr what is going on; give the function that is told of it. Nothing is shown without a terminal."""
+    """Show the current step on stderr; yield the function that sets it. Without a terminal, show nothing."""
     console = _console(sys.stderr)
     if not console.is_terminal:
         yield lambda _: None
@@ -107,13 +107,13 @@ def _console(stream: Any) -> Console:
 
 
 class _Console(Console):
-    """A console that shows no control character, and lets its caller decide what happens when nobody reads it."""
+    """A console that escapes control characters and leaves a broken pipe to its caller."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the parts of what is shown; texts cannot hold escape sequences, whoever made them."""
+        """Yield the segments, with escape sequences in texts made visible."""
         for part in super().render(renderable, options):
             yield part if part.control else Segment(printable_lines(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
-        """Go on with the error that is being handled, where the console itself would end the program."""
+        """Raise the error again; the base class would exit."""
         raise

@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from widen.table.table_version import TableVersion
 
 FEW_COLUMNS = 3
-"""So many columns of an answer stay beside each other, even if their values have to be folded."""
+"""Up to this number of columns a result stays a table, even if its values take several lines."""
 
 
 def properties(
     table: shared_options.Table,
-    set: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one.")] = None,
-    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove one.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a property; can be repeated.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a property; can be repeated.")
+    ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the properties of a table, or set or remove some in one commit."""
+    """Show, set or remove the properties of a table."""
     settings, wanted = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
     if wanted and unset:
-        raise typer.BadParameter("Each of --set and --unset is a commit of its own: say one of them.")
+        raise typer.BadParameter("--set and --unset need a commit each. Run one command for each.")
     if not wanted and not unset:
         shown = lazy_imports.open_snapshot(lazy_imports.LogStore(table, settings)).properties
         if json:
@@ -44,18 +48,18 @@ def properties(
     before = opened.version
     missing = [key for key in unset or () if key not in opened.properties]
     if missing:
-        there = ", ".join(sorted(opened.properties)) or "none"
-        raise InvalidOption(option="--unset", value=missing[0], expected=f"It is not set. There are: {there}.")
+        names = ", ".join(sorted(opened.properties)) or "none"
+        raise InvalidOption(option="--unset", value=missing[0], expected=f"Must be a property that is set: {names}.")
     after = opened.set_properties(wanted) if wanted else opened.unset_properties(unset or ())
     report_change(before, after, json=json)
 
 
 def sql(
-    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement of SQL.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement.", show_default=False)],
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run one statement: ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES; a table is delta.`path`."""
+    """Run one SQL statement: ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES. A table is delta.`path`."""
     settings, statement = shared_options.storage(storage_option), lazy_imports.parse_statement(text)
     session = None if statement.table.location else spark_session.spark_session()
     done = lazy_imports.run_statement(statement, session, settings)
@@ -69,7 +73,7 @@ def sql(
 
 
 def report_change(before: int, table: TableVersion, *, json: bool) -> None:
-    """Say which version the table is at now, and what that version changed."""
+    """Show the version of the table, and what it changed."""
     changed = table.version > before
     intervals = lazy_imports.read_history(table.snapshot, 1) if changed else []
     if json:
@@ -82,5 +86,5 @@ def report_change(before: int, table: TableVersion, *, json: bool) -> None:
 
 
 def show_unchanged(table: TableVersion) -> None:
-    """Say that a table is as it was asked to be."""
-    show([Text(f"Nothing to change: version {table.version} is so already.")])
+    """Show that there was nothing to change."""
+    show([Text(f"Nothing to change in version {table.version}.")])

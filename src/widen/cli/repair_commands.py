@@ -1,4 +1,4 @@
-"""The commands that repair what drifted: ``view``, ``fold`` and ``replay``.
+"""The commands for fields that drifted: ``view``, ``fold`` and ``replay``.
 
 Source: docs/evolution-rules.md#one-logical-field, #u3, #d12
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Rest(str, Enum):
-    """What becomes of values that do not convert exactly: the words of `widen.planning.unify.fold_plan.Rest`."""
+    """What happens to values that do not convert exactly: the values of `widen.planning.unify.fold_plan.Rest`."""
 
     REFUSE = "refuse"
     KEEP = "keep"
@@ -36,84 +36,85 @@ class Rest(str, Enum):
 
 def view(
     table: shared_options.Table,
-    name: Annotated[str | None, typer.Option(help="What the view is called; as the table by default.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the view; by default that of the table.")] = None,
     rows: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="SQL", help="What it is a view of; delta.`TABLE` by default.", show_default=False
-        ),
+        typer.Option("--from", metavar="SQL", help="The table in SQL; by default delta.`TABLE`.", show_default=False),
     ] = None,
-    temporary: Annotated[bool, typer.Option("--temporary", help="Let it go with the session.")] = False,
+    temporary: Annotated[bool, typer.Option("--temporary", help="Make it a temporary view.")] = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write the SQL of a view with one column for each source field, whatever columns it has got."""
+    """Print the SQL of a view with one column for each source field."""
     if name is not None and not _VIEW_NAME.fullmatch(name):
-        raise InvalidOption(option="--name", value=name, expected="Write a name as in SQL, e.g. shop.orders.")
+        raise InvalidOption(option="--name", value=name, expected="Must be a name in SQL, e.g. shop.orders.")
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     last = opened.location.rstrip("/").rpartition("/")[2]
-    sql = opened.view_sql(name or lazy_imports.to_identifier(_NO_NAME.sub("_", last)), rows, temporary=temporary)
+    sql = opened.view_sql(name or lazy_imports.to_identifier(_NOT_IN_NAMES.sub("_", last)), rows, temporary=temporary)
     if printable_lines(sql) != sql:
         raise InvalidOption(option="The SQL of the view", value=sql, expected=_UNPRINTABLE)
     show_line(sql)
 
 
 _VIEW_NAME = re.compile(r"(?:\w+|`(?:[^`]|``)+`)(?:\.(?:\w+|`(?:[^`]|``)+`))*", re.ASCII)
-_NO_NAME = re.compile(r"\W", re.ASCII)
-"""What Spark does not allow in the name of a view, not even in back-ticks."""
-_UNPRINTABLE = "A name has characters that do not print. Rename it, or call Table.view_sql, which returns all of it."
+_NOT_IN_NAMES = re.compile(r"\W", re.ASCII)
+"""Characters that Spark does not allow in the name of a view, not even in backticks."""
+_UNPRINTABLE = "A name has characters that do not print. Rename the column, or call Table.view_sql."
 
 
 def fold(
     table: shared_options.Table,
-    column: Annotated[str, typer.Argument(help="The column that evolved, e.g. total_string.", show_default=False)],
+    column: Annotated[str, typer.Argument(help="The column to fold, e.g. total_string.", show_default=False)],
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="COLUMN", help="Where to; by default the plain name.", show_default=False),
+        typer.Option(
+            "--into",
+            metavar="COLUMN",
+            help="The column that gets the values; by default the one with the name of the field.",
+            show_default=False,
+        ),
     ] = None,
     rest: Annotated[
         Rest,
-        typer.Option(help="What becomes of values that do not convert exactly; refuse: then nothing is done."),
+        typer.Option(
+            help="Values that do not convert exactly: refuse changes nothing, keep leaves them, lose drops them."
+        ),
     ] = Rest.REFUSE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be lost, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Bring a column that evolved back into another one of its field, after the source is repaired."""
+    """Fold an evolved column back into another column of the same field, after the source is fixed."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
-    with progress("looking at the values"):
+    with progress("reading the values"):
         session = spark_session.spark_session()
-        found = opened.plan_fold(column, into, spark=session)
-    shown = [text for text in map(lazy_imports.shown_as(samples.value), found.samples) if text]
+        result = opened.plan_fold(column, into, spark=session)
+    shown = [text for text in map(lazy_imports.shown_as(samples.value), result.samples) if text]
     if dry_run:
         if json:
-            show_json({**found.to_value(), "samples": shown})
+            show_json({**result.to_value(), "samples": shown})
         else:
-            show(_fold_preview(found, shown))
+            show(_fold_preview(result, shown))
         return
     if not json:
-        show(_fold_preview(found, shown))
+        show(_fold_preview(result, shown))
     before = opened.version
     with progress("writing"):
         opened.fold(column, into, rest=rest.value, spark=session)
     report_change(before, opened, json=json)
-    if not found.is_dropped and opened.version > before:
-        note(f"{column} stays, for columns are not mapped or something needs it.")
+    if not result.is_dropped and opened.version > before:
+        note(f"{column} stays, because the table has no column mapping or something depends on the column.")
 
 
-def _fold_preview(found: FoldResult, samples: list[str]) -> Iterator[RenderableType]:
+def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[RenderableType]:
     text = lazy_imports.text_format
-    yield Text(f"{text.printable(str(found.fold))}: {text.count_noun(found.values, 'value')}")
-    yield Text(
-        f"  {lazy_imports.text_format.count_text(found.fits)} convert exactly to {found.fold.into_type.sql} and go back"
-    )
-    if found.held:
-        yield Text(f"  {lazy_imports.text_format.count_text(found.held)} stand there already")
-    if found.lost:
-        told = f"  {lazy_imports.text_format.count_text(found.lost)} do not, and would be lost"
-        yield Text(
-            told + (f": {', '.join(map(lazy_imports.text_format.printable, samples))}" if samples else ""), "bold red"
-        )
+    yield Text(f"{text.printable(str(result.fold))}: {text.count_noun(result.values, 'value')}")
+    yield Text(f"  {text.count_text(result.fits)} convert exactly to {result.fold.into_type.sql} and back")
+    if result.held:
+        yield Text(f"  {text.count_text(result.held)} are in the column already")
+    if result.lost:
+        examples = f": {', '.join(map(text.printable, samples))}" if samples else ""
+        yield Text(f"  {text.count_text(result.lost)} do not convert and would be lost{examples}", "bold red")
 
 
 def replay(
@@ -122,15 +123,15 @@ def replay(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write what a quarantine holds and a table can hold by now to the table, in one commit, once."""
+    """Write the records of a quarantine that the table can hold now to the table, in one commit."""
     settings = shared_options.storage(storage_option)
-    with progress("starting Spark") as told:
+    with progress("starting Spark") as update:
         spark = spark_session.spark_session()
-        done = lazy_imports.replay(quarantine, into, storage_options=settings, spark=spark, progress=told)
+        result = lazy_imports.replay(quarantine, into, storage_options=settings, spark=spark, progress=update)
     if json:
-        show_json(done.to_value())
+        show_json(result.to_value())
         return
-    show([lazy_imports.terminal.version_line(done.version, into)])
-    left = f"{lazy_imports.text_format.count_text(done.left)} left in the quarantine"
-    show([Text(f"  replayed {lazy_imports.text_format.count_noun(done.replayed, 'record')}; {left}")])
-    show(lazy_imports.terminal.plan_parts(done.plan))
+    show([lazy_imports.terminal.version_line(result.version, into)])
+    left = f"{lazy_imports.text_format.count_text(result.left)} left in the quarantine"
+    show([Text(f"  replayed {lazy_imports.text_format.count_noun(result.replayed, 'record')}; {left}")])
+    show(lazy_imports.terminal.plan_parts(result.plan))

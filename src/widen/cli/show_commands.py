@@ -1,4 +1,4 @@
-"""The commands that only look: ``show``, ``history``, ``report`` and ``read``."""
+"""The commands that only read: ``show``, ``history``, ``report`` and ``read``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
-"""Up to how many files are looked into by this process alone."""
+"""Up to this number of files, their types are read without Spark."""
 
 
 def show(
@@ -31,7 +31,7 @@ def show(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the columns of a table, its version, files, protocol and properties, and files that hold old types."""
+    """Show the columns, version, files, protocol and properties of a table, and its files with old types."""
     snapshot = _open_table(table, storage_option, version)
     found = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
     outline = lazy_imports.summarize_table(snapshot, *found)
@@ -48,7 +48,7 @@ def history(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Tell the versions of a table, newest first, and what each of them did."""
+    """Show the versions of a table, newest first, and what each one changed."""
     snapshot = _open_table(table, storage_option)
     intervals = lazy_imports.shown_intervals(lazy_imports.read_history(snapshot, limit), samples.value)
     if json:
@@ -61,19 +61,20 @@ def report(
     table: shared_options.Table,
     json: shared_options.Json = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML.", show_default=False)
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the report as an HTML page.", show_default=False),
     ] = None,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     scan: Annotated[
-        bool, typer.Option("--scan", help="Look at every row too: inside arrays, distinct values, samples.")
+        bool, typer.Option("--scan", help="Also read every row, for values in arrays, distinct counts and samples.")
     ] = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Tell what every column holds and where it came from, what changed and when."""
+    """Show the data in each column, where the column came from, and what changed when."""
     snapshot = _open_table(table, storage_option)
     found = lazy_imports.build_report(snapshot)
     if scan:
-        with progress("looking at the rows"):
+        with progress("reading the rows"):
             found = lazy_imports.scan_report(spark_session.spark_session(), snapshot, found)
     found = lazy_imports.mask_report(found, samples.value)
     if html is not None:
@@ -91,21 +92,22 @@ def read(
     table: shared_options.Table,
     version: shared_options.Version = None,
     timestamp: Annotated[
-        str | None, typer.Option(help="The newest version not later than that, e.g. 2024-01-31 12:00:00Z.")
+        str | None, typer.Option(help="The newest version at that time, e.g. 2024-01-31 12:00:00Z.")
     ] = None,
-    where: Annotated[str | None, typer.Option(metavar="SQL", help='Which rows, e.g. "total > 100".')] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='A condition in SQL, e.g. "total > 100".')] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option(metavar="SQL", help="A column to show, or what to make of some; may be said again."),
+        typer.Option(metavar="SQL", help="A column or an expression in SQL; can be repeated."),
     ] = None,
     unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="How many rows; 20 by default, with --json all.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.", show_default=False),
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show rows in the current types of the columns, wherever they were written; with --json one object a line."""
+    """Show rows in the current types of the columns; with --json, one object per line."""
     with progress("reading"):
         opened = lazy_imports.Table(table, shared_options.storage(storage_option))
         frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)
@@ -119,7 +121,7 @@ def read(
         rows = list(_lines(frame, wanted + 1))
     show_parts(lazy_imports.terminal.rows_parts(frame.columns, rows[:wanted]))
     if len(rows) > wanted:
-        note(f"{wanted} rows are shown and there are more: say --limit, or --json for all.")
+        note(f"{wanted} rows shown, there are more; use --limit, or --json for all.")
 
 
 def _open_table(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
@@ -127,7 +129,7 @@ def _open_table(table: str, storage_option: list[str] | None, version: int | Non
 
 
 def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
-    """Return which old types the files of a table hold, or why that cannot be found out."""
+    """Return the old types in the files of a table, or the reason why they cannot be read."""
     files = snapshot.files()
     try:
         if files.num_rows <= FILES_WITHOUT_SPARK:
@@ -149,16 +151,16 @@ def _frame(
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         reason = str(error).partition("\n")[0]
-        said = ", ".join(filter(None, (*select, where)))
-        raise InvalidOption(option="--where or --select", value=said, expected=f"Spark says: {reason}") from error
+        given = ", ".join(filter(None, (*select, where)))
+        raise InvalidOption(option="--where or --select", value=given, expected=f"Spark says: {reason}") from error
     twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
     if twice is not None:
-        raise InvalidOption(option="--select", value=twice, expected="Two are called so: name them apart with `as`.")
+        raise InvalidOption(option="--select", value=twice, expected="Duplicate column name; add an alias with AS.")
     return chosen
 
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
-    """Yield the rows as JSON objects with all their columns, nulls too.
+    """Yield the rows as JSON objects with all columns, nulls included.
 
     Raises:
         CorruptFile: a file cannot be read.

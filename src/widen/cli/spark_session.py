@@ -1,4 +1,4 @@
-"""Spark for one call of the command line: started when it is needed, and kept from talking into the output."""
+"""Spark for the command line: started on first use, with its own messages kept out of the output."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from widen.errors import EngineMissing
 if TYPE_CHECKING:
     from widen.spark.spark_types import SparkSession
 
-_apart: list[IO[bytes]] = []
+_java_log: list[IO[bytes]] = []
 
 
 def redirect_stderr() -> None:
-    """Let what other programs write to stderr go to a file, for the rest of this process; our own words stay.
+    """Redirect the stderr of other programs to a file for the rest of this process; our own messages stay visible.
 
-    Java and its loggers take the file descriptor as it is when they start.
+    Java and its loggers use the file descriptor as it is when they start.
     """
-    said = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open as long as the process)
+    log = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open as long as the process)
     sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1)
-    os.dup2(said.fileno(), 2)
-    _apart.append(said)
+    os.dup2(log.fileno(), 2)
+    _java_log.append(log)
     logging.disable()
     warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 
 def spark_session() -> SparkSession:
-    """Return the session to work in.
+    """Return the session.
 
     Raises:
         EngineMissing: Spark or Java is not installed, or does not start.
@@ -44,9 +44,9 @@ def spark_session() -> SparkSession:
 
 
 def _last_java_line() -> str:
-    """Return the last line that Java wrote before it gave up."""
-    if not _apart:
+    """Return the last line that Java wrote before it exited."""
+    if not _java_log:
         return ""
-    _apart[0].seek(0)
-    lines = _apart[0].read().decode(errors="replace").split("\n")
+    _java_log[0].seek(0)
+    lines = _java_log[0].read().decode(errors="replace").split("\n")
     return next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")

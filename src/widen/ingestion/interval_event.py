@@ -1,4 +1,4 @@
-"""What is told of an interval to those who watch: one event for each thing that its plan has done.
+"""Events of an interval: one for each change of its plan, published after the commit.
 
 Source: docs/evolution-rules.md#d17
 """
@@ -16,13 +16,13 @@ from widen.planning.evolution.unmatched_fields import Unmatched
 
 @dataclass(frozen=True, slots=True)
 class IntervalEvent:
-    """One thing that an interval has done to a table.
+    """One change that an interval has made to a table.
 
     Args:
-        table: Where the table lies.
+        table: The location of the table.
         version: The version that the interval made.
-        interval: The number of the interval in its stream; None where it is of no stream.
-        event: What was done, and what in the records made it necessary; or what the policy said without effect.
+        interval: The number of the interval in its stream; None outside of a stream.
+        event: The change and its reason in the records; or an option without effect.
     """
 
     table: str
@@ -32,10 +32,10 @@ class IntervalEvent:
 
     @property
     def grade(self) -> Grade | None:
-        """How much it means for those who read the table; None for what has no effect on it."""
+        """How much the change means to readers of the table; None if the table does not change."""
         return self.event.grade if isinstance(self.event, PlanEvent) else None
 
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
-        place = {"table": self.table, "version": self.version, "interval": self.interval}
-        return {**place, **msgspec.to_builtins(self.event)}
+        origin = {"table": self.table, "version": self.version, "interval": self.interval}
+        return {**origin, **msgspec.to_builtins(self.event)}

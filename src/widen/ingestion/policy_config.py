@@ -1,4 +1,4 @@
-"""The policy of an ingestion from what people say: arguments, and a file of TOML. What is said wins over the file.
+"""The policy of an ingestion, from arguments and a TOML file. An argument overrides the file.
 
 Source: docs/evolution-rules.md#d1; TOML 1.0.
 """
@@ -29,27 +29,27 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "evolve": "widen, split, freeze or fail",
-        "max_columns": "a whole number",
-        "detect_dates": "true, or the fields that hold dates",
-        "exclude": "fields to leave out",
-        "mask": "fields whose values nobody is to see",
-        "pins": "a table of fields, each with a mode, a form or a type",
+        "max_columns": "an integer >= 1",
+        "detect_dates": "true, false or a list of fields",
+        "exclude": "fields to ignore",
+        "mask": "fields whose values become ***",
+        "pins": "a table of fields, each with a mode, text, json or a type",
         "samples": "masked, none or raw",
         "epoch_unit": "a table of fields, each with s, ms, us or ns",
     }
 )
-"""What a file can say, and how."""
+"""The settings of a file, and their values."""
 
 _NO_FIELDS: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _PolicySource:
-    """What somebody says, by the keys of `SETTINGS`.
+    """Settings from one origin, by the keys of `SETTINGS`.
 
     Args:
-        values: What they say.
-        place: Where a key stands, for errors; keys of tables are the second.
+        values: The settings.
+        place: Returns the place of a key for errors; inside a table, that of its key too.
     """
 
     values: Mapping[str, Any]
@@ -68,24 +68,24 @@ def parse_policy(
     max_columns: int | None = None,
     samples: str | None = None,
 ) -> Policy:
-    """Return the policy that arguments and a file describe together; of what neither says, the default.
+    """Return the policy from arguments and a file; what neither sets has its default.
 
     Args:
         evolve: ``widen``, ``split``, ``freeze`` or ``fail``.
         pins: For fields by their path: a mode, ``text``, ``json`` or a type.
-        config: A file of TOML with the same words as keys.
-        exclude: Fields to leave out.
+        config: A TOML file with the same names as keys.
+        exclude: Fields to ignore.
         mask: Fields whose values are replaced by ``***``.
-        detect_dates: Whether texts that are dates or instants are taken as such; or the fields in which they are.
+        detect_dates: Whether strings that are dates or UTC timestamps are read as such; or the fields to do so for.
         epoch_unit: For fields by their path: ``s``, ``ms``, ``us`` or ``ns``.
-        max_columns: How many leaves ingestion may bring the schema to.
+        max_columns: The maximum number of leaf columns.
         samples: How plans, events and commits show values of records: ``masked``, ``none`` or ``raw``.
 
     Raises:
-        InvalidOption: something said cannot be used; the error names where it stands.
-        InvalidConfig: the file cannot be read, is no TOML, or says what nobody asks for.
+        InvalidOption: a value cannot be used; the error names its place.
+        InvalidConfig: the file cannot be read, is not TOML, or has an unknown setting.
     """
-    said = {
+    given = {
         "evolve": evolve,
         "max_columns": max_columns,
         "detect_dates": detect_dates,
@@ -96,46 +96,46 @@ def parse_policy(
         "samples": samples,
     }
     sources = [] if config is None else [_read(fspath(config))]
-    sources.append(_PolicySource({key: value for key, value in said.items() if value is not None}))
+    sources.append(_PolicySource({key: value for key, value in given.items() if value is not None}))
     policy = Policy()
     for each in sources:
         policy = _override(policy, each)
-    _ensure_one_treatment(policy)
+    _ensure_one_rule(policy)
     return policy
 
 
-def _override(policy: Policy, said: _PolicySource) -> Policy:
-    """Return a policy with what is said on top of it."""
+def _override(policy: Policy, given: _PolicySource) -> Policy:
+    """Return a policy with settings on top of it."""
     return Policy(
-        mode=_scalar(said, "evolve", policy.mode, parse_mode),
-        pins={**policy.pins, **_table(said, "pins", parse_pin)},
-        max_columns=_scalar(said, "max_columns", policy.max_columns, _parse_integer),
-        dated=_scalar(said, "detect_dates", policy.dated, _parse_date_fields),
-        epoch_units={**policy.epoch_units, **_table(said, "epoch_unit", parse_unit)},
-        left_out=policy.left_out | _scalar(said, "exclude", _NO_FIELDS, _sources),
-        masked=policy.masked | _scalar(said, "mask", _NO_FIELDS, _sources),
-        samples=_scalar(said, "samples", policy.samples, _samples),
+        mode=_scalar(given, "evolve", policy.mode, parse_mode),
+        pins={**policy.pins, **_table(given, "pins", parse_pin)},
+        max_columns=_scalar(given, "max_columns", policy.max_columns, _parse_integer),
+        dated=_scalar(given, "detect_dates", policy.dated, _parse_date_fields),
+        epoch_units={**policy.epoch_units, **_table(given, "epoch_unit", parse_unit)},
+        left_out=policy.left_out | _scalar(given, "exclude", _NO_FIELDS, _sources),
+        masked=policy.masked | _scalar(given, "mask", _NO_FIELDS, _sources),
+        samples=_scalar(given, "samples", policy.samples, _samples),
     )
 
 
-def _scalar(said: _PolicySource, key: str, default: _Value, parse: Callable[[str, Any], _Value]) -> _Value:
-    return parse(said.place(key), said.values[key]) if key in said.values else default
+def _scalar(given: _PolicySource, key: str, default: _Value, parse: Callable[[str, Any], _Value]) -> _Value:
+    return parse(given.place(key), given.values[key]) if key in given.values else default
 
 
-def _table(said: _PolicySource, key: str, parse: Callable[[str, Any], _Value]) -> dict[Path, _Value]:
-    entries = _entries(said, key, said.values.get(key, {}))
-    return {path: parse(said.place(key, *keys), value) for path, keys, value in entries}
+def _table(given: _PolicySource, key: str, parse: Callable[[str, Any], _Value]) -> dict[Path, _Value]:
+    entries = _entries(given, key, given.values.get(key, {}))
+    return {path: parse(given.place(key, *keys), value) for path, keys, value in entries}
 
 
-def _entries(said: _PolicySource, *keys_and_table: Any) -> Iterator[tuple[Path, tuple[str, ...], Any]]:
-    """Yield the entries of a table, those of tables in it with the longer path, with the keys they stand at."""
+def _entries(given: _PolicySource, *keys_and_table: Any) -> Iterator[tuple[Path, tuple[str, ...], Any]]:
+    """Yield the entries of a table and of the tables in it: the path of the field, the keys and the value."""
     *above, table = keys_and_table
     if not isinstance(table, Mapping):
-        raise InvalidOption(option=said.place(*above), value=table, expected=f"It is {SETTINGS[above[0]]}.")
+        raise InvalidOption(option=given.place(*above), value=table, expected=f"Must be {SETTINGS[above[0]]}.")
     for key, value in table.items():
-        path = parse_source(said.place(*above, key), key)
+        path = parse_source(given.place(*above, key), key)
         if isinstance(value, Mapping):
-            inner = _entries(said, *above, key, value)
+            inner = _entries(given, *above, key, value)
             yield from (((*path, *rest), (key, *keys), leaf) for rest, keys, leaf in inner)
         else:
             yield path, (key,), value
@@ -143,7 +143,7 @@ def _entries(said: _PolicySource, *keys_and_table: Any) -> Iterator[tuple[Path, 
 
 def _parse_integer(place: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(option=place, value=value, expected="It is a whole number from 1.")
+        raise InvalidOption(option=place, value=value, expected="Must be an integer >= 1.")
     return value
 
 
@@ -160,13 +160,13 @@ def _samples(place: str, value: object) -> Samples:
 
 def _sources(place: str, value: Any) -> frozenset[Path]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
-        raise InvalidOption(option=place, value=value, expected="It is a list of fields.")
+        raise InvalidOption(option=place, value=value, expected="Must be a list of fields.")
     return frozenset(parse_source(place, each) for each in value)
 
 
-def _ensure_one_treatment(policy: Policy) -> None:
+def _ensure_one_rule(policy: Policy) -> None:
     for path in sorted(policy.left_out & policy.masked):
-        expected = "A field is left out or masked, not both."
+        expected = "A field cannot be both excluded and masked."
         raise InvalidOption(option="mask", value=format_path(path), expected=expected)
 
 
@@ -178,23 +178,23 @@ def _read(name: str) -> _PolicySource:
         text = FilePath(name).read_text(encoding="utf-8")
         values = msgspec.toml.decode(text)
     except OSError as error:
-        raise InvalidConfig(place=name, reason=error.strerror or str(error), expected="Name a file of TOML.") from error
+        raise InvalidConfig(place=name, reason=error.strerror or str(error), expected="Must be a TOML file.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        expected = "See https://toml.io for how TOML is written."
+        expected = "Must be valid TOML; see https://toml.io."
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
-    said = _PolicySource(values, lambda *keys: _place(name, text, keys))
+    given = _PolicySource(values, lambda *keys: _place(name, text, keys))
     for key in values:
         if key not in SETTINGS:
-            known = "; ".join(f"{known} ({how})" for known, how in SETTINGS.items())
-            raise InvalidConfig(place=said.place(key), reason="nobody asks for it", expected=f"Known: {known}.")
-    return said
+            valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
+            raise InvalidConfig(place=given.place(key), reason="unknown setting", expected=f"Valid settings: {valid}.")
+    return given
 
 
 _Keys: TypeAlias = tuple[str, ...]
 
 
 def _place(name: str, text: str, keys: _Keys) -> str:
-    """Return where a key stands in a file of TOML: the name of the file, the line if it is found, and the key."""
+    """Return the place of a key in a TOML file: the file, the line if it is found, and the key."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
         header, entry = _HEADER.match(line), _KEY.match(line)

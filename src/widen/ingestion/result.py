@@ -1,4 +1,4 @@
-"""What one interval did.
+"""The result of an interval.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -15,21 +15,21 @@ from widen.spark.text.verification import Verification
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What one interval did.
+    """The result of an interval.
 
     Args:
         version: The version of the table that holds it.
         plan: The changes that it brought.
         records: The records written.
-        corrupt: The texts that are no record, kept whole in a column of their own.
+        corrupt: The lines that are not records, kept in the corrupt-record column.
         files: The files written.
         size_bytes: Their size.
-        left_out: Files of the source that are not of its format by their names.
-        verification: What the proof says, if it was asked for.
-        interval: Its number in its stream; None if it is of none.
-        is_repeated: The table had the interval already, and nothing was written.
-        quarantined: The records that are kept out of the table.
-        quarantine: The table that holds them; None if there are none.
+        left_out: Files of the source that are ignored, because their names are not of its format.
+        verification: The result of the verification, if requested.
+        interval: Its number in its stream; None outside of a stream.
+        is_repeated: Whether the table had the interval already; then nothing was written.
+        quarantined: The records written to the quarantine.
+        quarantine: The location of the quarantine; None if there are none.
     """
 
     version: int
@@ -48,7 +48,7 @@ class IngestResult:
 
     @property
     def empty_as_null(self) -> int:
-        """How many ``[]`` and ``{}`` no column of their field has a place for: they stand as null in the table.
+        """The number of ``[]`` and ``{}`` that no column of their field can hold: they are null in the table.
 
         Source: docs/evolution-rules.md#d7, #d19
         """

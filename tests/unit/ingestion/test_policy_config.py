@@ -114,7 +114,7 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("\nevolve_mode = 'split'", "evolve.toml, line 2: evolve_mode: nobody asks for it"),
+        ("\nevolve_mode = 'split'", "evolve.toml, line 2: evolve_mode: unknown setting"),
         ("evolve = \nmask = []", "line 1"),
         ("[pins", "at end of document"),
     ],

@@ -40,7 +40,7 @@ def alter(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Change, rename, add or drop a column in one commit, without rewriting files."""
+    """Change, rename, add or drop a column. It takes one commit and rewrites no file."""
     values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
     switches = {"first": first, "drop_default": drop_default}
     changes = {key: value for key, value in values.items() if value is not None}

@@ -70,6 +70,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # the panels of Rich cut the names of options at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("ingest")(ingest_commands.ingest)

@@ -47,7 +47,7 @@ def ingest(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write the records of a source to a table in one commit, and evolve its schema to fit them."""
+    """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
     arguments = {**options, "verify": verify_share or verify, "storage_options": shared_options.storage(storage_option)}
     arguments["on_event"] = None if events is None else EventFile(events)
     report = partial(_report_result, into, json)

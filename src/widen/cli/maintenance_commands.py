@@ -27,7 +27,7 @@ def rewrite(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Rewrite the files that still have old types; other files stay as they are."""
+    """Rewrite the files that still have old types. Other files stay as they are."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the files"):
@@ -61,7 +61,7 @@ def restore(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Restore the columns, properties and rows of an earlier version in one commit."""
+    """Restore an earlier version of a table. One commit brings back its columns, properties and rows."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     report_change(before, opened.restore(version, timestamp=timestamp).table, json=json)
@@ -77,7 +77,7 @@ def drop_feature(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Drop a table feature and every use of it, so that clients without it can use the table."""
+    """Drop a table feature and every use of it. Then clients without the feature can use the table."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the files"):

@@ -59,7 +59,7 @@ def sql(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run one SQL statement: ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES. A table is delta.`path`."""
+    """Run one SQL statement. ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES; a table is delta.`path`."""
     settings, statement = shared_options.storage(storage_option), lazy_imports.parse_statement(text)
     session = None if statement.table.location else spark_session.spark_session()
     done = lazy_imports.run_statement(statement, session, settings)

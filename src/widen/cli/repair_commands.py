@@ -44,7 +44,7 @@ def view(
     temporary: Annotated[bool, typer.Option("--temporary", help="Make it a temporary view.")] = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Print the SQL of a view with one column for each source field."""
+    """Print the SQL of a view with one column per source field."""
     if name is not None and not _VIEW_NAME.fullmatch(name):
         raise InvalidOption(option="--name", value=name, expected="Must be a name in SQL, e.g. shop.orders.")
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
@@ -84,7 +84,7 @@ def fold(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Fold an evolved column back into another column of the same field, after the source is fixed."""
+    """Fold an evolved column into another one of its field. Do that after the source is fixed."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     with progress("reading the values"):
         session = spark_session.spark_session()
@@ -123,7 +123,7 @@ def replay(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write the records of a quarantine that the table can hold now to the table, in one commit."""
+    """Move records from a quarantine to the table. Only those that the table can hold now, in one commit."""
     settings = shared_options.storage(storage_option)
     with progress("starting Spark") as update:
         spark = spark_session.spark_session()

@@ -31,7 +31,7 @@ def show(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the columns, version, files, protocol and properties of a table, and its files with old types."""
+    """Show the columns, files, protocol and properties of a table. Also lists its files with old types."""
     snapshot = _open_table(table, storage_option, version)
     found = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
     outline = lazy_imports.summarize_table(snapshot, *found)
@@ -48,7 +48,7 @@ def history(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the versions of a table, newest first, and what each one changed."""
+    """Show the versions of a table, newest first. Each one comes with what it changed."""
     snapshot = _open_table(table, storage_option)
     intervals = lazy_imports.shown_intervals(lazy_imports.read_history(snapshot, limit), samples.value)
     if json:
@@ -70,7 +70,7 @@ def report(
     ] = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the data in each column, where the column came from, and what changed when."""
+    """Show the data in each column, and how the schema changed."""
     snapshot = _open_table(table, storage_option)
     found = lazy_imports.build_report(snapshot)
     if scan:
@@ -107,7 +107,7 @@ def read(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show rows in the current types of the columns; with --json, one object per line."""
+    """Show rows in the current types of the columns. With --json, one object per line."""
     with progress("reading"):
         opened = lazy_imports.Table(table, shared_options.storage(storage_option))
         frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)

@@ -1,4 +1,4 @@
-"""The words of options, which are written down again so that help is there at once, are those of the layers below."""
+"""The values of options, which the command line repeats so that help is fast, and the help itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from enum import Enum
 from typing import get_args
 
 import pytest
+from typer.main import get_command
 
-from widen.cli import ingest_options, repair_commands, shared_options
+from support.command_line import run
+from widen.cli import app, ingest_options, repair_commands, shared_options
 from widen.planning.evolution.policy import MAX_COLUMNS, Mode
 from widen.planning.unify.fold_plan import Rest
 from widen.report.sample_masking import Samples
@@ -31,3 +33,17 @@ def test_an_option_takes_the_words_of_the_layer_below(own: type[Enum], below: ty
 def test_help_tells_the_bound_on_columns() -> None:
     _, told = get_args(ingest_options.MaxColumns)
     assert str(MAX_COLUMNS) in told.help
+
+
+def test_help_shows_all_summaries_and_options_whole_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listing = run("--help").stdout.partition("Commands:")[2]
+    assert "..." not in listing
+    commands = get_command(app.app).commands  # type: ignore[attr-defined]
+    assert {"ingest", "alter", "fold"} < commands.keys()
+    for name, command in commands.items():
+        assert f"  {name} " in listing
+        text = run(name, "--help").stdout
+        options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+        assert [option for option in options if option not in text] == []
+        assert [line for line in text.splitlines() if len(line) > 80] == []

@@ -24,7 +24,7 @@ from widen.cli import (
     show_commands,
     spark_session,
 )
-from widen.cli.output import note, show_error
+from widen.cli.output import note, show_error, show_line
 from widen.errors import WidenError
 from widen.errors.foreign import notes_of
 
@@ -106,7 +106,9 @@ def _outcome(call: Callable[[], object]) -> int:
         show_error(error)
         return 1
     except _UsageError as error:
-        if str(error):  # an empty message: the help is shown already
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help; typer does not export the class
+            show_line(str(error))
+        else:
             show_error(error)
         return 1
     except (KeyboardInterrupt, typer.Abort):

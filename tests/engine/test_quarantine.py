@@ -32,7 +32,7 @@ KEPT_OUT = {
         'amount: "7" is not of type int, and column amount is looked at by the constraint positive'
     ),
     '{"id":6,"p":2,"amount":-5}': "The constraint positive (amount > 0) is not true",
-    "nothing": "no record",
+    "nothing": "not a record",
 }
 
 

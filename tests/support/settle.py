@@ -59,7 +59,7 @@ def taken(
 ) -> list[dict[str, Any]]:
     """Return the rows of one text as Arrow gives them back."""
     before = maker.observation.records + maker.observation.corrupt
-    maker.take([text], [at], [may_round])
+    maker.add([text], [at], [may_round])
     rows = [row for batch in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in batch.to_pylist()]
     number = maker.observation.records + maker.observation.corrupt - before
     return rows if schema.fields else [{}] * number

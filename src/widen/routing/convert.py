@@ -1,6 +1,6 @@
-"""Values to column values: one row of the table for each way, exact or not at all.
+"""Conversions of values to column values, as a table: exact or not at all.
 
-A conversion that would not bring the source value back gives `MISSING`; the column then stays NULL for that value,
+If a conversion would not give the source value back, the result is `MISSING`. The column is then NULL for the value,
 and another column of the field holds it.
 
 Source: docs/evolution-rules.md#lattice, #d2, #d3, #d5
@@ -37,7 +37,7 @@ MISSING: Final = object()
 
 _BITS: Mapping[str, int] = MappingProxyType({"byte": 8, "short": 16, "integer": 32, "long": 64})
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Never rounds. Arrow takes a decimal with thousands of zeros at its end for another number, so they are cut off."""
+"""Never rounds. Arrow misreads a decimal with thousands of trailing zeros, so quantize cuts them off."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DAY_0 = _EPOCH.date()
@@ -49,12 +49,12 @@ _NANOS: Mapping[EpochUnit, int] = MappingProxyType(
         EpochUnit.NANOSECONDS: 1,
     }
 )
-UNIT_BELOW = (
+EPOCH_UNIT_LIMITS = (
     (10**11, EpochUnit.SECONDS),
     (10**14, EpochUnit.MILLISECONDS),
     (10**17, EpochUnit.MICROSECONDS),
 )
-"""Below which magnitude a long is taken for seconds, ms or µs since the epoch; above, for ns."""
+"""The magnitude below which an integer counts seconds, ms or µs since 1970; from the last limit on it counts ns."""
 
 
 def word_of_value(value: JsonDocument) -> str:
@@ -65,17 +65,17 @@ def word_of_value(value: JsonDocument) -> str:
 def convert(
     value: JsonDocument, word: str, to_word: str, to_type: DataType, epoch_unit: EpochUnit | None = None
 ) -> Any:
-    """Return a scalar as a column holds it, or `MISSING`.
+    """Return the column value of a scalar, or `MISSING`.
 
     Args:
-        value: A text, a boolean, or a number as its token.
-        word: The kind word of the value.
-        to_word: The word of the column.
-        to_type: The type of the column, without arrays.
-        epoch_unit: What a whole number that goes to a timestamp counts; by default its size tells.
+        value: A string, a boolean, or a number as its token.
+        word: Kind word of the value.
+        to_word: Kind word of the column.
+        to_type: Type of the column without arrays.
+        epoch_unit: Unit of an integer that goes to a timestamp; None to infer it from the magnitude.
 
     Returns:
-        What pyarrow takes for that type: int, float, bool, str, Decimal, a date or a UTC datetime.
+        A value that pyarrow accepts for the type: int, float, bool, str, Decimal, a date or a UTC datetime.
 
     Source: docs/evolution-rules.md#lattice, #d2, #d3, #d5
     """
@@ -86,15 +86,15 @@ def convert(
 
 
 def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
-    """Return the point in time that a whole number says, in UTC, or `MISSING` if no timestamp is it.
+    """Return the UTC timestamp that an integer counts to, or `MISSING` if no timestamp is equal to it.
 
     Args:
-        number: What has passed since the beginning of 1970.
-        unit: What it counts; by default its size tells.
+        number: Time since 1970-01-01.
+        unit: Unit of the number; None to infer it from the magnitude.
 
     Source: docs/evolution-rules.md#d5
     """
-    unit = unit or next((unit for limit, unit in UNIT_BELOW if abs(number) < limit), EpochUnit.NANOSECONDS)
+    unit = unit or next((unit for limit, unit in EPOCH_UNIT_LIMITS if abs(number) < limit), EpochUnit.NANOSECONDS)
     micros, rest = divmod(number * _NANOS[unit], 1000)
     try:
         return MISSING if rest else _EPOCH + timedelta(microseconds=micros)
@@ -102,11 +102,11 @@ def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
         return MISSING
 
 
-def _same(value: JsonDocument, _: DataType) -> Any:
+def _identity(value: JsonDocument, _: DataType) -> Any:
     return value
 
 
-def _text(value: JsonDocument, _: DataType) -> str:
+def _to_text(value: JsonDocument, _: DataType) -> str:
     return str(value)
 
 
@@ -115,10 +115,10 @@ def _boolean_to_text(value: JsonDocument, _: DataType) -> str:
 
 
 def _boolean_to_number(value: JsonDocument, to_type: DataType) -> Any:
-    return _number(JsonNumber("1" if value else "0"), to_type)
+    return _to_number(JsonNumber("1" if value else "0"), to_type)
 
 
-def _number(value: JsonDocument, to_type: DataType) -> Any:
+def _to_number(value: JsonDocument, to_type: DataType) -> Any:
     if isinstance(to_type, DecimalType):
         return _to_decimal(value, to_type)
     if str(to_type) in _BITS:
@@ -160,52 +160,52 @@ def _to_timestamp(value: JsonDocument, _: DataType) -> Any:
     return epoch_to_timestamp(int(value))
 
 
-def _day(value: JsonDocument, _: DataType) -> date:
+def _to_date(value: JsonDocument, _: DataType) -> date:
     return parse_date(value)
 
 
-def _midnight(value: JsonDocument, _: DataType) -> datetime:
+def _to_midnight_utc(value: JsonDocument, _: DataType) -> datetime:
     return datetime.combine(parse_date(value), time(), timezone.utc)
 
 
-def _midnight_anywhere(value: JsonDocument, _: DataType) -> datetime:
+def _to_local_midnight(value: JsonDocument, _: DataType) -> datetime:
     return datetime.combine(parse_date(value), time())
 
 
-def _instant(value: JsonDocument, _: DataType) -> datetime:
+def _to_instant(value: JsonDocument, _: DataType) -> datetime:
     return parse_instant(value)
 
 
-def _days(value: JsonDocument, to_type: DataType) -> Any:
+def _to_epoch_days(value: JsonDocument, to_type: DataType) -> Any:
     days = (parse_date(value) - _DAY_0).days
-    return _number(JsonNumber(days), to_type) if can_route(to_type, DATE_WORD) else MISSING
+    return _to_number(JsonNumber(days), to_type) if can_route(to_type, DATE_WORD) else MISSING
 
 
-def _milliseconds(value: JsonDocument, to_type: DataType) -> Any:
+def _to_epoch_ms(value: JsonDocument, to_type: DataType) -> Any:
     ms, rest = divmod(parse_instant(value) - _EPOCH, timedelta(milliseconds=1))
-    return MISSING if rest or not can_route(to_type, TIMESTAMP_WORD) else _number(JsonNumber(ms), to_type)
+    return MISSING if rest or not can_route(to_type, TIMESTAMP_WORD) else _to_number(JsonNumber(ms), to_type)
 
 
 Conversion: TypeAlias = Callable[[JsonDocument, DataType], Any]
-"""Takes a value and the type of the column; gives the column's value or `MISSING`."""
+"""Takes a value and the type of the column; returns the column value or `MISSING`."""
 
 CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
     {
-        (BOOLEAN_WORD, BOOLEAN_WORD): _same,
+        (BOOLEAN_WORD, BOOLEAN_WORD): _identity,
         (BOOLEAN_WORD, STRING_WORD): _boolean_to_text,
-        (STRING_WORD, STRING_WORD): _text,
+        (STRING_WORD, STRING_WORD): _to_text,
         (LONG_WORD, TIMESTAMP_WORD): _to_timestamp,
-        (DATE_WORD, DATE_WORD): _day,
-        (DATE_WORD, TIMESTAMP_WORD): _midnight,
-        (DATE_WORD, "timestamp_ntz"): _midnight_anywhere,
-        (TIMESTAMP_WORD, TIMESTAMP_WORD): _instant,
+        (DATE_WORD, DATE_WORD): _to_date,
+        (DATE_WORD, TIMESTAMP_WORD): _to_midnight_utc,
+        (DATE_WORD, "timestamp_ntz"): _to_local_midnight,
+        (TIMESTAMP_WORD, TIMESTAMP_WORD): _to_instant,
     }
-    | {(DATE_WORD, to): _days for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
-    | {(TIMESTAMP_WORD, to): _milliseconds for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(DATE_WORD, to): _to_epoch_days for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(TIMESTAMP_WORD, to): _to_epoch_ms for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(BOOLEAN_WORD, to): _boolean_to_number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
-    | {(LONG_WORD, to): _number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
-    | {(word, to): _number for word in (DOUBLE_WORD, DECIMAL_WORD) for to in (DOUBLE_WORD, DECIMAL_WORD)}
+    | {(LONG_WORD, to): _to_number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(word, to): _to_number for word in (DOUBLE_WORD, DECIMAL_WORD) for to in (DOUBLE_WORD, DECIMAL_WORD)}
     | {(DOUBLE_WORD, DOUBLE_WORD): _double_to_double}
-    | {(word, STRING_WORD): _text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD)}
+    | {(word, STRING_WORD): _to_text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD)}
 )
-"""Which kind of value goes to which kind of column, and how. What is not here does not go."""
+"""The conversion for each kind of value and kind of column. There is none for other pairs."""

@@ -1,5 +1,6 @@
-"""Which records fit the columns that cannot yield: those that files are split by, that must not be null, that rules
-look at. A record that does not is kept out of the table as a whole.
+"""Which records violate fixed columns: partition, NOT NULL and CHECK columns, which ingestion must not change.
+
+The table gets no part of a record that violates one.
 
 Source: docs/evolution-rules.md#d12
 """
@@ -18,27 +19,27 @@ from widen.observe.observation import SAMPLE_CHARS, RecordObservation, RecordPos
 from widen.observe.observe_document import observe_value
 from widen.planning.evolution.policy import FixedColumn
 from widen.routing.convert import MISSING
-from widen.routing.rescue import is_fully_held
+from widen.routing.rescue import is_fully_stored
 from widen.routing.route import ColumnSlot, RecordRoute
-from widen.routing.row import cell_of
+from widen.routing.row import to_cell
 
 RecordLocation: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
-"""The records around a field: the key of each, and how many arrays are around the maps in it and around itself."""
+"""The records around a field: the key of each, the number of arrays around the maps in it, and around itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class GuardViolation:
-    """A value that keeps its record out.
+class FixedColumnViolation:
+    """A value that violates a fixed column.
 
     Args:
-        place: The records around it.
-        key: Where it stands in the innermost.
-        slot: The column that does not hold it.
-        guard: Why that cannot yield.
-        value: The value, as it was taken.
+        location: The records around the value.
+        key: Its key in the innermost record.
+        slot: The column that cannot hold it.
+        guard: Why the column is fixed.
+        value: The value after the field rules.
     """
 
-    place: RecordLocation
+    location: RecordLocation
     key: str
     slot: ColumnSlot
     guard: FixedColumn
@@ -57,82 +58,83 @@ class GuardViolation:
     @property
     def source(self) -> Path:
         """The path of the source field."""
-        return (*(key for key, _ in self.place), self.key)
+        return (*(key for key, _ in self.location), self.key)
 
-    def observe(self, kept_out: RecordObservation, at: RecordPosition) -> None:
-        """Count the value among those that keep records out, in place.
+    def observe(self, kept_out: RecordObservation, position: RecordPosition) -> None:
+        """Add the value to the observation of quarantined records, in place.
 
         Args:
-            kept_out: What other records were kept out for; grows.
-            at: Where the record stands.
+            kept_out: Observation of the quarantined records; grows.
+            position: File and number of the record.
         """
-        for key, dims in self.place:
+        for key, dims in self.location:
             field = get_field(kept_out, key)
             for dim in dims[:-1]:
                 field = field.entries(dim)
             kept_out = field.record(dims[-1])
-        found = get_field(kept_out, self.key)
+        field = get_field(kept_out, self.key)
         if not has_leaf(self.value):
-            found.kind(Kind(NULL_WORD)).add(NO_FACTS, at, NULL_WORD)
+            field.kind(Kind(NULL_WORD)).add(NO_FACTS, position, NULL_WORD)
         else:
-            observe_value(found, self.value, at)
+            observe_value(field, self.value, position)
 
 
 def fixed_column_route(route: RecordRoute) -> RecordRoute:
-    """Return the part of a route in which there are columns that cannot yield; often nothing."""
-    found = {
-        key: tuple(part for slot in slots if (part := _fixed_slots(slot)) is not None) for key, slots in route.items()
+    """Return the part of a route that leads to fixed columns; it is empty if the table has none."""
+    routes = {
+        key: tuple(fixed for slot in slots if (fixed := _fixed_slot(slot)) is not None) for key, slots in route.items()
     }
-    return {key: slots for key, slots in found.items() if slots}
+    return {key: slots for key, slots in routes.items() if slots}
 
 
-def _fixed_slots(slot: ColumnSlot) -> ColumnSlot | None:
+def _fixed_slot(slot: ColumnSlot) -> ColumnSlot | None:
     record = None if slot.record is None else fixed_column_route(slot.record)
-    entries = None if slot.entries is None else _fixed_slots(slot.entries)
+    entries = None if slot.entries is None else _fixed_slot(slot.entries)
     if slot.guard is not None:
         return replace(slot, record=record)
     return replace(slot, record=record, entries=entries) if record or entries else None
 
 
 def find_violations(
-    route: RecordRoute, record: dict[str, JsonDocument], place: RecordLocation = ()
-) -> Iterator[GuardViolation]:
-    """Yield the values that keep a record out.
+    route: RecordRoute, record: dict[str, JsonDocument], location: RecordLocation = ()
+) -> Iterator[FixedColumnViolation]:
+    """Yield the values of a record that violate fixed columns.
 
     Args:
-        route: What `fixed_column_route` returns.
-        record: The record as it is taken.
-        place: The records around it.
+        route: A route from `fixed_column_route`.
+        record: The record after the field rules.
+        location: The records around it.
     """
     for key, slots in route.items():
         value = record.get(key)
         for slot in slots:
-            if slot.guard is not None and not _does_fit(slot, slot.guard, value):
-                yield GuardViolation(place, key, slot, slot.guard, value)
-            yield from _inside(slot, value, place, key, ())
+            if slot.guard is not None and not _fits(slot, slot.guard, value):
+                yield FixedColumnViolation(location, key, slot, slot.guard, value)
+            yield from _violations_inside(slot, value, location, key, ())
 
 
-def _does_fit(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
-    if value is None or (guard.is_required and cell_of(slot, value) is MISSING):
+def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
+    if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
         return not guard.is_required
-    return is_fully_held((slot,), value) if slot.record is None else _are_records(value, slot.dim)
+    # The fields of a record have routes of their own and are checked there.
+    return is_fully_stored((slot,), value) if slot.record is None else _are_records(value, slot.dim)
 
 
 def _are_records(value: JsonDocument, dim: int) -> bool:
-    """Tell whether a value is a record, or an array of them; what is in them is another question."""
+    """Tell whether a value is a record or an array of records, whatever their fields hold."""
     if isinstance(value, list):
         return dim > 0 and all(_are_records(item, dim - 1) for item in value)
     return value is None or isinstance(value, dict)
 
 
-def _inside(
-    slot: ColumnSlot, value: JsonDocument, place: RecordLocation, key: str, maps: tuple[int, ...], dim: int = 0
-) -> Iterator[GuardViolation]:
+def _violations_inside(
+    slot: ColumnSlot, value: JsonDocument, location: RecordLocation, key: str, maps: tuple[int, ...], dim: int = 0
+) -> Iterator[FixedColumnViolation]:
     if isinstance(value, list):
         for item in value:
-            yield from _inside(slot, item, place, key, maps, dim + 1)
+            yield from _violations_inside(slot, item, location, key, maps, dim + 1)
     elif isinstance(value, MapEntries) and slot.entries is not None:
         for item in value.values():
-            yield from _inside(slot.entries, item, place, key, (*maps, dim))
+            yield from _violations_inside(slot.entries, item, location, key, (*maps, dim))
     elif isinstance(value, dict) and slot.record is not None:
-        yield from find_violations(slot.record, value, (*place, (key, (*maps, dim))))
+        yield from find_violations(slot.record, value, (*location, (key, (*maps, dim))))

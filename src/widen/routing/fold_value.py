@@ -1,4 +1,6 @@
-"""Values of a column that evolved, as another column of the field holds them: exactly, or not at all.
+"""Values of an evolved column in another column of the same field: exactly or not at all.
+
+``"007"`` never becomes 7: the number would not give the text back.
 
 Source: docs/evolution-rules.md#d2
 """
@@ -29,26 +31,26 @@ from widen.observe.kind import (
 )
 from widen.routing.convert import MISSING, convert, word_of_value
 
-FITS, HELD, STAYS = "fits", "held", "stays"
-"""What is found of a value: it can go back; the other column has it already; neither."""
+FITS, DUPLICATE, STAYS = "fits", "duplicate", "stays"
+"""Outcomes for a value: it fits the other column, the other column has it already, or it stays."""
 
 _NUMBERS = frozenset({INT_WORD, *NUMBER_WORDS})
-_MOMENTS = frozenset({DATE_WORD, TIMESTAMP_WORD, str(TIMESTAMP_NTZ)})
-_SAID_BY_TEXTS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {BOOLEAN_WORD: frozenset({BOOLEAN_WORD}), DATE_WORD: _MOMENTS, TIMESTAMP_WORD: _MOMENTS}
+_TEMPORAL = frozenset({DATE_WORD, TIMESTAMP_WORD, str(TIMESTAMP_NTZ)})
+_TARGETS_OF_TEXT: Mapping[str, frozenset[str]] = MappingProxyType(
+    {BOOLEAN_WORD: frozenset({BOOLEAN_WORD}), DATE_WORD: _TEMPORAL, TIMESTAMP_WORD: _TEMPORAL}
     | dict.fromkeys((LONG_WORD, DOUBLE_WORD, DECIMAL_WORD), _NUMBERS)
 )
-"""For what a text says the columns that it goes back to: a text that is a date is no number of days."""
+"""For each kind that a text may express: the columns that it goes to. A text that is a date is not a number of days."""
 
 
 def judge_fold(value: Any, type: DataType, old: Any, into: DataType) -> tuple[str, Any]:
-    """Return what is found of a value, and what the other column holds if it goes back.
+    """Return the outcome for a value, and the value that the other column then holds.
 
     Args:
-        value: The value, not None, as Spark gives it.
-        type: The type of its column.
-        old: What the other column has beside it.
-        into: The type of that.
+        value: The value from Spark, not None.
+        type: Type of its column.
+        old: Value of the other column in the same row.
+        into: Type of the other column.
     """
     (leaf, dim), (to_leaf, to_dim) = leaf_and_dim(type), leaf_and_dim(into)
     new = _convert_back(value, (leaf, dim), (to_leaf, to_dim))
@@ -56,47 +58,47 @@ def judge_fold(value: Any, type: DataType, old: Any, into: DataType) -> tuple[st
         return STAYS, old
     if old is None:
         return FITS, new
-    return (HELD if _is_same(new, old) else STAYS), old
+    return (DUPLICATE if _is_same(new, old) else STAYS), old
 
 
-def _convert_back(value: Any, have: tuple[DataType, int], want: tuple[DataType, int]) -> Any:
-    (leaf, dim), (to_leaf, to_dim) = have, want
+def _convert_back(value: Any, old_type: tuple[DataType, int], new_type: tuple[DataType, int]) -> Any:
+    (leaf, dim), (to_leaf, to_dim) = old_type, new_type
     if value is None:
         return None
     if to_dim and dim:
         items = [_convert_back(item, (leaf, dim - 1), (to_leaf, to_dim - 1)) for item in value]
         return MISSING if any(item is MISSING for item in items) else items
     if to_dim:
-        item = _convert_back(value, have, (to_leaf, to_dim - 1))
+        item = _convert_back(value, old_type, (to_leaf, to_dim - 1))
         return item if item is MISSING else [item]
     if dim:
         is_one = len(value) == 1 and value[0] is not None
-        return _convert_back(value[0], (leaf, dim - 1), want) if is_one else MISSING
-    return _scalar(value, leaf, to_leaf)
+        return _convert_back(value[0], (leaf, dim - 1), new_type) if is_one else MISSING
+    return _convert_scalar(value, leaf, to_leaf)
 
 
-def _scalar(value: Any, leaf: DataType, to_leaf: DataType) -> Any:
-    document = _parse_text(value) if leaf == STRING and to_leaf != STRING else _document(value)
+def _convert_scalar(value: Any, leaf: DataType, to_leaf: DataType) -> Any:
+    document = _parse_text(value) if leaf == STRING and to_leaf != STRING else _to_document(value)
     if document is MISSING:
         return MISSING
     word, to_word = word_of_value(document), word_of(to_leaf) or str(to_leaf)
-    if leaf == STRING and to_leaf != STRING and to_word not in _SAID_BY_TEXTS.get(word, ()):
+    if leaf == STRING and to_leaf != STRING and to_word not in _TARGETS_OF_TEXT.get(word, ()):
         return MISSING
     return convert(document, word, to_word, to_leaf)
 
 
 def _parse_text(text: str) -> JsonDocument:
-    """Return what a text says if it is just what JSON would write for it, or a date or an instant."""
-    found = parse_document(text.encode("utf-8", "surrogatepass"))
-    if isinstance(found, bool):
-        return found if text == str(found).lower() else MISSING
-    if isinstance(found, JsonNumber):
-        return found if text == found else MISSING
-    moment = parse_temporal(text)
-    return MISSING if type(moment) is str else moment
+    """Return the value of a text that is exactly what JSON would write for it, or that is a date or a timestamp."""
+    document = parse_document(text.encode("utf-8", "surrogatepass"))
+    if isinstance(document, bool):
+        return document if text == str(document).lower() else MISSING
+    if isinstance(document, JsonNumber):
+        return document if text == document else MISSING
+    temporal = parse_temporal(text)
+    return MISSING if type(temporal) is str else temporal
 
 
-def _document(value: Any) -> JsonDocument:
+def _to_document(value: Any) -> JsonDocument:
     match value:
         case bool() | str():
             return value

@@ -1,6 +1,6 @@
-"""Texts of records as they may be kept: without what the policy leaves out or masks.
+"""Texts of records for the quarantine and the column of corrupt records, without masked and excluded values.
 
-What is no record has no fields, so nobody can say what in it is to be hidden: all of it is.
+A text that is not a record has no fields, so only the whole text can be hidden.
 
 Source: docs/evolution-rules.md#d11, #d13
 """
@@ -17,35 +17,35 @@ from widen.planning.evolution.policy_field_rules import build_field_rules
 
 
 class Redactor:
-    """Hides what a policy leaves out or masks; see the module.
+    """Hides values that the policy masks or excludes.
 
     Args:
-        policy: What is to be hidden.
+        policy: Policy of the ingestion.
     """
 
     def __init__(self, policy: Policy) -> None:
-        hidden = policy.left_out | policy.masked
-        self._reading = build_field_rules(StructType(), Policy(left_out=policy.left_out, masked=policy.masked))
-        self._names = ", ".join(sorted(map(format_path, hidden)))
+        redacted = policy.left_out | policy.masked
+        self._rules = build_field_rules(StructType(), Policy(left_out=policy.left_out, masked=policy.masked))
+        self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
 
-    def corrupt(self, text: bytes) -> str:
-        """Return a text that is no record as it may be kept: all of it, or nothing but its length."""
-        if self._names:
-            return f"{MASK} {len(text)} bytes that may hold {self._names}"
+    def redact_corrupt(self, text: bytes) -> str:
+        """Return a text that is not a record as the table may keep it: unchanged, or only its length."""
+        if self._redacted_paths:
+            return f"{MASK} {len(text)} bytes that may hold {self._redacted_paths}"
         return to_kept_text(text)
 
-    def record(self, record: dict[str, JsonDocument], text: bytes | None) -> str:
-        """Return the text of a record as it may be kept.
+    def redact_record(self, record: dict[str, JsonDocument], text: bytes | None) -> str:
+        """Return the text of a record as the table may keep it.
 
         Args:
-            record: The record, as it was parsed.
-            text: What it was parsed from, if nothing else stood there.
+            record: The parsed record.
+            text: The text that it was parsed from; None if that text has other records or lacks fields.
         """
-        if text is None or self._names:
-            return document_to_json(self._reading.record(record))
+        if text is None or self._redacted_paths:
+            return document_to_json(self._rules.record(record))
         return text.decode()
 
-    def text(self, text: bytes) -> str:
-        """Return the text of a record as it may be kept."""
-        document = parse_document(text) if self._names else None
-        return self.record(document, text) if isinstance(document, dict) else text.decode()
+    def redact_text(self, text: bytes) -> str:
+        """Return the text of a record as the table may keep it."""
+        document = parse_document(text) if self._redacted_paths else None
+        return self.redact_record(document, text) if isinstance(document, dict) else text.decode()

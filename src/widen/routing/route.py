@@ -1,4 +1,4 @@
-"""Routes: which columns the values of each source field go to, read off the schema of the table alone.
+"""Routes: the columns that the values of each source field go to, from the schema of the table alone.
 
 Source: docs/evolution-rules.md#u14, #u16, #d4, #d9
 """
@@ -21,14 +21,14 @@ class ColumnSlot:
     """A column that values of a source field go to.
 
     Args:
-        name: The name of the column in its struct.
-        word: The word of its type; ``timestamp_ntz`` and ``map`` too.
-        dim: How many arrays the column has.
-        type: What the arrays hold in the end.
-        record: For records: where their sub-fields go.
-        entries: For maps: where what stands at their keys goes; it has the name of the column.
-        epoch_unit: For timestamps: what whole numbers count, if that was said.
-        guard: Why the column cannot yield, if it cannot.
+        name: Name of the column in its struct.
+        word: Kind word of the leaf type; also ``timestamp_ntz`` and ``map``.
+        dim: Number of arrays around the leaf type.
+        type: The leaf type.
+        record: For records: the route of their fields.
+        entries: For maps: the slot of the values, which has the name of the column.
+        epoch_unit: For timestamps: unit of integers, if the policy names one.
+        guard: Why the column is fixed, if it is.
         keeps_booleans: Whether booleans of the field never become numbers.
     """
 
@@ -44,37 +44,36 @@ class ColumnSlot:
 
 
 RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
-"""For each key of a record, the columns in the order records, few dims, narrow types."""
+"""For each key of a record its columns in order: records first, then few arrays, then narrow types."""
 
 
 def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
-    """Return where the keys of a record go, at any depth.
+    """Return the route of a record, at all depths.
 
-    Columns that hold no source field, and those whose type no value of a source has (binary, maps by numbers), are
-    left out.
+    Columns without a source field are left out, and so are columns whose type no JSON value has, such as binary.
 
     Args:
-        schema: The columns of the table, with their metadata.
-        policy: What else is known of single fields.
+        schema: Schema of the table, with its metadata.
+        policy: Policy of the ingestion.
 
     Source: docs/evolution-rules.md#u14, #d9
     """
-    held = StructType(tuple(field for field in schema if role_of(field) is None))
-    return _Router(policy or Policy()).record(held, (), ())
+    source_columns = StructType(tuple(field for field in schema if role_of(field) is None))
+    return _RouteBuilder(policy or Policy()).record(source_columns, (), ())
 
 
 def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
-    """Tell whether the values of a kind go to a column: the same or a wider type, the same or a larger dim.
+    """Tell whether the values of a kind go to a column: it has the same or a wider type, and at least as many arrays.
 
-    What the column cannot hold exactly is null in it, and stands in another column.
+    Values that the column cannot hold exactly are null in it and stand in another column.
 
     Source: docs/evolution-rules.md#u14, #u16, #d4
     """
-    return kind.dim <= slot.dim and can_route(slot.type, kind.word) and not does_bar(slot, kind.word)
+    return kind.dim <= slot.dim and can_route(slot.type, kind.word) and not is_excluded_kind(slot, kind.word)
 
 
-def does_bar(slot: ColumnSlot, kind_word: str) -> bool:
-    """Tell whether a column takes no values of a kind though its type could hold them.
+def is_excluded_kind(slot: ColumnSlot, kind_word: str) -> bool:
+    """Tell whether a column takes no values of a kind although its type could hold them.
 
     Source: docs/evolution-rules.md#d18
     """
@@ -82,25 +81,25 @@ def does_bar(slot: ColumnSlot, kind_word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Router:
-    """Makes routes, by what the policy says of single fields and columns."""
+class _RouteBuilder:
+    """Builds routes by the policy of single fields and columns."""
 
     policy: Policy
 
-    def record(self, struct: StructType, at: Path, source: Path) -> RecordRoute:
-        """Return the route of the records in a struct that stands somewhere and holds a source field."""
-        found: dict[str, list[ColumnSlot]] = {}
+    def record(self, struct: StructType, path: Path, source: Path) -> RecordRoute:
+        """Return the route of the records in a struct, given its path and that of its source field."""
+        slots_by_key: dict[str, list[ColumnSlot]] = {}
         for field in struct:
             key = source_key(field)
-            slot = self._slot(field.name, field.type, (*at, field.name), (*source, key))
+            slot = self._slot(field.name, field.type, (*path, field.name), (*source, key))
             if slot is not None:
-                found.setdefault(key, []).append(slot)
-        return {key: tuple(sorted(slots, key=_order)) for key, slots in found.items()}
+                slots_by_key.setdefault(key, []).append(slot)
+        return {key: tuple(sorted(slots, key=_slot_order)) for key, slots in slots_by_key.items()}
 
-    def _slot(self, name: str, data_type: DataType, at: Path, source: Path) -> ColumnSlot | None:
+    def _slot(self, name: str, data_type: DataType, path: Path, source: Path) -> ColumnSlot | None:
         leaf, dim = leaf_and_dim(data_type)
-        inside = (*at, *[ELEMENT] * dim)
-        guard = self.policy.guards.get(at)
+        inside = (*path, *[ELEMENT] * dim)
+        guard = self.policy.guards.get(path)
         match leaf:
             case StructType():
                 record = self.record(leaf, inside, source)
@@ -118,5 +117,5 @@ class _Router:
         return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
 
 
-def _order(slot: ColumnSlot) -> tuple[Any, ...]:
-    return (*column_sort_key(slot.type, slot.dim), *(_order(slot.entries) if slot.entries else ()))
+def _slot_order(slot: ColumnSlot) -> tuple[Any, ...]:
+    return (*column_sort_key(slot.type, slot.dim), *(_slot_order(slot.entries) if slot.entries else ()))

@@ -1,4 +1,4 @@
-"""One record to one row: every value to every column of its field that can hold it.
+"""One record to one row: each value goes to every column of its field that can hold it.
 
 Source: docs/evolution-rules.md#u14, #u16, #u17, #d7, #d8, #d10
 """
@@ -10,20 +10,20 @@ from typing import Any
 from widen.observe.json_document import JsonDocument, MapEntries, has_leaf
 from widen.observe.kind import RECORD_WORD
 from widen.routing.convert import MISSING, convert, word_of_value
-from widen.routing.route import ColumnSlot, RecordRoute, does_bar
+from widen.routing.route import ColumnSlot, RecordRoute, is_excluded_kind
 
 Row = dict[str, Any]
 
 
 def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
-    """Return the row of a record: column names with the values that pyarrow takes.
+    """Return the row of a record: column names with values for pyarrow.
 
-    A key without a column, and a value that no column of its field holds, is left out; the plan sees to it that
-    there is none. A null and a missing key are the same in a table.
+    A key without a column, and a value that no column of its field can hold, is left out; the plan makes sure that
+    there is none. Null and a missing key are the same in a table.
 
     Args:
-        route: Which columns each key goes to.
-        record: The record, numbers as tokens.
+        route: Columns of each key.
+        record: The record, with numbers as tokens.
 
     Source: docs/evolution-rules.md#u14
     """
@@ -40,43 +40,47 @@ def route_value(row: Row, slots: tuple[ColumnSlot, ...], value: JsonDocument) ->
     Source: docs/evolution-rules.md#u14
     """
     for slot in slots:
-        held = cell_of(slot, value)
-        if held is not MISSING:
-            row[slot.name] = held
+        cell = to_cell(slot, value)
+        if cell is not MISSING:
+            row[slot.name] = cell
 
 
-def cell_of(slot: ColumnSlot, value: JsonDocument) -> Any:
-    """Return what a column holds for a value, or `MISSING` if that is nothing of it."""
-    return _to_cell(value, _word(value), slot, slot.dim)
+def to_cell(slot: ColumnSlot, value: JsonDocument) -> Any:
+    """Return the value that a column holds for a source value, or `MISSING` if it cannot hold any of it."""
+    return _to_cell(value, _kind_word(value), slot, slot.dim)
 
 
-def _word(value: JsonDocument) -> str:
+def _kind_word(value: JsonDocument) -> str:
     return RECORD_WORD if isinstance(value, (dict, list)) else word_of_value(value)
 
 
-def _to_cell(value: JsonDocument, word: str, slot: ColumnSlot, dim: int) -> Any:
-    """Return what a column of ``dim`` arrays holds for a value: itself, wrapped, or `MISSING`."""
+def _to_cell(value: JsonDocument, kind_word: str, slot: ColumnSlot, dim: int) -> Any:
+    """Return the value for a column with ``dim`` arrays: unchanged, wrapped in an array, or `MISSING`."""
     if isinstance(value, list):
         return _array_to_cell(value, slot, dim - 1) if dim else MISSING
     if dim:
-        inner = _to_cell(value, word, slot, dim - 1)
+        inner = _to_cell(value, kind_word, slot, dim - 1)
         return inner if inner is MISSING else [inner]
     if isinstance(value, MapEntries):
         return _map_to_cell(value, slot.entries) if slot.entries is not None else MISSING
     if isinstance(value, dict):
         return to_row(slot.record, value) if slot.record is not None else MISSING
-    return MISSING if does_bar(slot, word) else convert(value, word, slot.word, slot.type, slot.epoch_unit)
+    return (
+        MISSING
+        if is_excluded_kind(slot, kind_word)
+        else convert(value, kind_word, slot.word, slot.type, slot.epoch_unit)
+    )
 
 
 def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any:
-    """Return the array with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
-    held = [MISSING if item is None else _to_cell(item, _word(item), slot, dim) for item in items]
-    if held and all(item is MISSING for item in held) and any(map(has_leaf, items)):
+    """Return the array with NULL for items that the column cannot hold; `MISSING` if it can hold none of them."""
+    cells = [MISSING if item is None else _to_cell(item, _kind_word(item), slot, dim) for item in items]
+    if cells and all(item is MISSING for item in cells) and any(map(has_leaf, items)):
         return MISSING
-    return [None if item is MISSING else item for item in held]
+    return [None if item is MISSING else item for item in cells]
 
 
 def _map_to_cell(entries: MapEntries, slot: ColumnSlot) -> Any:
-    """Return the map, as pairs, with NULL in place of what the column cannot hold; `MISSING` if that is everything."""
-    held = _array_to_cell(list(entries.values()), slot, slot.dim)
-    return MISSING if held is MISSING else list(zip(entries, held, strict=True))
+    """Return the map as pairs, with NULL for values that the column cannot hold; `MISSING` if it can hold none."""
+    cells = _array_to_cell(list(entries.values()), slot, slot.dim)
+    return MISSING if cells is MISSING else list(zip(entries, cells, strict=True))

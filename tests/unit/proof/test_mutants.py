@@ -111,7 +111,7 @@ class Setting:
         """Return the digests of the rows that the writer makes of the texts, read back from a file."""
         maker = RowBuilder(self.schema, self.policy, self.schema)
         places = [("f", number) for number in range(1, len(self.texts) + 1)]
-        maker.take(self.texts, places, [True] * len(self.texts))
+        maker.add(self.texts, places, [True] * len(self.texts))
         pq.write_table(
             pa.Table.from_batches(arrow_columns.drain_arrow_batches(maker, to_arrow_schema(self.schema))), path
         )
@@ -298,25 +298,25 @@ IN_FUNCTIONS = {
         "widen.observe.field_rules.FieldRules", "value", unmasked
     ),
     "rows that are read exactly are dropped": Mutant(
-        "widen.routing.native.row_builder.RowBuilder", "rows", lambda rows: lambda self: rows(self)[1:]
+        "widen.routing.native.row_builder.RowBuilder", "pop_rows", lambda rows: lambda self: rows(self)[1:]
     ),
     "corrupt texts are cut": Mutant(
-        "widen.routing.redact.Redactor", "corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
+        "widen.routing.redact.Redactor", "redact_corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
     ),
 }
 
 IN_DECODER = {
     "the decoder skips a field": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "records", with_texts(b'"word 1"', b"null")
+        "widen.routing.native.decoder.RecordDecoder", "decode", with_texts(b'"word 1"', b"null")
     ),
     "the decoder alters a value": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "records", with_texts(b"deep 1", b"deep 2")
+        "widen.routing.native.decoder.RecordDecoder", "decode", with_texts(b"deep 1", b"deep 2")
     ),
     "the decoder takes one key for another": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "records", with_keys_swapped
+        "widen.routing.native.decoder.RecordDecoder", "decode", with_keys_swapped
     ),
     "masks are not applied to decoded records": Mutant(
-        "widen.routing.native.column_assembler", "_hidden", lambda hidden: lambda value, held: str(value)
+        "widen.routing.native.column_assembler", "_redacted", lambda redacted: lambda value, cell: str(value)
     ),
     "an array is cut where it is taken apart": Mutant(
         "widen.spark.text.arrow_columns", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value

@@ -1,4 +1,4 @@
-"""Which values keep their record out, and what is said of them."""
+"""Which values violate fixed columns, and with which reason."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ POLICY = Policy(guards=GUARDS)
 ROUTE = fixed_column_route(build_routes(TABLE, POLICY))
 
 
-def told(text: str) -> list[str]:
+def reasons(text: str) -> list[str]:
     record = build_field_rules(TABLE, POLICY).record(parse_document(text.encode()))
-    return [str(misfit) for misfit in find_violations(ROUTE, record)]
+    return [str(violation) for violation in find_violations(ROUTE, record)]
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,20 @@ def told(text: str) -> list[str]:
         ('{"id":"' + "x" * 100 + '"}', ['id: "' + "x" * 79 + "… is not of type int, and column id is NOT NULL"]),
     ],
 )
-def test_a_value_that_does_not_fit_keeps_its_record_out(record: str, expected: list[str]) -> None:
-    assert told(record) == expected
+def test_violations_have_reasons(record: str, expected: list[str]) -> None:
+    assert reasons(record) == expected
 
 
-def test_columns_that_can_yield_are_not_looked_at() -> None:
+def test_other_columns_are_not_checked() -> None:
     assert fixed_column_route(build_routes(TABLE)) == {}
 
 
-def test_what_keeps_records_out_is_counted_where_it_stands() -> None:
-    seen: RecordObservation = {}
+def test_violations_are_observed_at_their_fields() -> None:
+    kept_out: RecordObservation = {}
     record = parse_document(b'{"id":[],"p":["x"],"l":[{"z":"y"}]}')
-    for misfit in find_violations(ROUTE, record):
-        misfit.observe(seen, ("f", 3))
-    assert set(seen["id"].kinds) == {Kind("null")}
-    assert set(seen["p"].kinds) == {Kind("string", 1)}
-    assert set(seen["l"].records[1]["z"].kinds) == {Kind("string")}
-    assert seen["p"].kinds[Kind("string", 1)].first == ("f", 3)
+    for violation in find_violations(ROUTE, record):
+        violation.observe(kept_out, ("f", 3))
+    assert set(kept_out["id"].kinds) == {Kind("null")}
+    assert set(kept_out["p"].kinds) == {Kind("string", 1)}
+    assert set(kept_out["l"].records[1]["z"].kinds) == {Kind("string")}
+    assert kept_out["p"].kinds[Kind("string", 1)].first == ("f", 3)

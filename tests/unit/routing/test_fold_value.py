@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from widen.model.type_parser import parse_type
-from widen.routing.fold_value import FITS, HELD, STAYS, judge_fold
+from widen.routing.fold_value import DUPLICATE, FITS, STAYS, judge_fold
 
 FITTING: list[tuple[Any, str, str, Any]] = [
     ("12", "string", "bigint", 12),
@@ -65,7 +65,7 @@ def test_what_does_not_stays(value: Any, type_text: str, into: str) -> None:
 
 def test_a_value_that_the_other_column_has_already_is_held() -> None:
     string, bigint = parse_type("string"), parse_type("bigint")
-    assert judge_fold("12", string, 12, bigint) == (HELD, 12)
+    assert judge_fold("12", string, 12, bigint) == (DUPLICATE, 12)
     assert judge_fold("12", string, 13, bigint) == (STAYS, 13)
     assert judge_fold("x", string, 13, bigint) == (STAYS, 13)
 
@@ -73,4 +73,7 @@ def test_a_value_that_the_other_column_has_already_is_held() -> None:
 def test_the_same_moment_is_held_in_whatever_zone_it_comes() -> None:
     utc = datetime(2024, 1, 31, 10, tzinfo=timezone.utc)
     local = utc.astimezone().replace(tzinfo=None)
-    assert judge_fold("2024-01-31T10:00:00Z", parse_type("string"), local, parse_type("timestamp")) == (HELD, local)
+    assert judge_fold("2024-01-31T10:00:00Z", parse_type("string"), local, parse_type("timestamp")) == (
+        DUPLICATE,
+        local,
+    )

@@ -7,23 +7,23 @@ from widen.routing.redact import Redactor
 TEXT = b'{"phone": "123", "user": {"email": "a@b", "n": 1.10}}'
 
 
-def test_nothing_is_hidden_unless_somebody_says_so() -> None:
-    hider = Redactor(Policy(pins={("user",): TextForm.JSON}))
-    assert hider.record(parse_document(TEXT), TEXT) == TEXT.decode()
-    assert hider.text(TEXT) == TEXT.decode()
-    assert hider.corrupt(b"no\xff") == "b'no\\xff'"
+def test_without_redaction_texts_are_unchanged() -> None:
+    redactor = Redactor(Policy(pins={("user",): TextForm.JSON}))
+    assert redactor.redact_record(parse_document(TEXT), TEXT) == TEXT.decode()
+    assert redactor.redact_text(TEXT) == TEXT.decode()
+    assert redactor.redact_corrupt(b"no\xff") == "b'no\\xff'"
 
 
-def test_a_record_is_kept_without_what_is_hidden() -> None:
-    hider = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
-    assert hider.record(parse_document(TEXT), TEXT) == '{"user":{"email":"***","n":1.10}}'
-    assert hider.text(TEXT) == '{"user":{"email":"***","n":1.10}}'
+def test_redacted_values_are_not_kept() -> None:
+    redactor = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
+    assert redactor.redact_record(parse_document(TEXT), TEXT) == '{"user":{"email":"***","n":1.10}}'
+    assert redactor.redact_text(TEXT) == '{"user":{"email":"***","n":1.10}}'
 
 
-def test_of_what_is_no_record_nothing_is_kept_where_something_is_hidden() -> None:
-    hider = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
-    assert hider.corrupt(b'{"phone":"123') == "*** 13 bytes that may hold phone, user.email"
+def test_of_a_corrupt_text_only_the_length_is_kept_if_fields_are_redacted() -> None:
+    redactor = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
+    assert redactor.redact_corrupt(b'{"phone":"123') == "*** 13 bytes that may hold phone, user.email"
 
 
-def test_a_record_of_an_array_is_told_alone() -> None:
-    assert Redactor(Policy()).record(parse_document(b'{"a" : 1}'), None) == '{"a":1}'
+def test_a_record_of_an_array_is_kept_without_the_others() -> None:
+    assert Redactor(Policy()).redact_record(parse_document(b'{"a" : 1}'), None) == '{"a":1}'

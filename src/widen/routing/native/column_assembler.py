@@ -1,4 +1,4 @@
-"""Decoded records to columns: what the decoder let through as it is, and what is routed by hand.
+"""Decoded records as columns: single columns as decoded, and the other fields by routing.
 
 Source: docs/evolution-rules.md#u14
 """
@@ -33,88 +33,99 @@ from widen.routing.native.record_shape import (
 from widen.routing.row import Row, route_value
 
 _UNSET = msgspec.UNSET
-_plain = msgspec.json.Decoder().decode
-_SHAPELESS = re.compile(rb"[\[\]\s,nul]*")
-"""An array of everything and nothing: every column of arrays takes it."""
+_decode_any = msgspec.json.Decoder().decode
+_EMPTY_ARRAYS = re.compile(rb"[\[\]\s,nul]*")
+"""Arrays of nothing but nulls and empty arrays. Every array column takes them, so none of them decides."""
 
 ColumnValues: TypeAlias = Iterable[tuple[str, Any]]
-"""Names of columns, each with what it holds of a value."""
+"""Names of columns, each with its cell for one value."""
 
 
 @dataclass(slots=True)
 class ColumnAssembler:
-    """What becomes of one lot of decoded records.
+    """Assembles the columns of one chunk of decoded records.
 
     Args:
-        places: Where each record stands.
-        seen: What they hold beyond what the columns say; grows.
-        refused: The records, by their place in the lot, that only the exact path can tell; grows.
+        positions: File and number of each record.
+        observation: What the records hold beyond the columns; grows.
+        rejected: Indexes of the records that need the exact path; grows.
     """
 
-    places: Sequence[RecordPosition]
-    seen: RecordObservation = field(default_factory=dict)
-    refused: set[int] = field(default_factory=set)
+    positions: Sequence[RecordPosition]
+    observation: RecordObservation = field(default_factory=dict)
+    rejected: set[int] = field(default_factory=set)
 
-    def columns(self, node: RecordShape, records: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
-        """Return the values of the columns of one struct: what Arrow takes, or decoded records of the node below.
+    def columns(self, shape: RecordShape, records: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
+        """Return the values of the columns of one struct: values for Arrow, or decoded records of a nested shape.
 
         Args:
-            node: The shape of the records.
-            records: As they were decoded.
-            roots: For each, the record of the lot that it is a part of.
+            shape: Shape of the records.
+            records: The decoded records.
+            roots: For each, the index of the record in the chunk that it is a part of.
         """
-        fields: list[SingleColumn | RedactedField | MultiColumnField] = [*node.plain, *node.hidden, *node.forked]
-        found: dict[str, list[Any]] = {}
+        fields: list[SingleColumn | RedactedField | MultiColumnField] = [
+            *shape.single_columns,
+            *shape.redacted_fields,
+            *shape.multi_column_fields,
+        ]
+        values: dict[str, list[Any]] = {}
         for item, column in zip(fields, _transpose([item.attribute for item in fields], records), strict=True):
             match item:
                 case SingleColumn():
-                    found[item.name] = [None if value is _UNSET else value for value in column]
+                    values[item.name] = [None if value is _UNSET else value for value in column]
                 case RedactedField():
-                    found |= {name: [_hidden(value, held) for value in column] for name, held in item.row.items()}
+                    values |= {name: [_redacted(value, cell) for value in column] for name, cell in item.row.items()}
                 case _:
-                    found |= (
-                        _columns_by_python_type(item, column) if item.is_decoded else self._by_text(item, column, roots)
+                    values |= (
+                        _columns_by_python_type(item, column)
+                        if item.is_decoded
+                        else self._route_texts(item, column, roots)
                     )
-        return found
+        return values
 
-    def _by_text(self, item: MultiColumnField, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
-        """Return the columns of a field whose values came as texts."""
+    def _route_texts(self, item: MultiColumnField, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
+        """Return the columns of a field whose values came as texts.
+
+        All values are converted by their Python types first, which needs no look at any of them; then the uncertain
+        ones are routed one by one.
+        """
         texts = [b"null" if value is _UNSET else bytes(value) for value in column]
-        plain = _decode_texts(texts)
-        if item.is_dated:
-            plain = [parse_temporal(value) if type(value) is str else value for value in plain]
+        decoded = _decode_texts(texts)
+        if item.has_dates:
+            decoded = [parse_temporal(value) if type(value) is str else value for value in decoded]
         if item.is_required:
-            self.refused.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
-        found = _columns_by_python_type(item, plain, texts)
-        for at in _uncertain_positions(item, plain, texts, found):
-            held = self._held(item, texts[at], roots[at])
-            if held is None:
-                self.refused.add(roots[at])
-            for values in found.values():
-                values[at] = None
-            for name, value in held or ():
-                found[name][at] = value
-        return found
+            self.rejected.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
+        columns = _columns_by_python_type(item, decoded, texts)
+        for index in _uncertain_positions(item, decoded, texts, columns):
+            # The value is new, or no conversion is certain: it is routed like in the exact path.
+            cells = self._route_text(item, texts[index], roots[index])
+            if cells is None:
+                self.rejected.add(roots[index])
+            for values in columns.values():
+                values[index] = None
+            for name, value in cells or ():
+                columns[name][index] = value
+        return columns
 
-    def _held(self, item: MultiColumnField, text: bytes, root: int) -> ColumnValues | None:
-        """Return what the columns hold of a value that has no sure way; None if that needs the exact path."""
-        is_plain = item.reading.take is FieldRule.AS_IS and not item.reading.maps
-        if text[:1] in b"{[" and not _SHAPELESS.fullmatch(text):
-            direct = _held_by_nested_columns(item.direct, text)
-            if direct is not None or (is_plain and b"{" in text):
-                return direct
-        value = parse_document(text, sum(1 + dim for _, dim in item.place) + 1)
+    def _route_text(self, item: MultiColumnField, text: bytes, root: int) -> ColumnValues | None:
+        """Return the cells of a value without a certain conversion, or None if its record needs the exact path."""
+        is_plain = item.rules.take is FieldRule.AS_IS and not item.rules.maps
+        if text[:1] in b"{[" and not _EMPTY_ARRAYS.fullmatch(text):
+            nested_columns = _decode_nested(item.nested_columns, text)
+            if nested_columns is not None or (is_plain and b"{" in text):
+                return nested_columns
+        value = parse_document(text, sum(1 + dim for _, dim in item.location) + 1)
         if isinstance(value, InvalidJson) or item.is_strict:
             return None
-        value = item.reading.value(value)
-        observe_value(_field_at(self.seen, item.place, item.key), value, self.places[root])
+        value = item.rules.value(value)
+        observe_value(_observed_field(self.observation, item.location, item.key), value, self.positions[root])
         row: Row = {}
         route_value(row, item.slots, value)
         return row.items()
 
 
-def _hidden(value: Any, held: Any) -> Any:
-    return None if value is None or value is _UNSET else held
+def _redacted(value: Any, cell: Any) -> Any:
+    return None if value is None or value is _UNSET else cell
 
 
 def _transpose(attributes: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
@@ -126,9 +137,12 @@ def _transpose(attributes: Sequence[str], records: Sequence[Any]) -> list[Sequen
 
 
 def _decode_texts(texts: Sequence[bytes]) -> Sequence[Any]:
-    """Return the plain values of JSON texts; `_UNSET` for what is no UTF-8."""
+    """Return the Python values of JSON texts; `_UNSET` for a text that is not UTF-8.
+
+    One call decodes all texts as an array; each is decoded alone only if that fails.
+    """
     try:
-        values: Sequence[Any] = _plain(b"[" + b",".join(texts) + b"]")
+        values: Sequence[Any] = _decode_any(b"[" + b",".join(texts) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return list(map(_decode_text, texts))
     return values
@@ -136,59 +150,68 @@ def _decode_texts(texts: Sequence[bytes]) -> Sequence[Any]:
 
 def _decode_text(text: bytes) -> Any:
     try:
-        return _plain(text)
+        return _decode_any(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _UNSET
 
 
 def _columns_by_python_type(
-    item: MultiColumnField, plain: Sequence[Any], texts: Sequence[bytes] | None = None
+    item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes] | None = None
 ) -> dict[str, list[Any]]:
-    """Return the columns of a field as far as the Python types of its values tell them."""
-    forms = list(map(type, plain))
-    there = set(forms)
-    found = {}
-    for name, ways in item.ways.of.items():
-        if there.isdisjoint(ways):
-            found[name] = [None] * len(plain)
-        elif not any(ways[form] for form in there & ways.keys()):
-            found[name] = [value if form in ways else None for value, form in zip(plain, forms, strict=True)]
-        else:
-            found[name] = [
-                None if form not in ways else value if (way := ways[form]) is None else way(value, text)
-                for value, form, text in zip(plain, forms, texts or repeat(b""), strict=False)
+    """Return the columns of a field as far as the Python types of its values determine them."""
+    python_types = list(map(type, decoded))
+    present = set(python_types)
+    columns = {}
+    for name, conversions in item.converter.conversions.items():
+        if present.isdisjoint(conversions):
+            columns[name] = [None] * len(decoded)
+        elif not any(conversions[python_type] for python_type in present & conversions.keys()):
+            columns[name] = [
+                value if python_type in conversions else None
+                for value, python_type in zip(decoded, python_types, strict=True)
             ]
-    return found
+        else:
+            columns[name] = [
+                None
+                if python_type not in conversions
+                else value
+                if (conversion := conversions[python_type]) is None
+                else conversion(value, text)
+                for value, python_type, text in zip(decoded, python_types, texts or repeat(b""), strict=False)
+            ]
+    return columns
 
 
 def _uncertain_positions(
-    item: MultiColumnField, plain: Sequence[Any], texts: Sequence[bytes], columns: Mapping[str, Sequence[Any]]
+    item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes], columns: Mapping[str, Sequence[Any]]
 ) -> set[int]:
-    """Return where the values are that their form does not tell.
+    """Return the indexes of the values whose Python type does not determine their columns.
 
-    These are those without a way, whole numbers out of bounds, fractions that a double may not say, and what the
-    column that decides does not hold.
+    These are values without a conversion, integers out of bounds, fractions that a double may round, and values that
+    the deciding column cannot hold.
     """
-    ways = item.ways
-    known = ways.forms | {type(None)}
-    found = {at for at, value in enumerate(plain) if type(value) not in known}
-    if int in known:
-        low, high = -ways.bound, ways.bound
-        found |= {at for at, value in enumerate(plain) if type(value) is int and not low <= value < high}
-    if float in known and not ways.is_exact:
-        both = enumerate(zip(plain, texts, strict=True))
-        found |= {at for at, (value, text) in both if type(value) is float and not _is_short(text)}
-    for form, name in ways.deciders.items():
-        held = columns[name]
-        found |= {at for at, value in enumerate(plain) if type(value) is form and held[at] is None}
-    return found
+    converter = item.converter
+    certain_types = converter.python_types | {type(None)}
+    uncertain = {index for index, value in enumerate(decoded) if type(value) not in certain_types}
+    if int in certain_types:
+        low, high = -converter.bound, converter.bound
+        uncertain |= {index for index, value in enumerate(decoded) if type(value) is int and not low <= value < high}
+    if float in certain_types and not converter.has_no_doubles:
+        both = enumerate(zip(decoded, texts, strict=True))
+        uncertain |= {index for index, (value, text) in both if type(value) is float and not _is_short(text)}
+    for python_type, name in converter.deciders.items():
+        column = columns[name]
+        uncertain |= {
+            index for index, value in enumerate(decoded) if type(value) is python_type and column[index] is None
+        }
+    return uncertain
 
 
 def _is_short(text: bytes) -> bool:
     return len(text) <= SURE_CHARS and b"e" not in text and b"E" not in text
 
 
-def _held_by_nested_columns(columns: Sequence[NestedColumn], text: bytes) -> ColumnValues | None:
+def _decode_nested(columns: Sequence[NestedColumn], text: bytes) -> ColumnValues | None:
     for column in columns:
         try:
             value = column.decoder.decode(text)
@@ -198,9 +221,9 @@ def _held_by_nested_columns(columns: Sequence[NestedColumn], text: bytes) -> Col
     return None
 
 
-def _field_at(seen: RecordObservation, place: FieldLocation, key: str) -> FieldObservation:
-    for above, dim in place:
-        field_above = get_field(seen, above)
-        field_above.kind(Kind(RECORD_WORD, dim))
-        seen = field_above.record(dim)
-    return get_field(seen, key)
+def _observed_field(observation: RecordObservation, location: FieldLocation, key: str) -> FieldObservation:
+    for parent_key, dim in location:
+        parent = get_field(observation, parent_key)
+        parent.kind(Kind(RECORD_WORD, dim))
+        observation = parent.record(dim)
+    return get_field(observation, key)

@@ -1,8 +1,9 @@
-"""A decoder made from the columns: it accepts, in one native step, the records that fit the columns as they are.
+"""A decoder built from the columns. It accepts, in one native step, the records that fit the columns as they are.
 
-What it accepts needs no look at any value: every key is known, and every value is of the one kind that its column
-takes. Only the fields with several columns, or with values that need a conversion, are routed by hand afterwards.
-Everything else it refuses, and the caller takes the exact path with the whole record; both give the same row.
+An accepted record needs no look at its values: the decoder knows every key, and every value is of the kind that its
+column takes. Only fields with several columns, or whose values need a conversion, are routed afterwards. A refused
+record takes the exact path as a whole. Both paths give the same row, so the fast path must know when it cannot be
+exact.
 """
 
 from __future__ import annotations
@@ -16,63 +17,69 @@ import msgspec
 from widen.routing.native.record_shape import RecordShape
 
 _encode = msgspec.json.Encoder().encode
-_KEY = re.compile(rb'(?<!\\)"\s*:')
-_UNCOUNTED = re.compile(rb'\\\\"|\\u00(?:20|3[aA])')
+_KEY_END = re.compile(rb'(?<!\\)"\s*:')
+_UNCOUNTABLE = re.compile(rb'\\\\"|\\u00(?:20|3[aA])')
 
 
 class RecordDecoder:
     """Decodes the records that fit the columns; see the module.
 
     Args:
-        shape: What the columns take.
+        shape: Shape of the records.
     """
 
     def __init__(self, shape: RecordShape) -> None:
         self._decode = msgspec.json.Decoder(shape.struct).decode
 
-    def records(self, texts: Sequence[bytes]) -> list[Any]:
-        """Return the record of each text, or None where only the exact path can tell it.
+    def decode(self, texts: Sequence[bytes]) -> list[Any]:
+        """Return the record of each text, or None if the text needs the exact path.
 
-        A fraction that a double rounds is the caller's to keep away from here: a decoder cannot see it.
+        A decoder cannot see that a double rounds a fraction. The caller must keep such texts away; see
+        `widen.routing.native.row_builder.ROUNDING_PATTERN`.
 
         Args:
             texts: Records as UTF-8.
         """
-        found: list[Any] = []
+        decoded_records: list[Any] = []
         for text in texts:
             try:
-                found.append(self._decode(text))
+                decoded_records.append(self._decode(text))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found.append(None)
-        for at in _possible_duplicates(texts, found):
-            if has_duplicates(texts[at], found[at]):
-                found[at] = None
-        return found
+                decoded_records.append(None)
+        for index in _possible_duplicates(texts, decoded_records):
+            if has_duplicates(texts[index], decoded_records[index]):
+                decoded_records[index] = None
+        return decoded_records
 
 
-def _possible_duplicates(texts: Sequence[bytes], found: Sequence[Any]) -> list[int]:
-    """Return which records may have a key twice: none, if together they have no more quotes than their texts."""
-    there = [at for at, record in enumerate(found) if record is not None]
-    together = b"".join(texts if len(there) == len(texts) else [texts[at] for at in there])
-    if b"\\" not in together and together.count(b'"') == _encode(found).count(b'"'):
+def _possible_duplicates(texts: Sequence[bytes], decoded_records: Sequence[Any]) -> list[int]:
+    """Return the indexes of the records that may have a duplicate key.
+
+    msgspec keeps the last of two equal keys without an error. A text with a duplicate key has more quotes than the
+    encoded record. All texts are counted at once first, since duplicates are rare.
+    """
+    positions = [index for index, record in enumerate(decoded_records) if record is not None]
+    joined = b"".join(texts if len(positions) == len(texts) else [texts[index] for index in positions])
+    if b"\\" not in joined and joined.count(b'"') == _encode(decoded_records).count(b'"'):
         return []
-    escaped = [at for at in there if b"\\" in texts[at]]
-    plain = [at for at in there if b"\\" not in texts[at]]
-    quotes = sum(texts[at].count(b'"') for at in plain)
-    return escaped if _encode([found[at] for at in plain]).count(b'"') == quotes else there
+    escaped = [index for index in positions if b"\\" in texts[index]]
+    plain = [index for index in positions if b"\\" not in texts[index]]
+    quotes = sum(texts[index].count(b'"') for index in plain)
+    return escaped if _encode([decoded_records[index] for index in plain]).count(b'"') == quotes else positions
 
 
 def has_duplicates(text: bytes, decoded: Any) -> bool:
-    """Tell whether a key may stand twice in one object: the text then has more quotes than what it decodes to.
+    """Tell whether an object in a text may have a duplicate key: the text then has more quotes than its decoded value.
 
-    With escapes in the text quotes say nothing, and keys are counted; where they end in a backslash, or a colon or a
-    space is escaped, they are hard to count, and the answer is yes. What was left as text is not looked into.
+    If the text has escapes, quotes say nothing, and the keys are counted instead. If a key ends with a backslash, or a
+    colon or a space is escaped, the keys cannot be counted, and the answer is yes. The answer ignores parts that are
+    still text (`msgspec.Raw`).
 
     Args:
         text: One JSON value.
-        decoded: What a decoder made of it.
+        decoded: The value from a decoder.
     """
-    once = _encode(decoded)
+    encoded = _encode(decoded)
     if b"\\" not in text:
-        return text.count(b'"') != once.count(b'"')
-    return _UNCOUNTED.search(text) is not None or len(_KEY.findall(text)) != len(_KEY.findall(once))
+        return text.count(b'"') != encoded.count(b'"')
+    return _UNCOUNTABLE.search(text) is not None or len(_KEY_END.findall(text)) != len(_KEY_END.findall(encoded))

@@ -1,4 +1,6 @@
-"""The shape of the records that fit the columns: a native decoder for each, and what it leaves to be routed by hand."""
+"""The shape of the records that fit the columns: a native decoder for a record, and the fields that it leaves to
+routing.
+"""
 
 from __future__ import annotations
 
@@ -15,49 +17,49 @@ from widen.routing.route import ColumnSlot
 from widen.routing.row import Row
 
 SourcePath: TypeAlias = tuple[str, ...]
-"""Keys from the root to a field, arrays passed over."""
+"""Keys from the root to a field, without the arrays on the way."""
 
 FieldLocation: TypeAlias = tuple[tuple[str, int], ...]
-"""The records around a field: the key of each, and how many arrays are around it."""
+"""The records around a field: the key of each, and the number of arrays around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProfile:
-    """What a batch has shown so far, beyond what the columns say.
+    """What a batch has shown so far and the schema does not say.
 
     Args:
-        rescues: What no column holds is kept in a column for the rest, which only the exact path fills.
-        loose: The fields whose values are of other kinds as well than their columns have natively.
-        empty: The fields without a column, each with what it has held: nothing but nulls, ``[]`` and ``{}``.
+        rescues: Whether the table has a rescue column, which only the exact path fills.
+        mixed_fields: Fields with values of kinds that their columns do not take natively.
+        empty_fields: Fields without a column, each with what it held: only nulls, ``[]`` and ``{}``.
     """
 
     rescues: bool = False
-    loose: frozenset[SourcePath] = frozenset()
-    empty: Mapping[SourcePath, FieldObservation] = field(default_factory=dict)
+    mixed_fields: frozenset[SourcePath] = frozenset()
+    empty_fields: Mapping[SourcePath, FieldObservation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SingleColumn:
-    """A field with one column, which takes what the decoder lets through.
+    """A field with one column, which takes whatever the decoder accepts.
 
     Args:
-        attribute: Of the decoded record.
-        name: Of the column.
-        node: The records in it, if it holds any.
+        attribute: Attribute of the decoded record.
+        name: Name of the column.
+        shape: Shape of the records in the column, if it holds records.
     """
 
     attribute: str
     name: str
-    node: RecordShape | None
+    shape: RecordShape | None
 
 
 @dataclass(frozen=True, slots=True)
 class NestedColumn:
-    """A column of arrays or records that takes a value of its own form, and that nobody else takes.
+    """An array or record column that takes the values of its own form; no other column takes any part of them.
 
     Args:
-        name: Of the column.
-        decoder: Of that form.
+        name: Name of the column.
+        decoder: Decoder of that form.
     """
 
     name: str
@@ -66,11 +68,11 @@ class NestedColumn:
 
 @dataclass(frozen=True, slots=True)
 class RedactedField:
-    """A field whose values nobody is to see.
+    """A field that the policy masks or excludes.
 
     Args:
-        attribute: Of the decoded record.
-        row: What its columns hold for every value; none of a field that is left out.
+        attribute: Attribute of the decoded record.
+        row: What its columns hold for every value; empty for an excluded field.
     """
 
     attribute: str
@@ -79,48 +81,49 @@ class RedactedField:
 
 @dataclass(frozen=True, slots=True)
 class MultiColumnField:
-    """A field that is routed by hand: it has several columns, or values that need a conversion or a closer look.
+    """A field that needs routing: it has several columns, or its values need a conversion or a closer look.
 
     Args:
-        key: In the source.
-        attribute: Of the decoded record.
-        place: The records around it.
+        key: Key in the source.
+        attribute: Attribute of the decoded record.
+        location: The records around the field.
         slots: Its columns.
-        reading: How its values are taken.
-        nodes: The records in its columns, by the name of the column.
-        ways: How scalars get into its columns.
-        is_strict: Values that came as text and have no way take the exact path.
-        is_required: It must not be null; where it is, the record takes the exact path.
-        is_dated: Whether a text is a date or an instant has to be seen from the text.
-        direct: The columns that take arrays, maps and records that came as text as they are.
-        is_decoded: The values come decoded, since their form alone tells the columns; else they come as text.
+        rules: Its field rules.
+        shapes: Shapes of the records in its columns, by the name of the column.
+        converter: Conversions of scalars to its columns.
+        is_strict: Whether values that came as text and have no conversion need the exact path.
+        is_required: Whether null needs the exact path, since a column is NOT NULL.
+        has_dates: Whether strings must be checked for dates and timestamps.
+        nested_columns: Columns that take arrays, maps and records from their text without routing.
+        is_decoded: Whether values come decoded, because their JSON form alone determines the columns; else they come as
+            text.
     """
 
     key: str
     attribute: str
-    place: FieldLocation
+    location: FieldLocation
     slots: tuple[ColumnSlot, ...]
-    reading: FieldRules
-    nodes: Mapping[str, RecordShape]
-    ways: FastConverter
+    rules: FieldRules
+    shapes: Mapping[str, RecordShape]
+    converter: FastConverter
     is_strict: bool = False
     is_required: bool = False
-    is_dated: bool = False
-    direct: tuple[NestedColumn, ...] = ()
+    has_dates: bool = False
+    nested_columns: tuple[NestedColumn, ...] = ()
     is_decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """The decoder of one record, and how its fields become columns; a field in no list has no column."""
+    """The decoder of a record, and how its fields become columns. A field in no list has no column."""
 
     struct: type[msgspec.Struct]
-    plain: tuple[SingleColumn, ...]
-    hidden: tuple[RedactedField, ...]
-    forked: tuple[MultiColumnField, ...]
+    single_columns: tuple[SingleColumn, ...]
+    redacted_fields: tuple[RedactedField, ...]
+    multi_column_fields: tuple[MultiColumnField, ...]
 
     @property
-    def is_forked(self) -> bool:
-        """Whether some field in it, at any depth, is not taken as it is."""
-        inside = (item.node for item in self.plain if item.node is not None)
-        return bool(self.forked or self.hidden) or any(node.is_forked for node in inside)
+    def needs_routing(self) -> bool:
+        """Whether any field, at any depth, is not a column as decoded."""
+        nested = (column.shape for column in self.single_columns if column.shape is not None)
+        return bool(self.multi_column_fields or self.redacted_fields) or any(shape.needs_routing for shape in nested)

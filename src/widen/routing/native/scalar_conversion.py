@@ -1,7 +1,7 @@
-"""Ways: how scalars get into columns without a closer look, by the Python types of their decoded values.
+"""Conversions of decoded scalars to columns without a closer look, by the Python type of the decoded value.
 
-A scalar needs no closer look where it brings nothing new: the field has a column of its very kind, or one of texts
-that was there before the interval and holds whatever comes, or one column that was there before and does hold it.
+A scalar needs no closer look if it brings nothing new: the field has a column of exactly its kind, or a text column
+from before the interval, which holds every scalar, or one column from before the interval that can hold the value.
 
 Source: docs/evolution-rules.md#u7, #u14, #d2
 """
@@ -42,29 +42,29 @@ _NATIVE: Mapping[tuple[str, str], Any] = MappingProxyType(
         (STRING_WORD, "string"): str,
     }
 )
-"""The columns, by word and type, whose values are taken as they are decoded, and what the decoder lets through."""
+"""For each kind word and type of a column: what the decoder accepts, if the column takes decoded values unchanged."""
 
 FastConversion: TypeAlias = Callable[[Any, bytes], Any]
-"""Takes a decoded value and, if it came as one, its text; gives what the column holds."""
+"""Takes a decoded value and its text, if it came as text; returns the column value."""
 
 
-def _whole(plain: Any, text: bytes) -> Any:
-    return int(plain)
+def _to_int(decoded: Any, text: bytes) -> Any:
+    return int(decoded)
 
 
-def _spelled(plain: Any, text: bytes) -> Any:
-    return "true" if plain else "false"
+def _to_boolean_text(decoded: Any, text: bytes) -> Any:
+    return "true" if decoded else "false"
 
 
-def _digits(plain: Any, text: bytes) -> Any:
-    return str(plain)
+def _to_digits(decoded: Any, text: bytes) -> Any:
+    return str(decoded)
 
 
-def _text(plain: Any, text: bytes) -> Any:
+def _source_text(decoded: Any, text: bytes) -> Any:
     return text.decode()
 
 
-_FORMS: Mapping[type, str] = MappingProxyType(
+_KIND_OF_TYPE: Mapping[type, str] = MappingProxyType(
     {
         bool: BOOLEAN_WORD,
         int: LONG_WORD,
@@ -74,122 +74,142 @@ _FORMS: Mapping[type, str] = MappingProxyType(
         TimestampText: TIMESTAMP_WORD,
     }
 )
-_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
-"""Up to where the columns of a word hold every whole number."""
+_INTEGER_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
+"""Magnitude up to which a column of each kind word holds every integer."""
 
-_LONGS = 2**63
+_LONG_BOUND = 2**63
 
 _FAST: Mapping[tuple[str, str], FastConversion | None] = MappingProxyType(
     {
         (BOOLEAN_WORD, BOOLEAN_WORD): None,
-        (BOOLEAN_WORD, INT_WORD): _whole,
-        (BOOLEAN_WORD, LONG_WORD): _whole,
-        (BOOLEAN_WORD, DOUBLE_WORD): _whole,
-        (BOOLEAN_WORD, STRING_WORD): _spelled,
+        (BOOLEAN_WORD, INT_WORD): _to_int,
+        (BOOLEAN_WORD, LONG_WORD): _to_int,
+        (BOOLEAN_WORD, DOUBLE_WORD): _to_int,
+        (BOOLEAN_WORD, STRING_WORD): _to_boolean_text,
         (LONG_WORD, INT_WORD): None,
         (LONG_WORD, LONG_WORD): None,
-        (LONG_WORD, DOUBLE_WORD): _whole,
-        (LONG_WORD, STRING_WORD): _digits,
+        (LONG_WORD, DOUBLE_WORD): _to_int,
+        (LONG_WORD, STRING_WORD): _to_digits,
         (DOUBLE_WORD, DOUBLE_WORD): None,
-        (DOUBLE_WORD, STRING_WORD): _text,
+        (DOUBLE_WORD, STRING_WORD): _source_text,
         (STRING_WORD, STRING_WORD): None,
     }
 )
-"""How a scalar gets into a column of `_NATIVE`, by the words of both; None where it stays as it is."""
+"""For each kind of value and each column in `_NATIVE`: the conversion, or None if the value stays unchanged."""
 
-_OWN = frozenset({(LONG_WORD, INT_WORD), *((word, word) for word in _FORMS.values())})
-"""The words of a kind and of a column of its very kind."""
+_SAME_KIND = frozenset({(LONG_WORD, INT_WORD), *((word, word) for word in _KIND_OF_TYPE.values())})
+"""Pairs of the kind word of a value and the kind word of a column of the same kind."""
 
 
 @dataclass(slots=True)
 class FastConverter:
-    """The ways of the scalars of one field.
+    """Conversions of the scalars of one field.
 
     Args:
-        of: For each column by its name: the Python types that it takes, and how; None where a value stays as it is.
-        deciders: For some of the types, the column that must hold a value; one that it does not hold needs a closer
-            look.
-        bound: From which whole number on all need a closer look; below minus that, too.
-        is_exact: No column takes a fraction as a double, so that none needs a closer look.
+        conversions: For each column by name: the Python types that it takes with their conversions; None if a value
+            stays unchanged.
+        deciders: For some types, the column that must hold each value; values that it cannot hold need a closer look.
+        bound: Integers from this magnitude on need a closer look.
+        has_no_doubles: Whether no column takes fractions as doubles, so that no fraction needs a closer look.
     """
 
-    of: dict[str, dict[type, FastConversion | None]]
+    conversions: dict[str, dict[type, FastConversion | None]]
     deciders: dict[type, str] = field(default_factory=dict)
     bound: int = 0
-    is_exact: bool = False
+    has_no_doubles: bool = False
 
     @property
-    def forms(self) -> frozenset[type]:
-        """The Python types that have a way into some column."""
-        return frozenset(form for ways in self.of.values() for form in ways)
+    def python_types(self) -> frozenset[type]:
+        """The Python types that some column takes."""
+        return frozenset(python_type for conversions in self.conversions.values() for python_type in conversions)
 
     def decide(self, name: str) -> None:
-        """Let one column decide: it must hold every value that has a way; other values have none, in place."""
-        own = self.of[name].keys() - {form for form, decider in self.deciders.items() if decider != name}
-        self.of = {column: {form: way for form, way in ways.items() if form in own} for column, ways in self.of.items()}
-        self.deciders = dict.fromkeys(own, name)
+        """Make a column the decider, in place: it must hold every value. Types that it does not take lose their
+        conversions.
+        """
+        decided = self.conversions[name].keys() - {
+            python_type for python_type, decider in self.deciders.items() if decider != name
+        }
+        self.conversions = {
+            column: {
+                python_type: conversion for python_type, conversion in conversions.items() if python_type in decided
+            }
+            for column, conversions in self.conversions.items()
+        }
+        self.deciders = dict.fromkeys(decided, name)
 
 
 def native_type(slot: ColumnSlot) -> Any:
-    """Return what the decoder lets through for the leaves of a column, or None if they are never taken as they are."""
+    """Return what the decoder accepts for the leaves of a column, or None if the column never takes decoded values."""
     return _NATIVE.get((slot.word, str(slot.type)))
 
 
-def build_fast_converter(slots: tuple[ColumnSlot, ...], known: Collection[str]) -> FastConverter:
-    """Return how the columns of a field take scalars, as far as that needs no closer look.
+def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection[str]) -> FastConverter:
+    """Return the conversions of scalars to the columns of a field that need no closer look.
 
     Args:
         slots: The columns.
-        known: The names of those that were there before the interval.
+        base_columns: Names of the columns from before the interval.
     """
-    ways = FastConverter({slot.name: {} for slot in slots})
-    is_settled = any(slot.word == STRING_WORD and slot.name in known for slot in slots)
-    ways.bound = _LONGS if is_settled else min((_BOUNDS[s.word] for s in slots if s.word in _BOUNDS), default=_LONGS)
-    for form, word in _FORMS.items():
-        takers = [slot for slot in slots if routes_kind(slot, Kind(word))]
-        deciding = [slot for slot in takers if slot.name in known]
-        if not is_settled and not any(map(_is_own, [word] * len(takers), takers)):
-            if len(deciding) != 1 or not _does_decide(word, deciding[0]):
+    converter = FastConverter({slot.name: {} for slot in slots})
+    has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
+    converter.bound = (
+        _LONG_BOUND
+        if has_text_column
+        else min((_INTEGER_BOUNDS[s.word] for s in slots if s.word in _INTEGER_BOUNDS), default=_LONG_BOUND)
+    )
+    for python_type, word in _KIND_OF_TYPE.items():
+        routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
+        base_routed = [slot for slot in routed if slot.name in base_columns]
+        # A text column from before the interval holds whatever scalars come: they are nothing new (U7).
+        if not has_text_column and not any(map(_is_same_kind, [word] * len(routed), routed)):
+            if len(base_routed) != 1 or not _can_decide(word, base_routed[0]):
                 continue
-            ways.deciders[form] = deciding[0].name
-        for slot in takers:
-            ways.of[slot.name][form] = wrap_in_arrays(_fast_conversion(word, slot, ways.bound), slot.dim)
-    ways.is_exact = not any(float in ways.of[slot.name] for slot in slots if slot.word == DOUBLE_WORD)
-    return ways
+            converter.deciders[python_type] = base_routed[0].name
+        for slot in routed:
+            converter.conversions[slot.name][python_type] = wrap_in_arrays(
+                _fast_conversion(word, slot, converter.bound), slot.dim
+            )
+    converter.has_no_doubles = not any(
+        float in converter.conversions[slot.name] for slot in slots if slot.word == DOUBLE_WORD
+    )
+    return converter
 
 
-def _is_own(word: str, slot: ColumnSlot) -> bool:
-    is_exact = native_type(slot) is not None or slot.word in (DATE_WORD, TIMESTAMP_WORD)
-    return slot.dim == 0 and is_exact and (word, slot.word) in _OWN
+def _is_same_kind(word: str, slot: ColumnSlot) -> bool:
+    has_no_doubles = native_type(slot) is not None or slot.word in (DATE_WORD, TIMESTAMP_WORD)
+    return slot.dim == 0 and has_no_doubles and (word, slot.word) in _SAME_KIND
 
 
-def _does_decide(word: str, slot: ColumnSlot) -> bool:
-    """Tell whether a kind is covered if, and only if, a column holds each of its values."""
+def _can_decide(word: str, slot: ColumnSlot) -> bool:
+    """Tell whether a column from before the interval covers a kind if and only if it can hold each of its values."""
     return slot.dim == 0 and str(slot.type) != "float" and (word, slot.word) != (LONG_WORD, TIMESTAMP_WORD)
 
 
 def _fast_conversion(word: str, slot: ColumnSlot, bound: int) -> FastConversion | None:
-    """Return the way of the scalars of a kind into the arrays of a column, if it has any."""
-    is_bounded = word != LONG_WORD or bound <= _BOUNDS.get(slot.word, bound)
+    """Return the conversion of the scalars of a kind to the items of a column; None leaves them unchanged."""
+    is_bounded = word != LONG_WORD or bound <= _INTEGER_BOUNDS.get(slot.word, bound)
     if native_type(slot) is not None and is_bounded and (word, slot.word) in _FAST:
         return _FAST[word, slot.word]
     is_number = word in (LONG_WORD, DOUBLE_WORD)
 
-    def way(plain: Any, text: bytes) -> Any:
-        held = convert(JsonNumber(text.decode()) if is_number else plain, word, slot.word, slot.type, slot.epoch_unit)
-        return None if held is MISSING else held
+    def conversion(decoded: Any, text: bytes) -> Any:
+        value = convert(
+            JsonNumber(text.decode()) if is_number else decoded, word, slot.word, slot.type, slot.epoch_unit
+        )
+        return None if value is MISSING else value
 
-    return way
+    return conversion
 
 
-def wrap_in_arrays(way: FastConversion | None, dim: int) -> FastConversion | None:
-    """Return the way into a column of that many arrays."""
+def wrap_in_arrays(conversion: FastConversion | None, dim: int) -> FastConversion | None:
+    """Return the conversion to a column with this number of arrays."""
     if dim == 0:
-        return way
-    inner = wrap_in_arrays(way, dim - 1)
+        return conversion
+    convert_item = wrap_in_arrays(conversion, dim - 1)
 
-    def array(plain: Any, text: bytes) -> Any:
-        held = plain if inner is None else inner(plain, text)
-        return None if held is None else [held]
+    def convert_to_array(decoded: Any, text: bytes) -> Any:
+        value = decoded if convert_item is None else convert_item(decoded, text)
+        return None if value is None else [value]
 
-    return array
+    return convert_to_array

@@ -17,7 +17,7 @@ from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path, format_path
 from widen.model.types import ArrayType, DataType, quote_name
 from widen.planning.unify.fold_plan import FoldPlan, FoldResult, Rest
-from widen.routing.fold_value import FITS, HELD, STAYS, judge_fold
+from widen.routing.fold_value import DUPLICATE, FITS, STAYS, judge_fold
 from widen.spark.dml.assignment import AssignedValue, assign_columns
 from widen.spark.dml.change_context import ChangeContext, ChangeResult
 from widen.spark.dml.change_in_place import change_in_place
@@ -52,7 +52,7 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
         counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
         stays = judged.where(F.col(_FINDING) == STAYS).select(_VALUE)
         samples = tuple(row[_VALUE] for row in stays.limit(SAMPLES).collect()) if counts.get(STAYS) else ()
-    return FoldResult(fold, sum(counts.values()), counts.get(FITS, 0), counts.get(HELD, 0), samples)
+    return FoldResult(fold, sum(counts.values()), counts.get(FITS, 0), counts.get(DUPLICATE, 0), samples)
 
 
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:

@@ -1,6 +1,6 @@
-"""Decoded records as Arrow columns, without a row in between.
+"""Decoded records as Arrow columns, without rows in between: nothing converts a value that is already native.
 
-Source: the Arrow format.
+Source: the Arrow format
 """
 
 from __future__ import annotations
@@ -16,63 +16,68 @@ from widen.routing.native.record_shape import RecordShape
 from widen.routing.native.row_builder import DecodedChunk, RowBuilder
 
 
-def drain_arrow_batches(maker: RowBuilder, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all texts that were taken since the last time, those that were decoded natively first.
+def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all texts added since the last call, decoded records first.
+
+    If some decoded records turn out to need the exact path, the others are assembled again without them.
 
     Args:
-        maker: What took the texts; afterwards it has observed everything that they hold beyond the columns.
-        schema: Of the columns of the table; others are null.
+        builder: The builder with the texts; afterwards its observation has everything that they hold beyond the
+            columns.
+        schema: Schema of the rows; columns without values are null.
     """
-    lot = maker.decoded()
-    while lot.records:
-        spread = ColumnAssembler(lot.places)
-        batch = pa.RecordBatch.from_arrays(_top(spread, maker, lot, schema), schema=schema)
-        if not spread.refused:
+    chunk = builder.pop_chunk()
+    while chunk.records:
+        assembler = ColumnAssembler(chunk.positions)
+        batch = pa.RecordBatch.from_arrays(_root_arrays(assembler, builder, chunk, schema), schema=schema)
+        if not assembler.rejected:
             yield batch
-        lot = maker.settled(lot, spread)
-    rows = maker.rows()
+        chunk = builder.finish_chunk(chunk, assembler)
+    rows = builder.pop_rows()
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _top(spread: ColumnAssembler, maker: RowBuilder, lot: DecodedChunk, schema: pa.Schema) -> list[pa.Array]:
-    """Return the arrays of the columns, and of the one that says what the rows are made of, if there is such a one."""
-    told = maker.origins(lot)
-    arrays = _struct(spread, lot.shape, lot.records, [field for field in schema if field.name not in told])
-    places = {name: pa.array(cells, schema.field(name).type) for name, cells in told.items()}
-    return [places[field.name] if field.name in told else arrays.pop(0) for field in schema]
+def _root_arrays(
+    assembler: ColumnAssembler, builder: RowBuilder, chunk: DecodedChunk, schema: pa.Schema
+) -> list[pa.Array]:
+    """Return the arrays of the columns, and of the origin column if the rows have one."""
+    origins = builder.origin_column(chunk)
+    arrays = _struct(assembler, chunk.shape, chunk.records, [field for field in schema if field.name not in origins])
+    places = {name: pa.array(cells, schema.field(name).type) for name, cells in origins.items()}
+    return [places[field.name] if field.name in origins else arrays.pop(0) for field in schema]
 
 
 def _struct(
-    spread: ColumnAssembler,
-    node: RecordShape,
+    assembler: ColumnAssembler,
+    shape: RecordShape,
     records: Sequence[Any],
     fields: Sequence[pa.Field],
     roots: Sequence[int] | None = None,
 ) -> list[pa.Array]:
-    """Return the arrays of the fields of a struct, of which no record is null."""
+    """Return the arrays of the fields of a struct; none of its records is null."""
     roots = range(len(records)) if roots is None else roots
-    values = spread.columns(node, records, roots)
-    nodes = {item.name: item.node for item in node.plain}
-    for item in node.forked:
-        nodes.update(item.nodes)
-    return [_array(spread, nodes.get(f.name), values.get(f.name), f.type, roots) for f in fields]
+    values = assembler.columns(shape, records, roots)
+    shapes = {item.name: item.shape for item in shape.single_columns}
+    for item in shape.multi_column_fields:
+        shapes.update(item.shapes)
+    return [_array(assembler, shapes.get(f.name), values.get(f.name), f.type, roots) for f in fields]
 
 
 def _array(
-    spread: ColumnAssembler,
-    node: RecordShape | None,
+    assembler: ColumnAssembler,
+    shape: RecordShape | None,
     values: list[Any] | None,
     data_type: pa.DataType,
     roots: Sequence[int],
 ) -> pa.Array:
     if values is None:
         return pa.nulls(len(roots), data_type)
-    if node is None:
+    if shape is None:
         return pa.array([_pairs(value) for value in values] if _has_maps(data_type) else values, data_type)
     if pa.types.is_list(data_type):
-        return _lists(spread, node, values, data_type, roots)
-    return _records(spread, node, values, data_type, roots)
+        return _lists(assembler, shape, values, data_type, roots)
+    return _records(assembler, shape, values, data_type, roots)
 
 
 def _has_maps(data_type: pa.DataType) -> bool:
@@ -80,14 +85,14 @@ def _has_maps(data_type: pa.DataType) -> bool:
 
 
 def _pairs(value: Any) -> Any:
-    """Return a value of maps, and of arrays of them, with every map as its pairs."""
+    """Return a value with every map in it as pairs, which pyarrow needs."""
     if isinstance(value, dict):
         return list(value.items())
     return [_pairs(item) for item in value] if isinstance(value, list) else value
 
 
 def _lists(
-    spread: ColumnAssembler, node: RecordShape, values: list[Any], data_type: pa.ListType, roots: Sequence[int]
+    assembler: ColumnAssembler, shape: RecordShape, values: list[Any], data_type: pa.ListType, roots: Sequence[int]
 ) -> pa.Array:
     offsets: list[int | None] = []
     end = 0
@@ -97,21 +102,21 @@ def _lists(
     offsets.append(end)
     inner = list(chain.from_iterable(items for items in values if items is not None))
     inner_roots = [root for root, items in zip(roots, values, strict=True) if items for _ in items]
-    array = _array(spread, node, inner, data_type.value_type, inner_roots)
+    array = _array(assembler, shape, inner, data_type.value_type, inner_roots)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array, type=data_type)
 
 
 def _records(
-    spread: ColumnAssembler, node: RecordShape, values: list[Any], data_type: pa.StructType, roots: Sequence[int]
+    assembler: ColumnAssembler, shape: RecordShape, values: list[Any], data_type: pa.StructType, roots: Sequence[int]
 ) -> pa.Array:
     fields = list(data_type)
     places = [at for at, record in enumerate(values) if record is not None]
     if len(places) == len(values):
-        return pa.StructArray.from_arrays(_struct(spread, node, values, fields, roots), fields=fields)
-    there = [values[at] for at in places]
-    arrays = _struct(spread, node, there, fields, [roots[at] for at in places])
-    found = pa.StructArray.from_arrays(arrays, fields=fields)
+        return pa.StructArray.from_arrays(_struct(assembler, shape, values, fields, roots), fields=fields)
+    present = [values[at] for at in places]
+    arrays = _struct(assembler, shape, present, fields, [roots[at] for at in places])
+    array = pa.StructArray.from_arrays(arrays, fields=fields)
     indices: list[int | None] = [None] * len(values)
     for index, at in enumerate(places):
         indices[at] = index
-    return found.take(pa.array(indices, pa.int64()))
+    return array.take(pa.array(indices, pa.int64()))

@@ -186,7 +186,7 @@ class _TextTask:
 
     def __init__(self, attempt: BatchWriteSpec, schema: pa.Schema) -> None:
         self._attempt, self._schema = attempt, schema
-        self._maker = RowBuilder(attempt.schema, attempt.policy, attempt.base, attempt.origin, attempt.file_fields)
+        self._builder = RowBuilder(attempt.schema, attempt.policy, attempt.base, attempt.origin, attempt.file_fields)
         self._taken, self._look = 0, EARLY_LOOKS[0]
         self._seen: object = None
         self._positions = RecordPositions()
@@ -195,7 +195,7 @@ class _TextTask:
     @property
     def is_done(self) -> bool:
         """Whether going on would teach nothing."""
-        enough = self._maker.observation.records >= ENOUGH_RECORDS
+        enough = self._builder.observation.records >= ENOUGH_RECORDS
         return self.is_doomed and enough and not self._attempt.is_patient
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -205,7 +205,7 @@ class _TextTask:
             while start < len(texts):
                 chunk = slice(start, start + self._look - self._taken)
                 start = min(chunk.stop, len(texts))
-                self._maker.take(texts[chunk], places[chunk], may_round[chunk])
+                self._builder.add(texts[chunk], places[chunk], may_round[chunk])
                 self._taken += start - chunk.start
                 if self._taken == self._look:
                     self._look = next(
@@ -218,16 +218,16 @@ class _TextTask:
 
     def note(self, parts: tuple[PartFile, ...] = ()) -> bytes:
         """Return what the task has to say."""
-        return msgspec.json.encode(TaskNote(msgspec.Raw(self._maker.observation.to_json()), parts))
+        return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts))
 
     def _drained(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of what was taken, and look whether what they hold changes the plan."""
-        batches = list(drain_arrow_batches(self._maker, self._schema))
-        seen = observation_signature(self._maker.observation)
+        batches = list(drain_arrow_batches(self._builder, self._schema))
+        seen = observation_signature(self._builder.observation)
         if seen != self._seen:
             self._seen = seen
-            self._maker.adapt()
-            self.is_doomed = self.is_doomed or not self._attempt.is_covered(self._maker.observation)
+            self._builder.adapt()
+            self.is_doomed = self.is_doomed or not self._attempt.is_covered(self._builder.observation)
         if not self.is_doomed:
             yield from batches
 

@@ -20,8 +20,8 @@ from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.observe.observe_schema import type_facts
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
-from widen.routing.rescue import record_route
-from widen.routing.route import ColumnSlot, RecordRoute, build_routes, does_bar
+from widen.routing.rescue import widest_record_route
+from widen.routing.route import ColumnSlot, RecordRoute, build_routes, is_excluded_kind
 from widen.spark.expression import join_columns
 from widen.spark.source.field_names import Typed, fields_of
 from widen.spark.spark_types import type_to_spark
@@ -145,7 +145,7 @@ def _rest(values: Column, data_type: DataType, slots: Sequence[ColumnSlot]) -> C
 
     An array or a map that is not held completely is returned as a whole.
     """
-    record = record_route(slots)
+    record = widest_record_route(slots)
     if isinstance(data_type, StructType) and record is not None:
         return _rest_of_record(fields_of(values, data_type), record)
     held = is_held_expression(values, data_type, slots, 0)
@@ -169,7 +169,7 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
             entries = [slot.entries for slot in deep if slot.entries is not None]
             return _all_held_expression(F.map_values(values), value, entries, 0) if entries else values.isNull()
         case StructType():
-            record = record_route(deep)
+            record = widest_record_route(deep)
             if record is None:
                 return values.isNull()
             fields = fields_of(values, data_type)
@@ -187,7 +187,7 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
 
 def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
     facts = type_facts(data_type)
-    return facts is not None and does_bar(slot, facts[0])
+    return facts is not None and is_excluded_kind(slot, facts[0])
 
 
 def _all_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:

@@ -19,7 +19,7 @@ from widen.observe.observe_schema import type_facts
 from widen.planning.evolution.policy import EpochUnit
 from widen.planning.evolution.type_lattice import can_route
 from widen.protocol.type_widening import is_widening
-from widen.routing.convert import UNIT_BELOW
+from widen.routing.convert import EPOCH_UNIT_LIMITS
 from widen.spark.spark_types import type_to_spark
 from widen.spark.write.physical_layout import partition_text
 
@@ -82,7 +82,7 @@ def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
     if unit is not None:
         return _to_timestamp(wide, unit)
     result = _to_timestamp(wide, EpochUnit.NANOSECONDS)
-    for limit, each in reversed(UNIT_BELOW):
+    for limit, each in reversed(EPOCH_UNIT_LIMITS):
         result = F.when(F.abs(wide) < F.lit(limit), _to_timestamp(wide, each)).otherwise(result)
     return result
 

@@ -103,7 +103,7 @@ def test_the_fast_path_gives_what_the_exact_path_gives(word: str) -> None:
     fast = set()
     for text, data_type in TYPES.items():
         slot = ColumnSlot("c", word_of(data_type) or "", 0, data_type)
-        conversions = build_fast_converter((slot,), ("c",)).of["c"]
+        conversions = build_fast_converter((slot,), ("c",)).conversions["c"]
         if type(value) in conversions:
             conversion = conversions[type(value)]
             found = value if conversion is None else conversion(value, token)

@@ -75,7 +75,7 @@ LARGE = {
 def test_a_large_file_is_read_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.json").write_text(text)
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 0
     assert rows(spark, tmp_path / "table") == [{"n": 1}, {"n": 2, "t": "}"}]
@@ -84,7 +84,7 @@ def test_a_large_file_is_read_in_parts(
 def test_a_large_file_with_something_else_between_its_records(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.json").write_text('[{"n":1}, oops, {"n":2}, {"n":3')
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 2
     kept = {row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "_corrupt_record" in row}
@@ -147,7 +147,7 @@ def test_texts_of_csv_are_numbers_where_they_come_back(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("text", ["n,a\n1,x\n2,y\n", 'n,a\n1,"x\n"\n2,"\ny"\n'], ids=["lines", "line breaks in fields"])
 def test_a_large_file_of_csv(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(json_texts, "WHOLE_BYTES", 8)
+    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.csv").write_text(text)
     proved(spark, str(tmp_path / "large.csv"), tmp_path / "table")
     found = rows(spark, tmp_path / "table")

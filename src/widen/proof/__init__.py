@@ -1,1 +1,1 @@
-"""The proof that no value is lost. It shares no code with what makes the rows: own parser, own rules, own routes."""
+"""The proof that no value is lost: its own parser, rules and routes share no code with those that make the rows."""

@@ -1,1 +1,1 @@
-"""From records to rows: which columns each value goes to, how it gets there, and the proof that it arrived."""
+"""From records to rows: which columns each value goes to, and how it is converted."""

@@ -1,7 +1,7 @@
-"""Steps into records: the names by which Spark takes the fields out of records that have types.
+"""The names by which Spark reads the fields of typed records.
 
-Spark does not tell fields apart whose names differ only in case, in most sessions. Where a record has such fields, its
-fields are called by their numbers while it is taken in.
+In most sessions Spark does not distinguish field names that differ only in case. If a record has such names, its fields
+are named by their positions while Spark reads it.
 
 Source: docs/evolution-rules.md#d9, #d16
 """
@@ -17,17 +17,17 @@ from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 
 Typed: TypeAlias = tuple[Column, DataType]
-"""Values, and their type; their records are as `with_field_steps` says."""
+"""Values with their type; the names of record fields are those of `with_field_steps`."""
 
 
 def field_steps(record: StructType) -> list[str]:
-    """Return by what names the fields of records are taken out."""
+    """Return the names by which Spark reads the fields of a record."""
     is_plain = len({name.casefold() for name in record.names}) == len(record.fields)
-    return list(record.names) if is_plain else [str(at) for at in range(len(record.fields))]
+    return list(record.names) if is_plain else [str(position) for position in range(len(record.fields))]
 
 
 def with_field_steps(data_type: DataType) -> DataType:
-    """Return a type with those names in all records in it."""
+    """Return a type with these names in all its records."""
     match data_type:
         case StructType(fields):
             names = field_steps(data_type)
@@ -42,20 +42,20 @@ def with_field_steps(data_type: DataType) -> DataType:
 
 
 def fields_of(values: Column, data_type: StructType) -> dict[str, Typed]:
-    """Return the fields of records that stand in a column, by the names that the source gives."""
+    """Return the fields of records in a column, by their names in the source."""
     named = zip(data_type, field_steps(data_type), strict=True)
     return {field.name: (values.getField(name), field.type) for field, name in named}
 
 
-def duplicate_fields(data_type: DataType, at: Path = ()) -> Iterator[Path]:
-    """Yield the paths of fields that stand in a record of a type more than once, under the very same name."""
+def duplicate_fields(data_type: DataType, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of fields with exactly the same name as another field of their record."""
     match data_type:
         case StructType(fields):
-            seen: set[str] = set()
+            names: set[str] = set()
             for field in fields:
-                if field.name in seen:
-                    yield (*at, field.name)
-                seen.add(field.name)
-                yield from duplicate_fields(field.type, (*at, field.name))
+                if field.name in names:
+                    yield (*path, field.name)
+                names.add(field.name)
+                yield from duplicate_fields(field.type, (*path, field.name))
         case ArrayType(inner) | MapType(_, inner):
-            yield from duplicate_fields(inner, at)
+            yield from duplicate_fields(inner, path)

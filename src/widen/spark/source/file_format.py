@@ -1,4 +1,4 @@
-"""The formats of files of records, and how the name of a file tells its format.
+"""The formats of source files, and how file names tell them.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -13,25 +13,25 @@ from widen.errors import InvalidOption
 
 
 class FileFormat(str, Enum):
-    """What files hold."""
+    """The format of a source file."""
 
     JSON = "json"
-    """Lines, arrays of records, or one document a file."""
+    """JSON lines, arrays of records, or one document in a file."""
     CSV = "csv"
-    """Records of texts, named by the first line."""
+    """Records of strings; the first line has the names."""
     TEXT = "text"
-    """A record for each line, with the field ``value``."""
+    """A record for file_format line, with the field ``value``."""
     PARQUET = "parquet"
     AVRO = "avro"
     ORC = "orc"
 
     @property
     def is_typed(self) -> bool:
-        """Whether the files say the types of what is in them."""
+        """Whether the files have types."""
         return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC)
 
 
-NAMES: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
+FILE_ENDINGS: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
     {
         FileFormat.JSON: (".json", ".jsonl", ".ndjson"),
         FileFormat.CSV: (".csv", ".tsv"),
@@ -40,35 +40,35 @@ NAMES: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
         FileFormat.ORC: (".orc",),
     }
 )
-"""How names of files end. No name says that a file is plain text: that has to be said."""
+"""Endings of file names. No ending means plain text, so plain text must be requested."""
 
-PACKED_NAMES = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
-"""What may follow where a file is packed as a whole."""
+COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
+"""Endings of compressed files, which follow the ending of the format."""
 
 
 def format_of(path: str) -> FileFormat | None:
-    """Return the format that the name of a file tells, if it tells one.
+    """Return the format that a file name tells, or None.
 
     Args:
         path: A path or a URI.
     """
     name = path.rsplit("/", 1)[-1].lower()
-    for found, endings in NAMES.items():
-        packed = ("",) if found.is_typed else PACKED_NAMES
-        if any(name.endswith(ending + pack) for ending in endings for pack in packed):
-            return found
+    for file_format, endings in FILE_ENDINGS.items():
+        compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS
+        if any(name.endswith(ending + compression) for ending in endings for compression in compressions):
+            return file_format
     return None
 
 
 def parse_format(text: str | None) -> FileFormat | None:
-    """Return the format that a caller names; None where it is to be told by the files.
+    """Return the format that a caller names; None leaves it to the file names.
 
     Raises:
         InvalidOption: there is no such format.
     """
     if text is None:
         return None
-    if text not in {each.value for each in FileFormat}:
-        formats = ", ".join(each.value for each in FileFormat)
-        raise InvalidOption(option="format", value=text, expected=f"It is one of {formats}.")
+    if text not in {file_format.value for file_format in FileFormat}:
+        formats = ", ".join(file_format.value for file_format in FileFormat)
+        raise InvalidOption(option="format", value=text, expected=f"Must be one of: {formats}.")
     return FileFormat(text)

@@ -1,8 +1,8 @@
 """Raw batches: the records of files as a DataFrame of JSON texts.
 
-A small file is read whole and taken apart on the executors, whatever form it has. A large one is read line by line
-where it holds a record on each, so that its parts can be read in parallel; where it does not, one task reads it from
-its beginning to its end, and no more of it than a record is ever held at once.
+The executors read a small file as a whole and split it, whatever form it has. They read a large file line by line and
+in parallel if it has a record on each line. Otherwise one task reads it from beginning to end and never holds more than
+a record.
 """
 
 from __future__ import annotations
@@ -19,64 +19,66 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption, SourceError
 from widen.model.types import quote_name
 from widen.observe.json_stream_split import RecordSplitter
-from widen.spark.source.file_format import PACKED_NAMES
+from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal
 
-WHOLE_BYTES = 8 * 2**20
-"""Files up to this size are read whole; packed ones, which grow, up to an eighth of it."""
+MAX_WHOLE_FILE_BYTES = 8 * 2**20
+"""Maximum size of a file that is read as a whole; an eighth of it for compressed files, which grow."""
 
-NAMED_FILES = 1_000
-"""Up to how many files are named one by one, so that no pass over the batch sees one that came later."""
+MAX_LISTED_FILES = 1_000
+"""Maximum number of files that are listed by name, so that no pass reads a file that came later."""
 
 TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
-"""The columns of a raw batch: the bytes, the file they are from, where in the file the split of a large file begins
-(in bytes), and whether the bytes are a whole file or one record of it."""
+"""The columns of a raw batch: the bytes, their file, the byte where the split of a large file begins, and whether the
+bytes are a whole file or one record."""
 
 RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
 
 _SIZE, _VALUE = "size", "value"
-_HEAD_CHUNKS, _LOOKS_AT_ONCE = 5_000, 8
+_HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
 
 
 def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
-    """Return the raw batch of files of JSON: the columns `TEXT`, `FILE`, `PART` and `WHOLE`."""
+    """Return the raw batch of JSON files: the columns `TEXT`, `FILE`, `PART` and `WHOLE`."""
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        parted = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
-    lines = [path for path, is_lined in parted.items() if is_lined]
+    with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
+        is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
+    lines = [path for path, is_lined in is_lined_by_path.items() if is_lined]
     frames = [whole_files(spark, source, small)] if small else []
     frames += [text_lines(spark, lines)] if lines else []
-    frames += [_stream_records(spark, path) for path in large if not parted[path]]
+    frames += [_stream_records(spark, path) for path in large if not is_lined_by_path[path]]
     return reduce(DataFrame.unionAll, frames)
 
 
 def read_column(rows: DataFrame) -> DataFrame:
-    """Return the raw batch of rows with JSON in a column: ``value``, or the only one there is.
+    """Return the raw batch of rows with JSON in a column: ``value``, or the only column.
 
     Raises:
-        InvalidOption: there is no such column, or it has neither texts nor bytes.
+        InvalidOption: there is no such column, or it does not hold strings or bytes.
     """
     name = _VALUE if _VALUE in rows.columns else rows.columns[0]
     kinds = dict(rows.dtypes)
     if (name != _VALUE and len(kinds) > 1) or kinds[name] not in ("string", "binary"):
-        said = ", ".join(f"{column} {kind}" for column, kind in rows.dtypes)
-        raise InvalidOption(option="the DataFrame", value=said, expected="JSON is in the one column, or in `value`.")
+        columns = ", ".join(f"{column} {kind}" for column, kind in rows.dtypes)
+        raise InvalidOption(
+            option="the DataFrame", value=columns, expected="Must have JSON in its only column or in a column `value`."
+        )
     text = F.col(quote_name(name)).cast("binary").alias(TEXT)
-    nowhere = (F.lit("").alias(FILE), F.lit(0).cast("bigint").alias(PART), F.lit(False).alias(WHOLE))
-    return rows.where(F.col(quote_name(name)).isNotNull()).select(text, *nowhere)
+    no_file = (F.lit("").alias(FILE), F.lit(0).cast("bigint").alias(PART), F.lit(False).alias(WHOLE))
+    return rows.where(F.col(quote_name(name)).isNotNull()).select(text, *no_file)
 
 
 def is_small(file: SourceFile) -> bool:
-    """Tell whether a file may be read whole."""
-    is_packed = file.path.lower().endswith(PACKED_NAMES[1:])
-    return file.size_bytes <= (WHOLE_BYTES // 8 if is_packed else WHOLE_BYTES)
+    """Tell whether a file is read as a whole."""
+    is_compressed = file.path.lower().endswith(COMPRESSION_ENDINGS[1:])
+    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
 def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:
-    """Return files as a raw batch with one row each."""
+    """Return files as a raw batch with one row per file."""
     is_all = len(files) == len(source.files) and not source.left_out
-    if len(files) > NAMED_FILES and is_all and source.roots:
+    if len(files) > MAX_LISTED_FILES and is_all and source.roots:
         paths = list(source.roots)
     else:
         paths = [as_literal(file.path) for file in files]
@@ -89,20 +91,20 @@ def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None 
     Args:
         spark: The session.
         paths: The files.
-        separator: What ends a line; by default any line break does.
+        separator: End of a line; None for any line break.
     """
     return _raw(spark.read.text([*map(as_literal, paths)], lineSep=separator), is_whole=False)
 
 
 def keep_file_order(rows: DataFrame) -> DataFrame:
-    """Return rows so that one task gets all of them, those of a file in the order in which they stand there."""
+    """Return rows for one task, which gets the rows of a file in order."""
     return rows.coalesce(1)
 
 
 def has_lines(spark: SparkSession, path: str) -> bool:
-    """Tell whether a large file holds one JSON value a line, from its first commas, without reading on.
+    """Tell whether a large file has one JSON value per line, from its beginning alone.
 
-    One whose first line has no end there may be a single line: that is for those to tell who read it piece by piece.
+    If the first line does not end there, the file may be a single line, and the answer is no.
     """
     chunks = spark.read.text(as_literal(path), lineSep=",").limit(_HEAD_CHUNKS).collect()
     head = ",".join(row["value"] for row in chunks).lstrip("\ufeff \t\r\n")
@@ -131,34 +133,36 @@ def _file() -> Column:
 
 
 def _stream_records(spark: SparkSession, path: str) -> DataFrame:
-    """Return the records of a large file that are not on lines of their own, as a raw batch."""
+    """Return the records of a large file without one record per line, as a raw batch."""
     start, size = F.col("_metadata.file_block_start").alias(PART), F.col("_metadata.file_size").alias(_SIZE)
     pieces = keep_file_order(spark.read.text(as_literal(path), lineSep="}").select(_text(), _file(), start, size))
-    is_packed = path.lower().endswith(PACKED_NAMES[1:])
-    return pieces.mapInArrow(partial(_records, is_packed), RAW_SCHEMA)
+    is_compressed = path.lower().endswith(COMPRESSION_ENDINGS[1:])
+    return pieces.mapInArrow(partial(_records, is_compressed), RAW_SCHEMA)
 
 
-def _records(is_packed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    splitter, last, path, size = RecordSplitter(), 0, "", 0
+def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    splitter, last_start, path, size = RecordSplitter(), 0, "", 0
     for batch in batches:
         pieces, paths, starts, sizes = (column.to_pylist() for column in batch.columns)
-        if starts != sorted(starts) or starts[0] < last:
-            raise SourceError(source=paths[0], reason=_SHUFFLED, fix="Give JSON lines: one record on each.")
-        last, path, size = starts[-1], paths[-1], sizes[-1]
+        if starts != sorted(starts) or starts[0] < last_start:
+            raise SourceError(
+                source=paths[0], reason=_OUT_OF_ORDER, fix="Write the file as JSON lines, with one record per line."
+            )
+        last_start, path, size = starts[-1], paths[-1], sizes[-1]
         yield as_raw_records([text for piece in pieces for text in splitter.records(piece)], path)
-    yield as_raw_records(list(splitter.rest(None if is_packed else size)), path)
+    yield as_raw_records(list(splitter.rest(None if is_compressed else size)), path)
 
 
-_SHUFFLED = "this Spark does not read the parts of a large file in their order, and a record may span them"
+_OUT_OF_ORDER = "Spark does not read the parts of the large file in order, and a record may span two parts"
 
 
 def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.RecordBatch:
-    """Return JSON texts as a part of a raw batch, each of them a record.
+    """Return JSON texts as a part of a raw batch, one record each.
 
     Args:
-        texts: In the order in which they stand in the file.
-        path: The URI of the file.
-        part: Where in the file the split begins that they are from.
+        texts: The texts in the order of the file.
+        path: URI of the file.
+        part: Byte where the split of the texts begins in the file.
     """
     count = len(texts)
     columns = [pa.array(texts, pa.binary()), pa.array([path] * count, pa.string())]

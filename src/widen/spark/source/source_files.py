@@ -1,4 +1,4 @@
-"""Sources: which files an interval has, and of what format they are."""
+"""The source files of an interval and their format."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from widen.errors.foreign import first_line
 from widen.spark.source.file_format import FileFormat, format_of
 
 PATH, LENGTH = "path", "length"
-"""The columns of a list of files: the URI, and the size in bytes."""
+"""The columns of a list of files: URI and size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a source: its URI and its size in bytes."""
+    """A source file: its URI and its size in bytes."""
 
     path: str
     size_bytes: int
@@ -31,11 +31,11 @@ class SourceFiles:
     """The files of one interval.
 
     Args:
-        roots: What the caller named: files, directories and patterns; empty if the files are all that is meant.
-        files: The files to read, by name.
-        left_out: Files beside them that are of no known format by their names.
-        format: What the files hold.
-        options: How to read them, e.g. the separator of CSV.
+        roots: Files, directories and patterns from the caller; empty if exactly these files are meant.
+        files: Files to read, by name.
+        left_out: Files beside them whose names tell no known format.
+        format: Format of the files.
+        options: How to read them, for example the separator of CSV.
     """
 
     roots: tuple[str, ...]
@@ -46,16 +46,16 @@ class SourceFiles:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
-        return ", ".join(self.roots or [file.path for file in self.files[:_NAMED]])
+        """The name of the source in errors."""
+        return ", ".join(self.roots or [file.path for file in self.files[:_MAX_NAMED]])
 
     @property
     def paths(self) -> list[str]:
-        """The files, as paths in which no character is taken for a pattern."""
+        """The files as paths in which no character is part of a pattern."""
         return [as_literal(file.path) for file in self.files]
 
 
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 def find_source(
@@ -64,35 +64,35 @@ def find_source(
     format: FileFormat | None = None,
     options: Mapping[str, str] | None = None,
 ) -> SourceFiles:
-    """Return the files that the paths name.
+    """Return the files that paths name.
 
     Args:
-        spark: The session that lists them.
-        paths: Files, directories (with all below them) and glob patterns. In a directory only files count whose names
-            tell a format, if there is any.
-        format: What the files hold; by default their names tell, and JSON where they do not.
-        options: How to read them.
+        spark: The session that lists the files.
+        paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
+            a format count, if there are any.
+        format: Format of the files; None to infer it from their names, with JSON as the default.
+        options: How to read the files.
 
     Raises:
-        SourceError: a path does not exist or cannot be listed, or there is no file, or nothing in them, or their
-            names tell several formats.
+        SourceError: a path does not exist or cannot be listed, there is no file, all files are empty, or their names
+            tell several formats.
     """
     try:
         found = _list_paths(spark, paths)
     except PySparkException as error:
         raise unusable_source(
-            ", ".join(paths), source_error_reason(error), "Check the path and that it may be read."
+            ", ".join(paths), source_error_reason(error), "Check the path and the permission to read it."
         ) from error
     source = choose_files(found, format, options or {}, roots=paths) or SourceFiles(tuple(paths), tuple(found))
     if not any(file.size_bytes for file in source.files):
         raise unusable_source(
-            source.name, "there is nothing in it" if found else "there is no file", "Give it records."
+            source.name, "the files are empty" if found else "there is no file", "Name files with records."
         )
     return source
 
 
 def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
-    """Return the files that the paths name; one that is no pattern for anything may be the name of a file."""
+    """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         return to_source_files(reader.load(list(paths)))
@@ -105,7 +105,7 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
 
 
 def to_source_files(files: DataFrame) -> list[SourceFile]:
-    """Return the files of a list as values, by name.
+    """Return a list of files as values, sorted by name.
 
     Args:
         files: Columns `PATH` and `LENGTH`.
@@ -117,48 +117,48 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
 def choose_files(
     found: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
 ) -> SourceFiles | None:
-    """Return the files to read: those of the format that is asked for, or of the one that their names tell.
+    """Return the files to read: those of the requested format, or of the one format that their names tell.
 
     Args:
         found: All files.
-        format: What they hold; by default their names tell.
-        options: How to read them.
-        roots: What the caller named.
+        format: Requested format; None to infer it from the names.
+        options: How to read the files.
+        roots: Paths from the caller.
 
     Returns:
-        None where no name tells a format.
+        None if no name tells a format.
 
     Raises:
-        SourceError: their names tell several formats.
+        SourceError: the names tell several formats.
     """
     formats = {file.path: format_of(file.path) for file in found}
-    there = {told for told in formats.values() if told is not None}
-    if format is None and len(there) > 1:
-        first = {told.value: path for path, told in reversed(formats.items()) if told is not None}
-        said = " and ".join(f"{told} ({path})" for told, path in sorted(first.items()))
-        reason = f"there are files of several formats: {said}"
-        raise unusable_source(", ".join(roots) or "what came to it", reason, "Name one of the formats, or the files.")
-    wanted = format or next(iter(there), None)
-    if wanted is None:
+    known_formats = {file_format for file_format in formats.values() if file_format is not None}
+    if format is None and len(known_formats) > 1:
+        first = {file_format.value: path for path, file_format in reversed(formats.items()) if file_format is not None}
+        names = " and ".join(f"{file_format} ({path})" for file_format, path in sorted(first.items()))
+        reason = f"the files have several formats: {names}"
+        raise unusable_source(", ".join(roots) or "the new files", reason, "Name the format or the files.")
+    chosen = format or next(iter(known_formats), None)
+    if chosen is None:
         return None
-    files = [file for file in found if formats[file.path] is wanted]
-    left_out = tuple(file.path for file in found if files and formats[file.path] is not wanted)
-    return SourceFiles(tuple(roots), tuple(files or found), left_out, wanted, options)
+    files = [file for file in found if formats[file.path] is chosen]
+    left_out = tuple(file.path for file in found if files and formats[file.path] is not chosen)
+    return SourceFiles(tuple(roots), tuple(files or found), left_out, chosen, options)
 
 
-def to_paths(given: str | Sequence[str]) -> list[str]:
-    """Return the paths that a caller names, relative ones from the folder that this process works in now.
+def to_paths(paths: str | Sequence[str]) -> list[str]:
+    """Return the paths from a caller; relative ones start at the current directory of this process.
 
-    Spark would take them from the folder that its JVM was started in, and tables are looked for from this one.
+    Spark would start at the directory of its JVM, but tables are found from this one.
 
     Args:
-        given: One path or several. URLs and absolute paths stay as they are.
+        paths: One path or several. URLs and absolute paths stay unchanged.
     """
-    return [_absolute(path) for path in ([given] if isinstance(given, str) else given)]
+    return [_absolute(path) for path in ([paths] if isinstance(paths, str) else paths)]
 
 
 def to_place(path: str) -> str:
-    """Return where one folder is that a caller names; see `to_paths`. No character of it makes a pattern."""
+    """Return the location of a directory from a caller; see `to_paths`. No character is part of a pattern."""
     return path if _URL.match(path) else os.path.abspath(path)
 
 
@@ -173,15 +173,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def as_literal(path: str) -> str:
-    """Return a path in which no character is taken for a pattern."""
+    """Return a path in which no character is part of a pattern."""
     return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
 
 
 def source_error_reason(error: Exception) -> str:
-    """Return what Spark says of a source, in one line."""
+    """Return the first line of an error from Spark about a source."""
     return first_line(error)[:300]
 
 
 def unusable_source(source: str, reason: str, fix: str) -> SourceError:
-    """Return the error that a source cannot be used."""
+    """Return the error for a source that cannot be used."""
     return SourceError(source=source, reason=reason.rstrip("."), fix=fix)

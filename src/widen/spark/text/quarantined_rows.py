@@ -1,4 +1,4 @@
-"""Rows of a batch apart: those that the table holds, and what is kept out of it.
+"""The rows of a batch, split into rows for the table and rows for the quarantine.
 
 Source: docs/evolution-rules.md#d11, #d12
 """
@@ -34,10 +34,10 @@ from widen.spark.write.parquet_writer import write_parquet
 from widen.spark.write.row_constraints import first_violated_rule
 
 ORIGIN = "_widen_origin"
-"""The column that says what a row is made of; see `widen.routing.native.row_builder.OriginColumn`."""
+"""The origin column of rows; see `widen.routing.native.row_builder.OriginColumn`."""
 
 _TEXT, _FILE, _POSITION, _REASON = ORIGIN_FIELDS
-_BROKEN, _KEPT_OUT = "_widen_broken", "kept_out"
+_REASON_COLUMN, _KEPT_OUT = "_widen_broken", "kept_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,61 +59,64 @@ class BatchResult:
 
 
 def write_fitting(
-    texts: DataFrame, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata
+    texts: DataFrame, spec: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata
 ) -> BatchResult:
-    """Write the rows that the table holds, by Spark; keep out those that break a rule or do not fit a column.
+    """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column.
 
     Args:
         texts: A raw batch.
-        attempt: The columns, and what is known already.
-        store: Of the table.
-        protocol: That the table will have when the files are committed.
-        metadata: Likewise.
+        spec: What the rows are made for.
+        store: Log store of the table.
+        protocol: Protocol of the table once the files are committed.
+        metadata: Metadata of the table once the files are committed.
 
     Raises:
-        RowRefused: a row is one that the table may not hold, and nobody had foreseen it.
+        RowRefused: the table cannot hold a row, and no rule foresaw it.
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
     """
     rule = first_violated_rule(from_json(metadata.schema_string), protocol, metadata.configuration)
-    if rule is None and not attempt.policy.guards:
-        metrics = _metrics()
-        rows = build_rows(texts, attempt).observe(metrics, notes_aggregate().alias(NOTES))
+    if rule is None and not spec.policy.guards:
+        metrics = _new_metrics()
+        rows = build_rows(texts, spec).observe(metrics, notes_aggregate().alias(NOTES))
         adds = write_parquet(rows.where(F.col(NOTE).isNull()).drop(NOTE), store, protocol, metadata)
-        return BatchResult(adds, _seen(metrics.get))
-    rows = build_rows(texts, replace(attempt, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
+        return BatchResult(adds, _to_observation(metrics.get))
+    rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
     reason = F.col(f"{ORIGIN}.{_REASON}")
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
-    rows, metrics = rows.withColumn(_BROKEN, broken), _metrics()
-    counts = (notes_aggregate().alias(NOTES), F.count(_BROKEN).alias(_KEPT_OUT))
-    fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_BROKEN).isNull())
-    adds = write_parquet(fitting.drop(NOTE, ORIGIN, _BROKEN), store, protocol, metadata)
-    seen, number = _seen(metrics.get), metrics.get[_KEPT_OUT]
-    kept_out = rows.where(F.col(_BROKEN).isNotNull()).select(
-        *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)), F.col(_BROKEN).alias(_REASON)
+    rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
+    counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_KEPT_OUT))
+    fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_REASON_COLUMN).isNull())
+    adds = write_parquet(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN), store, protocol, metadata)
+    seen, kept_out_count = _to_observation(metrics.get), metrics.get[_KEPT_OUT]
+    kept_out = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
+        *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)),
+        F.col(_REASON_COLUMN).alias(_REASON),
     )
-    return BatchResult(adds, _with_broken(seen, number - seen.quarantined), kept_out if number else None)
+    return BatchResult(
+        adds, _with_rule_violations(seen, kept_out_count - seen.quarantined), kept_out if kept_out_count else None
+    )
 
 
-def _metrics() -> Metrics:
+def _new_metrics() -> Metrics:
     return Metrics(f"widen-{uuid.uuid4().hex}")
 
 
-def _seen(found: Mapping[str, str]) -> Observation:
-    return merge_notes(split_notes(found[NOTES]))
+def _to_observation(metrics: Mapping[str, str]) -> Observation:
+    return merge_notes(split_notes(metrics[NOTES]))
 
 
-def _with_broken(seen: Observation, broken: int) -> Observation:
-    """Return an observation in which the records that break a rule count among those that are kept out."""
+def _with_rule_violations(seen: Observation, broken: int) -> Observation:
+    """Return an observation that counts records that violate a rule as quarantined."""
     return msgspec.structs.replace(seen, records=seen.records - broken, quarantined=seen.quarantined + broken)
 
 
 def with_quarantine_time(kept_out: DataFrame, table_version: int) -> DataFrame:
-    """Return what is kept out as rows of the quarantine, with the time and the version.
+    """Return quarantined records as rows of the quarantine, with the time and the table version.
 
     Args:
         kept_out: See `BatchResult`.
-        table_version: The version of the table that cannot hold it.
+        table_version: Version of the table that cannot hold them.
     """
     return kept_out.select(
         *("text", "file", "position", "reason"),
@@ -123,20 +126,23 @@ def with_quarantine_time(kept_out: DataFrame, table_version: int) -> DataFrame:
 
 
 def quarantined_texts(rows: DataFrame) -> DataFrame:
-    """Return the rows of a quarantine as a raw batch, each named by its file and its number there.
+    """Return rows of a quarantine as a raw batch; the file of each is its original file and position.
 
     Args:
-        rows: Of the quarantine.
+        rows: Rows of the quarantine.
     """
-    place = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
+    origin_name = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
     text, part = F.col("text").cast("binary"), F.lit(0).cast("bigint")
-    return rows.select(text.alias(TEXT), place.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
+    return rows.select(text.alias(TEXT), origin_name.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
 
 
 def with_original_positions(kept_out: DataFrame) -> DataFrame:
-    """Return what is kept out of such a batch with the file and the number of each where it first stood."""
-    places = {"position": F.regexp_extract(_FILE, _PLACE, 2).cast("bigint"), "file": F.regexp_extract(_FILE, _PLACE, 1)}
-    return kept_out.withColumns(places)
+    """Return quarantined records of such a batch with their original files and positions."""
+    columns = {
+        "position": F.regexp_extract(_FILE, _POSITION_PATTERN, 2).cast("bigint"),
+        "file": F.regexp_extract(_FILE, _POSITION_PATTERN, 1),
+    }
+    return kept_out.withColumns(columns)
 
 
-_PLACE = "^(.*)#([0-9]+)$"
+_POSITION_PATTERN = "^(.*)#([0-9]+)$"

@@ -1,4 +1,4 @@
-"""One batch on the executors: raw texts to rows of the table, with what did not fit as an observation.
+"""One batch on the executors: texts to rows of the table, with an observation of what did not fit.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -34,136 +34,136 @@ from widen.spark.text.arrow_columns import drain_arrow_batches
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"
-"""The column that carries what a task has to say; its rows are no data."""
+"""The column with the note of a task. Rows with a note have no data."""
 
 NOTES = "notes"
-"""What the aggregate of all notes is called."""
+"""Name of the aggregate of all notes."""
 
 ROWS_PER_BATCH = 5_000
-"""How many rows go to Spark at once."""
+"""Number of rows in an Arrow batch for Spark."""
 
-EARLY_LOOKS = (10, 100, 1_000, 2_000)
-"""After how many rows a task looks at what it has seen, before it does so with every batch."""
+EARLY_CHECKS = (10, 100, 1_000, 2_000)
+"""Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
+field in the first rows."""
 
-ENOUGH_RECORDS = 2_000
-"""How many records a task looks at when it knows that the plan will change."""
+MIN_OBSERVED_RECORDS = 2_000
+"""Minimum number of records that a task observes once it knows that the plan will change."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWriteSpec:
-    """What the tasks of one attempt to write a batch know.
+    """What tasks need to know to make the rows of a batch.
 
     Args:
-        base: The schema before the interval; None where there is no table yet.
-        known: What earlier attempts have observed, as JSON.
-        schema: The schema that the rows are made for: that of the plan for what is known.
-        policy: How the plan was made, to make it again.
-        is_patient: Whether to look at everything even if the plan is known to change.
-        sink: Where the tasks write the rows; None if they do not.
-        origin: The column that says what rows are made of, if there is to be one.
-        file_fields: Which fields the records get from their files.
+        base: Schema before the interval; None if there is no table yet.
+        prior_observation: Observation of earlier passes, as JSON.
+        schema: Schema of the rows: that of the plan for the prior observation.
+        policy: Policy of the ingestion, to plan again.
+        is_exhaustive: Whether tasks read everything even if they know that the plan will change.
+        sink: Where tasks write the rows; None if they return them.
+        origin: Column for the source text of each row.
+        file_fields: Fields that the records get from their files.
     """
 
     base: StructType | None
-    known: bytes
+    prior_observation: bytes
     schema: StructType
     policy: Policy
-    is_patient: bool = False
+    is_exhaustive: bool = False
     sink: PartSink | None = None
     origin: OriginColumn | None = None
     file_fields: FileFields | None = None
 
     @property
-    def row(self) -> StructType:
-        """The columns of the rows that tasks make."""
-        told = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
-        return StructType((*self.schema.fields, *told))
+    def row_schema(self) -> StructType:
+        """The schema of the rows that tasks make."""
+        origin = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
+        return StructType((*self.schema.fields, *origin))
 
-    def is_covered(self, seen: Observation) -> bool:
-        """Tell whether the plan for all that is known and seen leads to the schema of this attempt."""
-        together = observation_from_json(self.known).merged(seen)
-        return evolve(self.base, together, self.policy).schema == self.schema
+    def covers(self, seen: Observation) -> bool:
+        """Tell whether the plan for the prior and a new observation leads to the schema of this spec."""
+        merged = observation_from_json(self.prior_observation).merged(seen)
+        return evolve(self.base, merged, self.policy).schema == self.schema
 
 
 _ORIGIN = StructType(tuple(map(Field, ORIGIN_FIELDS, (STRING, STRING, LONG, STRING))))
 
 
 class TaskNote(msgspec.Struct, frozen=True):
-    """What a task has to say.
+    """What a task reports.
 
     Args:
-        seen: What it observed, as JSON.
-        parts: The files that it wrote.
+        seen: Its observation, as JSON.
+        parts: Files that it wrote.
     """
 
     seen: msgspec.Raw
     parts: tuple[PartFile, ...] = ()
 
 
-def build_rows(texts: DataFrame, attempt: BatchWriteSpec) -> DataFrame:
-    """Return the rows of a batch, with the column `NOTE` beside those of the table.
+def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
+    """Return the rows of a batch, with the columns of the table and `NOTE`.
 
     Args:
-        texts: A raw batch, as `widen.spark.source.json_texts` makes it.
-        attempt: What the rows are made for.
+        texts: A raw batch from `widen.spark.source.json_texts`.
+        spec: What the rows are made for.
 
     Returns:
-        The columns of ``attempt.row`` and `NOTE`, in no order. Each task gives one row that has a note and
-        nothing else.
+        The columns of ``spec.row_schema`` and `NOTE`; rows have no order. Each task adds one row with only a note.
     """
-    schema = StructType((*attempt.row.fields, Field(NOTE, BINARY)))
-    return texts.mapInArrow(partial(_run_task, attempt), to_spark(as_nullable(schema)))
+    schema = StructType((*spec.row_schema.fields, Field(NOTE, BINARY)))
+    return texts.mapInArrow(partial(_run_task, spec), to_spark(as_nullable(schema)))
 
 
-def collect_notes(texts: DataFrame, attempt: BatchWriteSpec) -> list[TaskNote]:
-    """Return what the tasks have to say of a batch; their rows go to the sink of the attempt, if it has one.
+def collect_notes(texts: DataFrame, spec: BatchWriteSpec) -> list[TaskNote]:
+    """Return the notes of the tasks of a batch. Their rows go to the sink of the spec, if it has one.
 
     Args:
-        texts: A raw batch, as `widen.spark.source.json_texts` makes it.
-        attempt: What the rows are made for.
+        texts: A raw batch from `widen.spark.source.json_texts`.
+        spec: What the rows are made for.
     """
-    found = texts.mapInArrow(partial(_run_quiet_task, attempt), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
-    return [msgspec.json.decode(row[NOTE], type=TaskNote) for row in found]
+    notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
+    return [msgspec.json.decode(row[NOTE], type=TaskNote) for row in notes]
 
 
 def notes_aggregate() -> Column:
-    """Return the aggregate that collects the notes among rows: a text with a note on each line.
+    """Return the aggregate of the notes of all rows: a string with a note on each line.
 
-    A text, for Spark 4.0 gives no list back.
+    It is a string, because an observation of Spark 4.0 does not return a list.
     """
     return F.array_join(F.collect_list(F.col(NOTE).cast("string")), "\n")
 
 
-def split_notes(found: str) -> list[TaskNote]:
-    """Return the notes that an aggregate has collected."""
-    return [msgspec.json.decode(note, type=TaskNote) for note in found.split("\n") if note]
+def split_notes(notes: str) -> list[TaskNote]:
+    """Return the notes in the result of `notes_aggregate`."""
+    return [msgspec.json.decode(note, type=TaskNote) for note in notes.split("\n") if note]
 
 
-def merge_notes(found: Iterable[TaskNote]) -> Observation:
-    """Return what all the tasks have observed together."""
-    return merge_observations(observation_from_json(bytes(note.seen)) for note in found)
+def merge_notes(notes: Iterable[TaskNote]) -> Observation:
+    """Return the observation of all tasks."""
+    return merge_observations(observation_from_json(bytes(note.seen)) for note in notes)
 
 
-def _run_task(attempt: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     note = pa.field(NOTE, pa.binary())
-    schema = to_arrow_schema(attempt.row).append(note)
+    schema = to_arrow_schema(spec.row_schema).append(note)
     with _without_garbage_collection():
-        task = _TextTask(attempt, schema)
+        task = _TextTask(spec, schema)
         yield from task.run(batches)
         yield pa.RecordBatch.from_pylist([{NOTE: task.note()}], schema=schema)
 
 
-def _run_quiet_task(attempt: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(attempt.schema)
-    writer = PartWriter(attempt.sink, schema) if attempt.sink else None
+def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(spec.schema)
+    writer = PartWriter(spec.sink, schema) if spec.sink else None
     with _without_garbage_collection(), ExitStack() as undo:
-        task = _TextTask(attempt, schema)
+        task = _TextTask(spec, schema)
         if writer:
             undo.callback(writer.discard)
         for batch in task.run(batches):
             if writer:
                 writer.write(batch)
-        if writer and not task.is_doomed:
+        if writer and not task.will_replan:
             undo.pop_all()
             parts = tuple(writer.close())
         else:
@@ -173,7 +173,7 @@ def _run_quiet_task(attempt: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) 
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Rows hold no cycles, and looking for some among them takes longer than making them."""
+    """Rows have no cycles, and the collector takes longer to look for some than the task to make the rows."""
     gc.disable()
     try:
         yield
@@ -182,66 +182,68 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _TextTask:
-    """The state of one task: rows waiting to be handed on, and whether the plan is known to change."""
+    """The state of one task: the rows that wait, and whether the plan will change."""
 
-    def __init__(self, attempt: BatchWriteSpec, schema: pa.Schema) -> None:
-        self._attempt, self._schema = attempt, schema
-        self._builder = RowBuilder(attempt.schema, attempt.policy, attempt.base, attempt.origin, attempt.file_fields)
-        self._taken, self._look = 0, EARLY_LOOKS[0]
-        self._seen: object = None
+    def __init__(self, spec: BatchWriteSpec, schema: pa.Schema) -> None:
+        self._spec, self._schema = spec, schema
+        self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
+        self._rows, self._next_check = 0, EARLY_CHECKS[0]
+        self._signature: object = None
         self._positions = RecordPositions()
-        self.is_doomed = False
+        self.will_replan = False
 
     @property
     def is_done(self) -> bool:
-        """Whether going on would teach nothing."""
-        enough = self._builder.observation.records >= ENOUGH_RECORDS
-        return self.is_doomed and enough and not self._attempt.is_patient
+        """Whether more records would not improve the next plan much."""
+        enough = self._builder.observation.records >= MIN_OBSERVED_RECORDS
+        return self.will_replan and enough and not self._spec.is_exhaustive
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take the texts of Arrow batches; yield their rows."""
-        for texts, places, may_round in chain.from_iterable(map(self._positions.texts, batches)):
+        """Read the texts of Arrow batches and yield their rows."""
+        for texts, positions, may_round in chain.from_iterable(map(self._positions.texts, batches)):
             start = 0
             while start < len(texts):
-                chunk = slice(start, start + self._look - self._taken)
+                chunk = slice(start, start + self._next_check - self._rows)
                 start = min(chunk.stop, len(texts))
-                self._builder.add(texts[chunk], places[chunk], may_round[chunk])
-                self._taken += start - chunk.start
-                if self._taken == self._look:
-                    self._look = next(
-                        (look for look in EARLY_LOOKS if look > self._taken), self._taken + ROWS_PER_BATCH
+                self._builder.add(texts[chunk], positions[chunk], may_round[chunk])
+                self._rows += start - chunk.start
+                if self._rows == self._next_check:
+                    self._next_check = next(
+                        (check for check in EARLY_CHECKS if check > self._rows), self._rows + ROWS_PER_BATCH
                     )
-                    yield from self._drained()
+                    yield from self._drain()
                     if self.is_done:
                         return
-        yield from self._drained()
+        yield from self._drain()
 
     def note(self, parts: tuple[PartFile, ...] = ()) -> bytes:
-        """Return what the task has to say."""
+        """Return the note of the task."""
         return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts))
 
-    def _drained(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of what was taken, and look whether what they hold changes the plan."""
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
+        rows.
+        """
         batches = list(drain_arrow_batches(self._builder, self._schema))
-        seen = observation_signature(self._builder.observation)
-        if seen != self._seen:
-            self._seen = seen
+        signature = observation_signature(self._builder.observation)
+        if signature != self._signature:
+            self._signature = signature
             self._builder.adapt()
-            self.is_doomed = self.is_doomed or not self._attempt.is_covered(self._builder.observation)
-        if not self.is_doomed:
+            self.will_replan = self.will_replan or not self._spec.covers(self._builder.observation)
+        if not self.will_replan:
             yield from batches
 
 
 class RecordPositions:
-    """Numbers the texts of a task by the file that they are from."""
+    """Numbers the texts of a task by their file."""
 
     def __init__(self) -> None:
         self._place = ("", 0, 0)
 
     def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[list[bytes], list[RecordPosition], list[bool]]]:
-        """Yield JSON texts of an Arrow batch, where each stands, and whether decoding might round a number in it.
+        """Yield JSON texts of an Arrow batch with their positions, and whether decoding might round a number in them.
 
-        In a later part of a large file the byte where the part begins is told with the file.
+        In a later split of a large file the position names the byte where the split begins.
 
         Args:
             batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
@@ -249,13 +251,13 @@ class RecordPositions:
         may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
         texts = batch.column(TEXT).to_pylist()
         end = 0
-        for (file, part, is_whole), rows in _runs(batch):
+        for (file, part, is_whole), rows in _group_rows(batch):
             start, end = end, end + rows
             if is_whole:
                 for row in range(start, end):
                     values = list(split_records(texts[row]))
-                    places = [(file, number) for number in range(1, len(values) + 1)]
-                    yield values, places, [may_round[row]] * len(values)
+                    positions = [(file, number) for number in range(1, len(values) + 1)]
+                    yield values, positions, [may_round[row]] * len(values)
             else:
                 yield texts[start:end], self._next(file, part, end - start), may_round[start:end]
 
@@ -267,12 +269,12 @@ class RecordPositions:
         return [(name, line) for line in range(number + 1, number + lines + 1)]
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
-    """Yield what rows in a row are of, and how many they are. Those of one part of a file stand together."""
+def _group_rows(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
+    """Yield each group of adjacent rows of the same file, split and form, with its size."""
     columns = [batch.column(name) for name in (FILE, PART, WHOLE)]
-    ends = [tuple(column[at].as_py() for column in columns) for at in (0, -1)] if batch.num_rows else []
+    ends = [tuple(column[index].as_py() for column in columns) for index in (0, -1)] if batch.num_rows else []
     if ends and ends[0] == ends[1]:
         yield ends[0], batch.num_rows
         return
-    for of, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
-        yield of, len(list(group))
+    for source, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
+        yield source, len(list(group))

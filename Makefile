@@ -52,6 +52,11 @@ real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real
 real: setup $(WORK)/data/real.stamp ## ingest public documents and prove that no value is lost
 	@$(PYTEST) tests/real $(ARGS)
 
+.PHONY: docs
+docs: $(WORK)/venv-docs.stamp ## build the documentation into .work/site; a link that leads nowhere is an error
+	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(WORK)/venv-docs/bin/python -m mkdocs build --quiet --strict
+	@echo "Built .work/site/index.html"
+
 bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp ## side by side with Spark, Delta Lake, deltalake and dlt; prints ratios
 	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
 
@@ -77,6 +82,10 @@ $(WORK)/python.stamp:
 $(WORK)/venv.stamp: requirements/dev.txt requirements/spark-4.2.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
 	@echo "Setting up $(VENV) (the first time takes some minutes)"
 	@$(PYTHON) tools/venv.py $(VENV) requirements/dev.txt requirements/spark-4.2.txt && touch $@
+
+$(WORK)/venv-docs.stamp: requirements/docs.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
+	@echo "Setting up $(WORK)/venv-docs"
+	@$(PYTHON) tools/venv.py $(WORK)/venv-docs requirements/docs.txt && touch $@
 
 $(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
 	@echo "Setting up $(WORK)/venv-$*"

@@ -13,7 +13,7 @@ from widen.model.type_parser import parse_type
 from widen.planning.evolution.format_capability import AutomaticWidening, TableFormat, can_widen_automatically
 from widen.protocol.type_widening import is_iceberg_compatible, is_same_family, is_widening, print_matrix
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "type-widening.md"
 
 TYPES = [
     "tinyint",
@@ -155,6 +155,6 @@ PRINTED = """\
 | long | decimal(20+a, b), a ≥ b ≥ 0 | ✓ | – | – |"""
 
 
-def test_the_rule_can_be_printed_and_the_readme_shows_it() -> None:
+def test_the_rule_can_be_printed_and_the_documentation_shows_it() -> None:
     assert print_matrix() == PRINTED
-    assert PRINTED in README.read_text(encoding="utf-8")
+    assert PRINTED in PAGE.read_text(encoding="utf-8")

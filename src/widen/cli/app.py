@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from widen.cli import (
     alter_command,
+    explain_command,
     ingest_commands,
     maintenance_commands,
     properties_and_sql,
@@ -79,6 +80,7 @@ app.command("show")(show_commands.show)
 app.command("history")(show_commands.history)
 app.command("report")(show_commands.report)
 app.command("read")(show_commands.read)
+app.command("explain")(explain_command.explain)
 app.command("alter")(alter_command.alter)
 app.command("properties")(properties_and_sql.properties)
 app.command("rewrite")(maintenance_commands.rewrite)

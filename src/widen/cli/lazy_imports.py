@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from widen.report import terminal, text_format
     from widen.report.build_report import build_report
     from widen.report.commit_history import read_history
+    from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.html_page import render_page
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, shown_as, shown_intervals
@@ -42,8 +43,10 @@ __all__ = [
     "QueryResult",
     "Table",
     "build_report",
+    "evolution_rules",
     "find_old_files",
     "find_old_files_locally",
+    "find_rule",
     "find_session",
     "has_type_changes",
     "ingest",
@@ -81,6 +84,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.build_report": ("build_report",),
     "widen.report.sample_masking": ("mask_report", "shown_as", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),
+    "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),
     "widen.report.commit_history": ("read_history",),
     "widen.report": ("terminal", "text_format"),

@@ -71,7 +71,7 @@ class Kind:
         word: One of `KIND_WORDS`.
         dim: How many arrays are around the value; 0 for none.
 
-    Example:
+    Examples:
         >>> str(Kind("long", 2))
         'long[][]'
     """

@@ -22,10 +22,10 @@ from support.type_change import CASES
 from widen.errors import (
     CorruptFile,
     DropConflict,
-    DropWaits,
+    DropPendingRetention,
     FeatureNotPresent,
     HistoryUsesFeature,
-    ProtectionWaits,
+    ProtectedVersionsRemain,
     UnsupportedTypeChange,
 )
 from widen.log.write.commit import Conflicted, commit
@@ -33,7 +33,7 @@ from widen.protocol.actions import Add
 from widen.table import Table, drop_feature
 
 FEATURE, PREVIEW = "typeWidening", "typeWidening-preview"
-SUCCESS, CURRENT, HISTORICAL = None, DropWaits, HistoryUsesFeature
+SUCCESS, CURRENT, HISTORICAL = None, DropPendingRetention, HistoryUsesFeature
 TRACKED = {"delta.enableRowTracking": "true"}
 
 
@@ -423,7 +423,7 @@ def test_a_fast_drop_hides_the_history_behind_protected_checkpoints(spark: Spark
     assert_same((row.a for row in table.read(spark=spark).collect()), [1, 1000])
     assert_same((row.a for row in table.read(version=2, spark=spark).collect()), [1])  # we know what it takes
 
-    with pytest.raises(ProtectionWaits, match="versions before 10"):
+    with pytest.raises(ProtectedVersionsRemain, match="versions before 10"):
         table.drop_feature("checkpointProtection", truncate_history=True)
     age(tmp_path, hours=25)
     table.drop_feature("checkpointProtection", truncate_history=True)
@@ -446,7 +446,7 @@ def test_where_sessions_forbid_fast_drops_the_retention_of_the_log_counts(spark:
     table.alter_column("a", type="int")
     spark.conf.set(setting, "false")
     try:
-        for outcome, hours in ((DropWaits, 25), (HistoryUsesFeature, 30 * 24), (None, 0)):
+        for outcome, hours in ((DropPendingRetention, 25), (HistoryUsesFeature, 30 * 24), (None, 0)):
             if outcome is None:
                 table.drop_feature(FEATURE, spark=spark)
             else:

@@ -15,7 +15,13 @@ import widen
 from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import log
-from widen.errors import ChangesInOtherTypes, ChangesNotRecorded, ColumnsChangedBetween, InvalidOption, VersionNotFound
+from widen.errors import (
+    ChangeFeedNotRecorded,
+    ChangeFeedSchemaChanged,
+    ChangeFeedSchemaMismatch,
+    InvalidOption,
+    VersionNotFound,
+)
 from widen.table import Table
 
 ON = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}
@@ -38,7 +44,7 @@ def widened(spark: SparkSession, place: Path) -> tuple[Table, Table]:
 
 def test_reading_cdf_with_a_type_change(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
-    with pytest.raises(ChangesInOtherTypes) as raised:
+    with pytest.raises(ChangeFeedSchemaMismatch) as raised:
         table.changes(1, 1, spark=spark)
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
     said = {"first": 1, "last": 1, "shown": 3, "version": 1, "schema": "struct<a: int>"}
@@ -51,7 +57,7 @@ def test_reading_cdf_with_a_type_change_using_read_schema_from_before_the_change
 ) -> None:
     before, _ = widened(spark, tmp_path)
     assert_same(told(before.changes(1, 1, spark=spark)), [(1, "insert", 1), (2, "insert", 1)])
-    with pytest.raises(ColumnsChangedBetween) as raised:
+    with pytest.raises(ChangeFeedSchemaChanged) as raised:
         before.changes(1, 3, spark=spark)
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"
     assert {key: raised.value.fields[key] for key in ("shown", "version")} == {"shown": 1, "version": 2}
@@ -142,7 +148,7 @@ def test_what_was_not_recorded_is_not_made_up(spark: SparkSession, tmp_path: Pat
     table = widen.create_table(str(tmp_path), "a smallint").append(file(spark, 1))
     table.set_properties(ON).append(file(spark, 2)).set_properties({"delta.enableChangeDataFeed": "false"})
     for first, last, version in ((1, 3, 1), (3, 4, 4)):
-        with pytest.raises(ChangesNotRecorded) as raised:
+        with pytest.raises(ChangeFeedNotRecorded) as raised:
             table.changes(first, last, spark=spark)
         assert (raised.value.code, raised.value.fields["version"]) == ("DELTA_MISSING_CHANGE_DATA", version)
     assert_same(told(table.changes(2, 3, spark=spark)), [(2, "insert", 3)])

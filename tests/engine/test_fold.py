@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.errors import FoldLoses, InvalidOption
+from widen.errors import FoldLosesValues, InvalidOption
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import source_field
@@ -51,7 +51,7 @@ def test_what_would_be_lost_is_told_and_refused_and_kept_or_lost(spark: SparkSes
     found = drifted.plan_fold("a_string", spark=spark)
     assert (found.values, found.fits, found.held, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
     assert not found.is_dropped
-    with pytest.raises(FoldLoses, match="1 of 3 values of a_string cannot be converted exactly to int"):
+    with pytest.raises(FoldLosesValues, match="1 of 3 values of a_string cannot be converted exactly to int"):
         drifted.fold("a_string", spark=spark)
     with pytest.raises(InvalidOption):
         drifted.fold("a_string", rest="some", spark=spark)

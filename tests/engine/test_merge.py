@@ -19,7 +19,7 @@ from widen.errors import (
     ColumnMissingInSource,
     ColumnNotFound,
     ConcurrentAppend,
-    ConditionRefused,
+    InvalidCondition,
     MergeWithoutClause,
     NotDeterministic,
     SchemaMismatch,
@@ -177,11 +177,11 @@ def test_names_and_conditions(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UnreachableClause, match="not matched"):
         merge.when_not_matched_insert({"id": "key"}).when_not_matched_insert({"id": "key"}).execute()
     refused: list[tuple[Any, type[Exception]]] = [
-        (table.merge(rows, "t.nothing = s.key").when_matched_delete(), ConditionRefused),
+        (table.merge(rows, "t.nothing = s.key").when_matched_delete(), InvalidCondition),
         (table.merge(rows, "t.id = s.key AND rand() > 0").when_matched_delete(), NotDeterministic),
         (table.merge(rows, "t.id = s.key").when_matched_delete(condition="rand() > 0"), NotDeterministic),
-        (table.merge(rows, "t.id = s.key").when_not_matched_insert({"id": "t.id"}), ConditionRefused),
-        (table.merge(rows, "t.id = s.key").when_not_matched_by_source_update({"p": "s.p"}), ConditionRefused),
+        (table.merge(rows, "t.id = s.key").when_not_matched_insert({"id": "t.id"}), InvalidCondition),
+        (table.merge(rows, "t.id = s.key").when_not_matched_by_source_update({"p": "s.p"}), InvalidCondition),
     ]
     for broken, error in refused:
         with pytest.raises(error):
@@ -257,7 +257,7 @@ def test_which_side_a_name_means(spark: SparkSession, tmp_path: Path) -> None:
         table.merge(rows, "t.id = s.id").when_not_matched_insert({"id": "s.id", "v": "t.v"}),
         table.merge(rows, "t.id = s.id").when_not_matched_by_source_update({"v": "s.v"}),
     ):
-        with pytest.raises(ConditionRefused):
+        with pytest.raises(InvalidCondition):
             refused.execute()
 
 

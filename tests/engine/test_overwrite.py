@@ -16,9 +16,9 @@ from widen.errors import (
     ConcurrentAppend,
     InvalidOption,
     NewSchemaInPartitions,
-    OutsideReplaceWhere,
     OverwriteRefused,
     ReplaceWhereInPartitions,
+    ReplaceWhereMismatch,
     SchemaMismatch,
 )
 from widen.table import Table
@@ -44,7 +44,7 @@ def test_rows_come_in_place_of_those_with_a_condition(
         assert changes(table) == told_changes
     assert table.type_changes
     version = table.version
-    with pytest.raises(OutsideReplaceWhere):
+    with pytest.raises(ReplaceWhereMismatch):
         table.overwrite(frame(spark, (1, "p1"), (2, "p2")), where="p = 'p1'")
     assert table.refresh().version == version
     assert leftovers(table) == []

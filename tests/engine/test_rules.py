@@ -18,7 +18,7 @@ from widen.errors import (
     IdentityExhausted,
     NotNullViolated,
     RowRefused,
-    TextTooLong,
+    StringTooLong,
     UnsupportedFeatureForWrite,
 )
 from widen.model.type_parser import parse_type
@@ -142,7 +142,7 @@ def test_texts_that_are_too_long_fail_the_append(spark: SparkSession, tmp_path: 
         (("a", "ab", ["a", "abc"], {}), "l.element", 2),
         (("a", "ab", [], {"k": ("ab", "y")}), "m.value.x", 1),
     ]:
-        with pytest.raises(TextTooLong) as caught:
+        with pytest.raises(StringTooLong) as caught:
             table.append(spark.createDataFrame([good, row], columns))
         told = caught.value.fields
         assert (told["column"], told["limit"]) == (column, f"of {limit} characters at most")
@@ -255,7 +255,7 @@ def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_every_refused_row_is_of_one_family() -> None:
-    assert all(issubclass(kind, RowRefused) for kind in (CheckViolated, NotNullViolated, TextTooLong))
+    assert all(issubclass(kind, RowRefused) for kind in (CheckViolated, NotNullViolated, StringTooLong))
 
 
 # ---- ingestion -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.errors import FieldsUnmatched, InvalidOption, SourceError
+from widen.errors import InvalidOption, SourceError, UnmatchedFields
 from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.spark.source import json_texts
@@ -321,9 +321,9 @@ def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp
     if not is_typed:
         source = written(tmp_path / "in", {"a.json": '{"n":1,"password":"secret","city":"x"}'})
     table, slip = tmp_path / "table", {"mask": ["pasword"], "exclude": ["city"]}
-    with pytest.raises(FieldsUnmatched, match=r"mask pasword.*Did you mean password"):
+    with pytest.raises(UnmatchedFields, match=r"mask pasword.*Did you mean password"):
         ingest(source, str(table), spark=spark, strict=True, **slip)
-    with pytest.raises(FieldsUnmatched):
+    with pytest.raises(UnmatchedFields):
         plan(source, str(table), spark=spark, strict=True, **slip)
     assert not [path for path in table.rglob("*") if path.is_file()]
     events: list[IntervalEvent] = []
@@ -334,7 +334,7 @@ def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp
     assert events[-1].to_value()["option"] == "mask"
     done = ingest(source, str(table), spark=spark, strict=True, mask=["password"], exclude=["city"], pins={"n": "int"})
     assert done.plan.unmatched == ()
-    with pytest.raises(FieldsUnmatched, match="the table has this field as int"):
+    with pytest.raises(UnmatchedFields, match="the table has this field as int"):
         ingest(source, str(table), spark=spark, strict=True, pins={"n": "string"})
 
 

@@ -17,8 +17,8 @@ from widen.errors import (
     AssignmentConflict,
     CheckViolated,
     ColumnNotFound,
-    ConditionRefused,
     IncompatibleTypes,
+    InvalidCondition,
     ItemAssignmentRefused,
     NotNullViolated,
     SchemaMismatch,
@@ -100,8 +100,8 @@ def test_what_cannot_be_assigned(spark: SparkSession, tmp_path: Path) -> None:
         ({"id": "1", "ID": "2"}, AssignmentConflict),
         ({"s": "NULL", "s.x": "2"}, AssignmentConflict),
         ({"l.element": "2"}, ItemAssignmentRefused),
-        ({"id": "nothing + 1"}, ConditionRefused),
-        ({"id": F.col("nothing")}, ConditionRefused),
+        ({"id": "nothing + 1"}, InvalidCondition),
+        ({"id": F.col("nothing")}, InvalidCondition),
         ({"s": "named_struct('x', 1, 'more', 2)"}, SchemaMismatch),
     ]
     for assignments, error in refused:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from interop import rows
 from support.old_table import age, file_types, live
-from widen.errors import HistoryUsesFeature, ProtectionWaits
+from widen.errors import HistoryUsesFeature, ProtectedVersionsRemain
 from widen.table import Table, create_table
 
 WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
@@ -190,7 +190,7 @@ def test_we_respect_checkpoints_that_delta_protects(spark: SparkSession, place: 
     for value in (2, 3):
         table.append(rows.frame(spark, [(value,)], "a int"))
     assert oldest() == 0  # a checkpoint was due, and nothing went piecemeal
-    with pytest.raises(ProtectionWaits):
+    with pytest.raises(ProtectedVersionsRemain):
         table.drop_feature("checkpointProtection", truncate_history=True)
     age(Path(place), hours=72)
     for value in (4, 5):

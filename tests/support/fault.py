@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from widen.errors import AfterCommitFailed, CommitUnknown, StorageError, StorageRefused, TableNotFound, WidenError
+from widen.errors import CommitUnknown, PostCommitFailed, StorageError, StorageRefused, TableNotFound, WidenError
 from widen.errors.foreign import notes_of
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
@@ -189,7 +189,7 @@ def _error_complaints(operation: Operation, ended: BaseException, after: int) ->
     if isinstance(ended, KeyboardInterrupt):
         is_told = not operation.is_one_commit or any("ersion" in note for note in notes_of(ended))
         return [] if is_told else [f"version {after} is visible, and the interrupt does not say so"]
-    if isinstance(ended, (CommitUnknown, AfterCommitFailed)):
+    if isinstance(ended, (CommitUnknown, PostCommitFailed)):
         return []
     if operation.is_one_commit or "othing" in said:
         return [f"version {after} is visible, and the error reads as if nothing were: {said}"]

@@ -89,7 +89,7 @@ def _session(table: Table) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
 
     Raises:
-        EngineMissing: Spark or Java is not installed, or does not start.
+        SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     found, _ = show_commands.find_old_types(table.snapshot)
     return None if found == [] else spark_session.spark_session()

@@ -12,7 +12,7 @@ import typer
 from widen.cli import lazy_imports, shared_options, spark_session
 from widen.cli.output import note, progress, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
-from widen.errors import EngineMissing, InvalidOption, TableError
+from widen.errors import InvalidOption, SparkUnavailable, TableError
 
 if TYPE_CHECKING:
     from widen.log.read.snapshot import Snapshot
@@ -137,7 +137,7 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
         return lazy_imports.summarize_old_types(
             lazy_imports.find_old_files(spark_session.spark_session, snapshot, files)
         ), ""
-    except (TableError, EngineMissing) as error:
+    except (TableError, SparkUnavailable) as error:
         return None, error.message
 
 

@@ -10,7 +10,7 @@ import warnings
 from typing import IO, TYPE_CHECKING
 
 from widen.cli import lazy_imports
-from widen.errors import EngineMissing
+from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from widen.spark.spark_types import SparkSession
@@ -35,12 +35,14 @@ def spark_session() -> SparkSession:
     """Return the session.
 
     Raises:
-        EngineMissing: Spark or Java is not installed, or does not start.
+        SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     try:
         return lazy_imports.find_session()
-    except EngineMissing as error:
-        raise EngineMissing(reason=f"{error.fields['reason']}{_last_java_line()}", fix=error.fields["fix"]) from error
+    except SparkUnavailable as error:
+        raise SparkUnavailable(
+            reason=f"{error.fields['reason']}{_last_java_line()}", fix=error.fields["fix"]
+        ) from error
 
 
 def _last_java_line() -> str:

@@ -4,7 +4,7 @@ WidenError
 ├── RequestError            the call asks for something that is not allowed: change the call
 │   ├── InvalidOption
 │   ├── InvalidConfig       a configuration file cannot be read, or has an invalid setting
-│   ├── FieldsUnmatched     options name fields that do not exist
+│   ├── UnmatchedFields     options name fields that do not exist
 │   ├── InvalidType
 │   ├── InvalidPath
 │   ├── InvalidStatement    a SQL statement cannot be parsed, or is not supported
@@ -22,7 +22,7 @@ WidenError
 │   │   ├── ConstraintDependsOnColumn
 │   │   ├── GeneratedColumnDependsOnColumn
 │   │   ├── IdentityColumnFixed
-│   │   ├── NoIdentityColumn
+│   │   ├── NotAnIdentityColumn
 │   │   ├── IdentityReplaceRefused
 │   │   ├── ItemCommentRefused · ItemRenameRefused · RenameRefused
 │   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
@@ -42,10 +42,10 @@ WidenError
 │   ├── RowRefused          a row violates a rule of the table
 │   │   ├── NotNullViolated
 │   │   ├── CheckViolated
-│   │   ├── TextTooLong
+│   │   ├── StringTooLong
 │   │   ├── CastOverflow
 │   │   │   └── AssignedOverflow
-│   │   └── OutsideReplaceWhere
+│   │   └── ReplaceWhereMismatch
 │   ├── ChangeRefused       a change of rows is ambiguous or not supported
 │   │   ├── AssignmentConflict
 │   │   ├── ItemAssignmentRefused
@@ -53,25 +53,25 @@ WidenError
 │   │   │   ├── ReplaceWhereInPartitions
 │   │   │   └── NewSchemaInPartitions
 │   │   ├── NotDeterministic
-│   │   ├── ConditionRefused
+│   │   ├── InvalidCondition
 │   │   ├── MergeWithoutClause
 │   │   ├── UnreachableClause
 │   │   ├── AmbiguousMerge
 │   │   ├── FoldRefused         a sibling column cannot be folded into the given column
-│   │   └── FoldLoses           folding would lose values
+│   │   └── FoldLosesValues     folding would lose values
 │   ├── IdentityColumnGiven
 │   ├── IdentityExhausted
 │   ├── IcebergIncompatible
-│   ├── ChangesRefused      the changes between two versions cannot be read
-│   │   ├── ChangesNotRecorded
-│   │   ├── ChangesInOtherTypes
-│   │   └── ColumnsChangedBetween
+│   ├── ChangeFeedRefused   the changes between two versions cannot be read
+│   │   ├── ChangeFeedNotRecorded
+│   │   ├── ChangeFeedSchemaMismatch
+│   │   └── ChangeFeedSchemaChanged
 │   ├── FeatureDropRefused
-│   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · FeatureNotKnown · TruncationNotAllowed
-│   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsLeft
+│   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · UnknownFeature · TruncationNotAllowed
+│   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable     the change would remove rows from an append-only table
-│   ├── EngineMissing       the call needs Spark, and Spark cannot be started
+│   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
 │   ├── SourceError         the source of an ingestion cannot be used
 │   ├── EvolutionRefused    the policy does not allow the schema changes that a batch needs
@@ -86,16 +86,16 @@ WidenError
 │   │   ├── UnsupportedFeatureForRead
 │   │   └── UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange
-│   ├── NothingToStore      the table has no column that is stored in files
-│   ├── VoidInItems         a void column inside an array or a map
+│   ├── NoStoredColumns     the table has no column that is stored in files
+│   ├── NestedVoidColumn    a void column inside an array or a map
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
-│   ├── HistoryMustAge      a feature must stay in the protocol while older versions use it
-│   │   ├── DropWaits
+│   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it
+│   │   ├── DropPendingRetention
 │   │   └── HistoryUsesFeature
-│   ├── ProtectionWaits
-│   ├── BarrierFailed       a checkpoint that a downgrade needs could not be written
+│   ├── ProtectedVersionsRemain
+│   ├── CheckpointBarrierFailed   a checkpoint that a downgrade needs could not be written
 │   ├── JobFailed           a Spark job failed
-│   ├── AfterCommitFailed   the change is committed, but a step after the commit failed
+│   ├── PostCommitFailed    the change is committed, but a step after the commit failed
 │   └── StorageError        the store reported an error: permission, space, network
 │       ├── StorageRefused  the store rejected the write: nothing was written
 │       │   └── UnsafeStore   the store overwrites existing files although asked not to
@@ -117,10 +117,10 @@ typed fields, a message built from them (what is wrong, where) and a hint (what 
 from __future__ import annotations
 
 from widen.errors.change_data_feeds import (
-    ChangesInOtherTypes,
-    ChangesNotRecorded,
-    ChangesRefused,
-    ColumnsChangedBetween,
+    ChangeFeedNotRecorded,
+    ChangeFeedRefused,
+    ChangeFeedSchemaChanged,
+    ChangeFeedSchemaMismatch,
 )
 from widen.errors.columns import (
     AmbiguousReplacement,
@@ -147,7 +147,7 @@ from widen.errors.columns import (
     NestedTypeChangeRefused,
     NewColumnDefaultRefused,
     NewColumnNotNull,
-    NoIdentityColumn,
+    NotAnIdentityColumn,
     NullsInColumn,
     PartitionColumnDropRefused,
     PathNotNested,
@@ -177,28 +177,26 @@ from widen.errors.contention import (
 )
 from widen.errors.family import ContentionError, InternalError, RequestError, TableError, WidenError
 from widen.errors.feature_drops import (
-    BarrierFailed,
-    ConstraintsLeft,
+    CheckpointBarrierFailed,
+    ConstraintsRemain,
     DropConflict,
-    DropWaits,
+    DropPendingRetention,
     FeatureDropRefused,
     FeatureIsProperty,
-    FeatureNotKnown,
     FeatureNotPresent,
     FeatureNotRemovable,
     FeatureStillNeeded,
-    HistoryMustAge,
     HistoryUsesFeature,
-    ProtectionWaits,
+    ProtectedVersionsRemain,
+    RetentionNotExpired,
     TruncationNotAllowed,
     TruncationRequired,
+    UnknownFeature,
 )
 from widen.errors.requests import (
     AppendOnlyTable,
-    EngineMissing,
     EvolutionRefused,
     FeatureRequired,
-    FieldsUnmatched,
     InvalidConfig,
     InvalidOption,
     InvalidPath,
@@ -207,6 +205,8 @@ from widen.errors.requests import (
     NameNotFound,
     PlanChanged,
     SourceError,
+    SparkUnavailable,
+    UnmatchedFields,
     UnsupportedSpark,
 )
 from widen.errors.row_changes import (
@@ -215,16 +215,16 @@ from widen.errors.row_changes import (
     AssignmentConflict,
     ChangeRefused,
     ColumnMissingInSource,
-    ConditionRefused,
-    FoldLoses,
+    FoldLosesValues,
     FoldRefused,
+    InvalidCondition,
     ItemAssignmentRefused,
     MergeWithoutClause,
     NewSchemaInPartitions,
     NotDeterministic,
-    OutsideReplaceWhere,
     OverwriteRefused,
     ReplaceWhereInPartitions,
+    ReplaceWhereMismatch,
     UnreachableClause,
 )
 from widen.errors.rows import (
@@ -239,16 +239,17 @@ from widen.errors.rows import (
     NotNullViolated,
     RowRefused,
     SchemaMismatch,
-    TextTooLong,
+    StringTooLong,
 )
 from widen.errors.tables import (
-    AfterCommitFailed,
     CorruptFile,
     CorruptLog,
     EnabledWithoutFeature,
     FileMissing,
     JobFailed,
-    NothingToStore,
+    NestedVoidColumn,
+    NoStoredColumns,
+    PostCommitFailed,
     StorageError,
     StorageRefused,
     TableAlreadyExists,
@@ -259,11 +260,9 @@ from widen.errors.tables import (
     UnsupportedFeatureForWrite,
     UnsupportedTypeChange,
     VersionNotFound,
-    VoidInItems,
 )
 
 __all__ = [
-    "AfterCommitFailed",
     "AmbiguousMerge",
     "AmbiguousReplacement",
     "AppendOnlyTable",
@@ -271,26 +270,25 @@ __all__ = [
     "AssignedOverflow",
     "AssignmentConflict",
     "AttemptsExhausted",
-    "BarrierFailed",
     "BaseExpired",
     "CastOverflow",
+    "ChangeFeedNotRecorded",
+    "ChangeFeedRefused",
+    "ChangeFeedSchemaChanged",
+    "ChangeFeedSchemaMismatch",
     "ChangeRefused",
-    "ChangesInOtherTypes",
-    "ChangesNotRecorded",
-    "ChangesRefused",
     "CheckViolated",
+    "CheckpointBarrierFailed",
     "ClusteringColumnDropRefused",
     "ColumnAlreadyExists",
     "ColumnMissingInSource",
     "ColumnNotFound",
     "ColumnRefused",
-    "ColumnsChangedBetween",
     "CommitUnknown",
     "ConcurrentAppend",
     "ConcurrentDelete",
     "ConcurrentDeleteDelete",
     "ConcurrentTransaction",
-    "ConditionRefused",
     "ConstraintAlreadyExists",
     "ConstraintDependsOnColumn",
     "ConstraintNotBoolean",
@@ -298,32 +296,28 @@ __all__ = [
     "ConstraintRefused",
     "ConstraintTypeMismatch",
     "ConstraintViolated",
-    "ConstraintsLeft",
+    "ConstraintsRemain",
     "ContentionError",
     "CorruptFile",
     "CorruptLog",
     "DefaultsNotEnabled",
     "DropConflict",
+    "DropPendingRetention",
     "DropRefused",
-    "DropWaits",
     "EnabledWithoutFeature",
-    "EngineMissing",
     "EvolutionRefused",
     "FeatureDropRefused",
     "FeatureIsProperty",
-    "FeatureNotKnown",
     "FeatureNotPresent",
     "FeatureNotRemovable",
     "FeatureRequired",
     "FeatureStillNeeded",
-    "FieldsUnmatched",
     "FileMissing",
-    "FoldLoses",
+    "FoldLosesValues",
     "FoldRefused",
     "GeneratedColumnDependsOnColumn",
     "GeneratedColumnTypeFixed",
     "GeneratedColumnTypeMismatch",
-    "HistoryMustAge",
     "HistoryUsesFeature",
     "IcebergIncompatible",
     "IdentityColumnFixed",
@@ -333,6 +327,7 @@ __all__ = [
     "IncompatibleTypes",
     "InternalError",
     "InvalidColumnName",
+    "InvalidCondition",
     "InvalidConfig",
     "InvalidConstraint",
     "InvalidConstraintName",
@@ -353,37 +348,43 @@ __all__ = [
     "NameNotFound",
     "NestedNotNull",
     "NestedTypeChangeRefused",
+    "NestedVoidColumn",
     "NewColumnDefaultRefused",
     "NewColumnNotNull",
     "NewSchemaInPartitions",
-    "NoIdentityColumn",
+    "NoStoredColumns",
+    "NotAnIdentityColumn",
     "NotDeterministic",
     "NotNullViolated",
-    "NothingToStore",
     "NullsInColumn",
-    "OutsideReplaceWhere",
     "OverwriteRefused",
     "PartitionColumnDropRefused",
     "PathNotNested",
     "PlanChanged",
-    "ProtectionWaits",
+    "PostCommitFailed",
+    "ProtectedVersionsRemain",
     "ProtocolChanged",
     "RenameRefused",
     "ReplaceColumnsRefused",
     "ReplaceWhereInPartitions",
+    "ReplaceWhereMismatch",
     "RequestError",
+    "RetentionNotExpired",
     "RowRefused",
     "SchemaMismatch",
     "SourceError",
+    "SparkUnavailable",
     "StorageError",
     "StorageRefused",
+    "StringTooLong",
     "TableAlreadyExists",
     "TableError",
     "TableNotFound",
-    "TextTooLong",
     "TruncationNotAllowed",
     "TruncationRequired",
     "TypeChangeRefused",
+    "UnknownFeature",
+    "UnmatchedFields",
     "UnreachableClause",
     "UnsafeStore",
     "UnsupportedFeature",
@@ -392,6 +393,5 @@ __all__ = [
     "UnsupportedSpark",
     "UnsupportedTypeChange",
     "VersionNotFound",
-    "VoidInItems",
     "WidenError",
 ]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from widen.errors.family import RequestError
 
 
-class ChangesRefused(RequestError):
+class ChangeFeedRefused(RequestError):
     """The changes between two versions cannot be read, or not with the requested columns."""
 
     template = "Cannot read the changes from version {first} to {last}: {reason}."
     hint = "{fix}"
 
 
-class ChangesNotRecorded(ChangesRefused):
+class ChangeFeedNotRecorded(ChangeFeedRefused):
     """The change data feed was disabled in one of the versions."""
 
     code = "DELTA_MISSING_CHANGE_DATA"
@@ -26,7 +26,7 @@ class ChangesNotRecorded(ChangesRefused):
     )
 
 
-class ChangesInOtherTypes(ChangesRefused):
+class ChangeFeedSchemaMismatch(ChangeFeedRefused):
     """The first version of the range has other columns or types than the opened version of the table."""
 
     code = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
@@ -37,7 +37,7 @@ class ChangesInOtherTypes(ChangesRefused):
     hint = "Open the table at one of these versions and read the changes there."
 
 
-class ColumnsChangedBetween(ChangesRefused):
+class ChangeFeedSchemaChanged(ChangeFeedRefused):
     """The columns or their types changed within the range of versions."""
 
     code = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"

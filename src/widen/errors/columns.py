@@ -101,7 +101,7 @@ class IdentityColumnFixed(ColumnRefused):
     hint = "You can rename, move or comment it, and update its high-water mark: sync_identity({column!r})."
 
 
-class NoIdentityColumn(ColumnRefused):
+class NotAnIdentityColumn(ColumnRefused):
     """Only an identity column has a high-water mark."""
 
     code = "DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN"

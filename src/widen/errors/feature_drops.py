@@ -41,7 +41,7 @@ class FeatureNotRemovable(FeatureDropRefused):
     hint = "Features that can be dropped: {removable}."
 
 
-class FeatureNotKnown(FeatureDropRefused):
+class UnknownFeature(FeatureDropRefused):
     """This version does not know a feature of that name."""
 
     code = "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"
@@ -75,7 +75,7 @@ class FeatureStillNeeded(FeatureDropRefused):
     hint = "Drop those features first."
 
 
-class ConstraintsLeft(FeatureDropRefused):
+class ConstraintsRemain(FeatureDropRefused):
     """The table still has CHECK constraints."""
 
     code = "DELTA_CANNOT_DROP_CHECK_CONSTRAINT_FEATURE"
@@ -83,7 +83,7 @@ class ConstraintsLeft(FeatureDropRefused):
     hint = "Drop them first with drop_constraint(...)."
 
 
-class HistoryMustAge(TableError):
+class RetentionNotExpired(TableError):
     """The newest version no longer uses the feature, but older versions that can still be read do."""
 
     template = (
@@ -94,19 +94,19 @@ class HistoryMustAge(TableError):
     hint = _WAIT
 
 
-class DropWaits(HistoryMustAge):
+class DropPendingRetention(RetentionNotExpired):
     """The feature was removed from the newest version; its drop is complete once older versions have expired."""
 
     code = "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"
 
 
-class HistoryUsesFeature(HistoryMustAge):
+class HistoryUsesFeature(RetentionNotExpired):
     """Older versions that can still be read use the feature."""
 
     code = "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST"
 
 
-class ProtectionWaits(TableError):
+class ProtectedVersionsRemain(TableError):
     """Versions whose checkpoints are protected can still be read."""
 
     code = "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD"
@@ -117,7 +117,7 @@ class ProtectionWaits(TableError):
     hint = _WAIT
 
 
-class BarrierFailed(TableError):
+class CheckpointBarrierFailed(TableError):
     """A checkpoint that must exist before the protocol is downgraded could not be written."""
 
     code = "DELTA_FEATURE_DROP_CHECKPOINT_FAILED"

@@ -73,7 +73,7 @@ class AppendOnlyTable(RequestError):
     hint = "To allow this, unset the property delta.appendOnly first."
 
 
-class EngineMissing(RequestError):
+class SparkUnavailable(RequestError):
     """The call needs Spark, and Spark cannot be started."""
 
     code = "WIDEN_SPARK_MISSING"
@@ -105,7 +105,7 @@ class EvolutionRefused(RequestError):
     hint = "Nothing was written. Ingest with evolve='widen' or 'split', or correct the source."
 
 
-class FieldsUnmatched(RequestError):
+class UnmatchedFields(RequestError):
     """Options name fields that do not exist, or pin a field to a type that its column does not have."""
 
     code = "WIDEN_FIELDS_UNMATCHED"

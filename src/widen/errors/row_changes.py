@@ -33,7 +33,7 @@ class OverwriteRefused(ChangeRefused):
     """Two options of an overwrite contradict each other."""
 
     code = "WIDEN_OVERWRITE_OPTIONS"
-    template = "{one} and {other} cannot be used together: {reason}."
+    template = "{option} and {other_option} cannot be used together: {reason}."
     hint = "Omit one of them."
 
 
@@ -57,7 +57,7 @@ class NotDeterministic(ChangeRefused):
     hint = "Write the value to a column first, and compare that column."
 
 
-class ConditionRefused(ChangeRefused):
+class InvalidCondition(ChangeRefused):
     """Spark cannot resolve or evaluate a condition or an expression on the rows of the table."""
 
     code = "WIDEN_CONDITION_UNUSABLE"
@@ -103,7 +103,7 @@ class AssignedOverflow(CastOverflow):
     hint = "Nothing was written. Widen the column first, or use try_cast, which replaces such values by null."
 
 
-class OutsideReplaceWhere(RowRefused):
+class ReplaceWhereMismatch(RowRefused):
     """A row does not match the condition of a partial overwrite."""
 
     code = "DELTA_REPLACE_WHERE_MISMATCH"
@@ -119,7 +119,7 @@ class FoldRefused(ChangeRefused):
     hint = "Name a sibling column, and a column of the same field with single values or arrays of them."
 
 
-class FoldLoses(ChangeRefused):
+class FoldLosesValues(ChangeRefused):
     """Folding a sibling column would lose values."""
 
     code = "WIDEN_FOLD_LOSES"

@@ -80,7 +80,7 @@ class CheckViolated(RowRefused):
     hint = "Nothing was written. Correct or remove such rows. A row for which the condition is null violates it."
 
 
-class TextTooLong(RowRefused):
+class StringTooLong(RowRefused):
     """A string is longer than its column allows."""
 
     code = "DELTA_EXCEED_CHAR_VARCHAR_LIMIT"

@@ -72,7 +72,7 @@ class UnsupportedTypeChange(TableError):
     hint = "Repair the table with the client that made this change; its values cannot be read reliably."
 
 
-class NothingToStore(TableError):
+class NoStoredColumns(TableError):
     """No rows can be written, because the table or one of its structs has no column that is stored in files."""
 
     code = "DELTA_CANNOT_WRITE_EMPTY_SCHEMA"
@@ -80,7 +80,7 @@ class NothingToStore(TableError):
     hint = "Add a column, e.g. {fix}, or give a void column a type."
 
 
-class VoidInItems(TableError):
+class NestedVoidColumn(TableError):
     """No rows can be written, because a void column is inside an array or a map."""
 
     code = "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"
@@ -132,7 +132,7 @@ class FileMissing(StorageError):
     code = "WIDEN_FILE_MISSING"
 
 
-class AfterCommitFailed(TableError):
+class PostCommitFailed(TableError):
     """The change is committed, but a step after the commit failed."""
 
     code = "WIDEN_AFTER_COMMIT_FAILED"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
-from widen.errors import EvolutionRefused, FieldsUnmatched, PlanChanged, SourceError
+from widen.errors import EvolutionRefused, PlanChanged, SourceError, UnmatchedFields
 from widen.formats.table_format import (
     Conflicted,
     IngestTarget,
@@ -88,7 +88,7 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
         SourceError: the batch has no record, or no value.
         EvolutionRefused: the policy forbids a change that the batch needs.
         PlanChanged: the plan is not the one that was agreed to.
-        FieldsUnmatched: the request is strict, and an option has no effect.
+        UnmatchedFields: the request is strict, and an option has no effect.
         ContentionError: other writers kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
         InternalError: the plan changed in every pass, which should not happen.
@@ -200,7 +200,7 @@ def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
     Raises:
         EvolutionRefused: the policy forbids it.
         PlanChanged: it is not the plan that was agreed to.
-        FieldsUnmatched: the request is strict, and an option has no effect.
+        UnmatchedFields: the request is strict, and an option has no effect.
     """
     if request.is_strict:
         ensure_matched(plan)
@@ -214,7 +214,7 @@ def ensure_matched(plan: Plan) -> None:
     """Check that every option that names a field has an effect.
 
     Raises:
-        FieldsUnmatched: one has none.
+        UnmatchedFields: one has none.
     """
     if plan.unmatched:
-        raise FieldsUnmatched(fields="; ".join(map(str, plan.unmatched)).rstrip("."))
+        raise UnmatchedFields(fields="; ".join(map(str, plan.unmatched)).rstrip("."))

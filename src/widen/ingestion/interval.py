@@ -92,7 +92,7 @@ def plan(
     Raises:
         SourceError: the source cannot be used, or no record is in it.
         InvalidOption: an argument cannot be used.
-        FieldsUnmatched: ``strict`` is set, and options name fields that are not there.
+        UnmatchedFields: ``strict`` is set, and options name fields that are not there.
         TableError: the table cannot be read or written.
 
     Source: docs/evolution-rules.md#dry-run
@@ -202,12 +202,12 @@ def ingest(
     Raises:
         SourceError: the source cannot be used, or no record is in it; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
-        FieldsUnmatched: ``strict`` is set, and options name fields that are not there; the table is untouched.
+        UnmatchedFields: ``strict`` is set, and options name fields that are not there; the table is untouched.
         PlanChanged: the batch leads to another plan than the one of ``plan_hash``; the table is untouched.
         InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
         ContentionError: somebody else kept committing first; nothing is visible.
         CommitUnknown: the store did not say whether the commit was written.
-        AfterCommitFailed: the interval is committed, and the proof cannot be made.
+        PostCommitFailed: the interval is committed, and the proof cannot be made.
         TableError: the table cannot be read or written; nothing is visible.
 
     Source: docs/evolution-rules.md#one-interval
@@ -283,7 +283,7 @@ def to_result(batch: Batch, request: BatchRequest, written: WrittenBatch, watch:
         watch: What the caller wants to know.
 
     Raises:
-        AfterCommitFailed: the interval is committed, and the verification failed to run.
+        PostCommitFailed: the interval is committed, and the verification failed to run.
     """
     version, number = written.version, request.interval.number if request.interval else None
     assert version is not None

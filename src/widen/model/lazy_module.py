@@ -9,14 +9,14 @@ from importlib import import_module
 from types import ModuleType
 
 
-def late(name: str) -> ModuleType:
+def import_lazily(name: str) -> ModuleType:
     """Return a module that is imported when one of its attributes is first used.
 
     Args:
         name: The full name of the module.
 
     Example:
-        >>> late("json").dumps([1])
+        >>> import_lazily("json").dumps([1])
         '[1]'
     """
     return _LateModule(name)

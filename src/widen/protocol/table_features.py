@@ -26,6 +26,8 @@ from widen.protocol.table_properties import (
 
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
+PROTECTION = "checkpointProtection"
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
 TYPE_WIDENING, TYPE_WIDENING_PREVIEW = "typeWidening", "typeWidening-preview"
 _CONSUMED = frozenset(key.lower() for key in (MIN_READER_VERSION, MIN_WRITER_VERSION, IGNORE_DEFAULTS))
@@ -82,7 +84,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(name="identityColumns", writer_version=6, column_key=START, stops_writers=True),
     Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True),
-    Feature(name="checkpointProtection", stops_writers=True),
+    Feature(name=PROTECTION, stops_writers=True),
     Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
     Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),
     Feature(name="domainMetadata"),
@@ -162,6 +164,18 @@ def _is_switched_on(row: Feature, properties: Mapping[str, str]) -> bool:
     if key.endswith("."):
         return any(name.lower().startswith(key) for name in properties)
     return properties.get(key, "").lower() in values
+
+
+def protected_before(protocol: Protocol, properties: Mapping[str, str]) -> int:
+    """Return the version before which checkpoints are protected; 0 without checkpoint protection.
+
+    Older versions may still use a feature that was dropped. They must be cleaned up all at once or not at all: because
+    the checkpoints after them are kept, clients that do not support the feature never need to read those versions.
+
+    Source: protocol_rfcs/checkpoint-protection.md#writer-requirements-for-checkpoint-protection
+    """
+    text = properties.get(PROTECTED_BEFORE, "")
+    return int(text) if text.isdecimal() and is_supported(protocol, PROTECTION) else 0
 
 
 def required_features(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from widen.errors import NothingToStore, VoidInItems
+from widen.errors import NestedVoidColumn, NoStoredColumns
 from widen.model.column_path import Path, children, format_path
 from widen.model.types import VOID, ArrayType, DataType, MapType, StructType
 
@@ -21,24 +21,24 @@ def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
         partition_by: The partition columns, which may not be stored in files.
 
     Raises:
-        NothingToStore: the table, or a struct in it, has no column to store.
-        VoidInItems: a void column is inside an array or a map.
+        NoStoredColumns: the table, or a struct in it, has no column to store.
+        NestedVoidColumn: a void column is inside an array or a map.
 
     Source: PROTOCOL.md#void-type
     """
     if all(field.type == VOID or field.name in partition_by for field in schema):
-        raise NothingToStore(place="the table", fix="add_columns({'name': 'string'})")
+        raise NoStoredColumns(place="the table", fix="add_columns({'name': 'string'})")
     for field in schema:
         _ensure_type(field.type, (field.name,), is_item=False)
 
 
 def _ensure_type(data_type: DataType, path: Path, *, is_item: bool) -> None:
     if data_type == VOID and is_item:
-        raise VoidInItems(column=format_path(path))
+        raise NestedVoidColumn(column=format_path(path))
     is_struct = isinstance(data_type, StructType)
     if is_struct and all(child == VOID for _, child in children(data_type)):
         column = format_path(path)
-        raise NothingToStore(place=f"column {column}", fix=f"add_columns({{'{column}.name': 'string'}})")
+        raise NoStoredColumns(place=f"column {column}", fix=f"add_columns({{'{column}.name': 'string'}})")
     for step, child in children(data_type):
         _ensure_type(child, (*path, step), is_item=is_item or not is_struct)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path, fields, format_path
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
 from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM
@@ -20,7 +20,7 @@ from widen.report.source_fields import brief
 if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
 
-pc = late("pyarrow.compute")
+pc = import_lazily("pyarrow.compute")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.errors import ConditionRefused, NotDeterministic
+from widen.errors import InvalidCondition, NotDeterministic
 from widen.errors.foreign import first_line
 
 Expression: TypeAlias = str | Column
@@ -59,7 +59,7 @@ def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> No
 
     Raises:
         NotDeterministic: the condition may give different results for the same row.
-        ConditionRefused: the condition uses an unknown column, is not boolean, or cannot be parsed.
+        InvalidCondition: the condition uses an unknown column, is not boolean, or cannot be parsed.
 
     Source: Delta Lake: DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED.
     """
@@ -74,7 +74,7 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
 
     Raises:
         NotDeterministic: the expression may give different results for the same row.
-        ConditionRefused: Spark cannot use it.
+        InvalidCondition: Spark cannot use it.
     """
     try:
         yield
@@ -82,4 +82,4 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
             raise NotDeterministic(condition=to_text(expression)) from error
         reason = _CODE.sub("", first_line(error)).partition(" SQLSTATE")[0].rstrip(". ")
-        raise ConditionRefused(condition=to_text(expression), reason=reason) from error
+        raise InvalidCondition(condition=to_text(expression), reason=reason) from error

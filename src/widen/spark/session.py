@@ -9,7 +9,7 @@ import sys
 import pyspark
 from pyspark.sql import SparkSession
 
-from widen.errors import EngineMissing, UnsupportedSpark
+from widen.errors import SparkUnavailable, UnsupportedSpark
 from widen.errors.foreign import first_line
 from widen.spark.spark_errors import SPARK_ERRORS
 
@@ -57,7 +57,7 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
         given: The session of the caller, if any.
 
     Raises:
-        EngineMissing: Spark or Java does not start.
+        SparkUnavailable: Spark or Java does not start.
         UnsupportedSpark: the Spark server of the session is too old.
     """
     existing = given or SparkSession.getActiveSession()
@@ -65,7 +65,7 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
         session = existing or _start_session()
         version = session.version
     except SPARK_ERRORS as error:
-        raise EngineMissing(reason=first_line(error), fix=_FIX) from error
+        raise SparkUnavailable(reason=first_line(error), fix=_FIX) from error
     ensure_supported(version)
     return session
 

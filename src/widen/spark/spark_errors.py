@@ -19,10 +19,10 @@ from widen.errors import (
     InvalidOption,
     JobFailed,
     NotNullViolated,
-    OutsideReplaceWhere,
+    ReplaceWhereMismatch,
     SourceError,
     StorageError,
-    TextTooLong,
+    StringTooLong,
     WidenError,
 )
 
@@ -102,9 +102,9 @@ _PLACEHOLDER = "\x00"
 _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
     "NULL": lambda rule, _: NotNullViolated(column=rule["column"]),
     "CHECK": lambda rule, row: CheckViolated(name=rule["name"], expression=rule["expression"], values=row),
-    "TEXT": lambda rule, value: TextTooLong(column=rule["column"], limit=rule["limit"], value=value),
+    "TEXT": lambda rule, value: StringTooLong(column=rule["column"], limit=rule["limit"], value=value),
     "CAST": lambda rule, value: CastOverflow(column=rule["column"], old=rule["old"], new=rule["new"], value=value),
-    "OUTSIDE": lambda rule, _: OutsideReplaceWhere(where=rule["where"]),
+    "OUTSIDE": lambda rule, _: ReplaceWhereMismatch(where=rule["where"]),
     "IDENTITY": lambda rule, _: IdentityExhausted(column=rule["column"]),
 }
 

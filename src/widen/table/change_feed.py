@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from widen.errors import ChangesInOtherTypes, ChangesNotRecorded, ColumnsChangedBetween, InvalidOption
+from widen.errors import ChangeFeedNotRecorded, ChangeFeedSchemaChanged, ChangeFeedSchemaMismatch, InvalidOption
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import VersionChanges, version_changes
 from widen.model.argument_types import check_arguments
@@ -35,9 +35,9 @@ class ChangeFeedMixin(TableVersion):
         Raises:
             InvalidOption: the last version is before the first, or an argument has the wrong type.
             VersionNotFound: a version is not there, or no longer.
-            ChangesNotRecorded: the table did not record its changes in one of them.
-            ChangesInOtherTypes: the first of them has other columns or types than the version that is shown.
-            ColumnsChangedBetween: columns or types changed between them.
+            ChangeFeedNotRecorded: the table did not record its changes in one of them.
+            ChangeFeedSchemaMismatch: the first of them has other columns or types than the version that is shown.
+            ChangeFeedSchemaChanged: columns or types changed between them.
             CorruptLog: a commit is damaged.
             StorageError: the store refused.
 
@@ -48,11 +48,11 @@ class ChangeFeedMixin(TableVersion):
             raise InvalidOption(option="last", value=last, expected=f"It is not before the first, which is {first}.")
         start = open_snapshot(self._store, first)
         if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
-            raise ChangesNotRecorded(first=first, last=end, version=first)
+            raise ChangeFeedNotRecorded(first=first, last=end, version=first)
         found = list(_ensure_representable(self._snapshot, first, end))
         if not is_representable_in(start.schema, first, self._snapshot.schema, self.version):
             shown, schema = self.version, self.schema.sql
-            raise ChangesInOtherTypes(first=first, last=end, version=first, shown=shown, schema=schema)
+            raise ChangeFeedSchemaMismatch(first=first, last=end, version=first, shown=shown, schema=schema)
         return read_changed_rows(find_session(spark), self._snapshot, found)
 
 
@@ -60,11 +60,11 @@ def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[Ve
     """Yield what the versions changed, and stop where their rows cannot be told in the columns that are shown."""
     for each in version_changes(shown.store, first, last):
         if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
-            raise ChangesNotRecorded(first=first, last=last, version=each.version)
+            raise ChangeFeedNotRecorded(first=first, last=last, version=each.version)
         if each.metadata is not None and each.version > first:
             schema = from_json(each.metadata.schema_string)
             if not is_representable_in(schema, each.version, shown.schema, shown.version):
-                raise ColumnsChangedBetween(
+                raise ChangeFeedSchemaChanged(
                     first=first, last=last, version=each.version, shown=shown.version, schema=shown.schema.sql
                 )
         yield each

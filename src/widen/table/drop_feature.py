@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from widen.errors import BarrierFailed, DropConflict, DropWaits, HistoryMustAge, HistoryUsesFeature, ProtectionWaits
+from widen.errors import (
+    CheckpointBarrierFailed,
+    DropConflict,
+    DropPendingRetention,
+    HistoryUsesFeature,
+    ProtectedVersionsRemain,
+    RetentionNotExpired,
+)
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.checkpoint_barrier import ensure_checkpoint, history_contains, write_barrier_commit
@@ -19,8 +26,8 @@ from widen.log.write.log_cleanup import DAY_MS, MINUTE_MS, clean_up, is_truncate
 from widen.planning.alter import feature_removal
 from widen.planning.alter.feature_removal import RemovableFeature
 from widen.planning.table.table_state import MetadataChange, TableState
-from widen.protocol.checkpoint_protection import PROTECTION, protected_before
 from widen.protocol.duration import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
+from widen.protocol.table_features import PROTECTION, protected_before
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.table.table_version import to_table_state
 
@@ -58,10 +65,10 @@ class FeatureRemoval:
         Raises:
             FeatureDropRefused: the table does not have the feature, or it cannot be dropped, or not so.
             UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
-            DropWaits: its traces are gone from the newest version, and its history must age first.
+            DropPendingRetention: its traces are gone from the newest version, and its history must age first.
             HistoryUsesFeature: its history has not aged.
-            ProtectionWaits: versions whose checkpoints are protected have not expired.
-            BarrierFailed: a checkpoint could not be written.
+            ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
+            CheckpointBarrierFailed: a checkpoint could not be written.
             DropConflict: somebody uses the feature again.
             ContentionError: too many races were lost, or nobody knows how one ended.
             CorruptFile: a file that must be looked at cannot be read.
@@ -78,7 +85,7 @@ class FeatureRemoval:
             return self._finish_fast(row)
         write_barrier_commit(self.store)
         if changed:
-            raise self._must_age(DropWaits, open_snapshot(self.store))
+            raise self._must_age(DropPendingRetention, open_snapshot(self.store))
         return self._finish(row, protects=False, ensure=lambda snapshot: self._ensure_aged(row, snapshot))
 
     def _row(self, snapshot: Snapshot) -> RemovableFeature:
@@ -108,12 +115,12 @@ class FeatureRemoval:
         if not is_truncated(snapshot):
             version = protected_before(snapshot.protocol, snapshot.properties)
             retention = duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION)
-            raise ProtectionWaits(feature=self.name, version=version, retention=retention)
+            raise ProtectedVersionsRemain(feature=self.name, version=version, retention=retention)
 
     def _finish_fast(self, row: RemovableFeature) -> Committed:
         for _ in range(BARRIERS):
             if not write_barrier_commit(self.store):
-                raise BarrierFailed(feature=self.name, version=open_snapshot(self.store).version)
+                raise CheckpointBarrierFailed(feature=self.name, version=open_snapshot(self.store).version)
         done = self._finish(row, protects=True)
         with after_commit(self.store.location, done.version):
             ensure_checkpoint(self.store, done.version)
@@ -145,7 +152,7 @@ class FeatureRemoval:
         if history_contains(snapshot, row.is_trace):
             raise self._must_age(HistoryUsesFeature, snapshot)
 
-    def _must_age(self, kind: type[HistoryMustAge], snapshot: Snapshot) -> HistoryMustAge:
+    def _must_age(self, kind: type[RetentionNotExpired], snapshot: Snapshot) -> RetentionNotExpired:
         return kind(
             feature=self.name,
             retention_key=LOG_RETENTION,

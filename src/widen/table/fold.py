@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from widen.errors import ColumnRefused, FoldLoses, InvalidOption
+from widen.errors import ColumnRefused, FoldLosesValues, InvalidOption
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.planning.alter.alter_request import AnyPath, parse_drops, to_path
@@ -78,7 +78,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            FoldLoses: there are such values, and they are not to be kept or lost.
+            FoldLosesValues: there are such values, and they are not to be kept or lost.
             FoldRefused: the two are not of one field, or their values cannot be converted one by one.
             InvalidOption: ``rest`` is none of the three.
             AppendOnlyTable: the table promises never to lose a row.
@@ -98,7 +98,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         found = self.plan_fold(column, into, spark=spark)
         fold, name = found.fold, format_path(found.fold.column)
         if found.lost and wanted is Rest.REFUSE:
-            raise FoldLoses(column=name, lost=found.lost, values=found.values, type=fold.into_type.sql)
+            raise FoldLosesValues(column=name, lost=found.lost, values=found.values, type=fold.into_type.sql)
         outcome = fold_rows(find_session(spark), self._snapshot, fold, wanted)
         parameters = {"column": name, "into": format_path(fold.into), "rest": wanted.value}
         change = self._commit_change(outcome, FOLD, parameters, update_metrics)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from widen.errors import EngineMissing
+from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from widen.spark.ddl.row_checks import check_operations, column_bound
@@ -32,14 +32,14 @@ def load(module: str, name: str = "") -> object:
         name: The name; empty for the module itself.
 
     Raises:
-        EngineMissing: Spark is not installed.
+        SparkUnavailable: Spark is not installed.
     """
     try:
         return getattr(import_module(module), name) if name else import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
-        raise EngineMissing(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error
+        raise SparkUnavailable(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error
 
 
 def __getattr__(name: str) -> object:

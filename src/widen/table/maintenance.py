@@ -49,10 +49,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         Raises:
             FeatureDropRefused: one of its kinds: the table does not have the feature, or it cannot be dropped so.
             UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
-            DropWaits: the traces are gone from the newest version; call again when its history has expired.
+            DropPendingRetention: the traces are gone from the newest version; call again when its history has expired.
             HistoryUsesFeature: versions that have not expired use the feature.
-            ProtectionWaits: versions whose checkpoints are protected have not expired.
-            BarrierFailed: a checkpoint that must be there could not be written.
+            ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
+            CheckpointBarrierFailed: a checkpoint that must be there could not be written.
             DropConflict: somebody began to use the feature again.
             ContentionError: too many races were lost, or nobody knows how one ended.
             CorruptFile: a file that must be looked at cannot be read.

@@ -74,7 +74,7 @@ class RowChangesMixin(TableVersion):
             OverwriteRefused: two options contradict each other.
             InvalidOption: ``partitions`` or ``widening`` is none of its values.
             SchemaMismatch: the data do not fit; the error names the columns with both types, and what they need.
-            OutsideReplaceWhere: a new row does not fulfil the condition; nothing is visible.
+            ReplaceWhereMismatch: a new row does not fulfil the condition; nothing is visible.
             RowRefused: a row is one that the table may not hold, or a value is out of range; nothing is visible.
             IdentityColumnGiven: the data have values for a column whose values only the table makes.
             ColumnRefused: a column is not there, cannot be, or has a rule of its own and would change.
@@ -131,7 +131,7 @@ class RowChangesMixin(TableVersion):
         Raises:
             AppendOnlyTable: the table promises never to lose a row.
             NotDeterministic: the condition may say something else the next time.
-            ConditionRefused: the condition cannot be used.
+            InvalidCondition: the condition cannot be used.
             UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
             ContentionError: somebody added rows that might match, or removed what was read; nothing is visible.
             CorruptFile: a data file or a deletion vector cannot be read.
@@ -171,7 +171,7 @@ class RowChangesMixin(TableVersion):
             ItemAssignmentRefused: a path leads into an array or a map.
             SchemaMismatch: a value does not fit its column.
             NotDeterministic: the condition may say something else the next time.
-            ConditionRefused: the condition or a value cannot be used.
+            InvalidCondition: the condition or a value cannot be used.
             RowRefused: a row would be one that the table may not hold; nothing is visible.
             UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
             ContentionError: somebody added rows that might match, or removed what was read; nothing is visible.

@@ -20,7 +20,7 @@ from support.simulation.oracle import (
     observed,
 )
 from support.simulation.world import HOUR_MS, Crashed, Interrupted, World
-from widen.errors import AfterCommitFailed, FileMissing, WidenError
+from widen.errors import FileMissing, PostCommitFailed, WidenError
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import to_adds, to_remove
 from widen.log.read.snapshot import Snapshot, open_snapshot
@@ -325,7 +325,7 @@ class Writer:
             staged.add_files(self._store, made)
             try:
                 outcome = commit(self._store, base, actions, kind, said, reads=reads, metrics=metrics, staged=staged)
-            except AfterCommitFailed as error:
+            except PostCommitFailed as error:
                 self._acknowledge(one, int(str(error.fields["version"])))
                 raise
             except WidenError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.state import schema
-from widen.errors import NothingToStore, VoidInItems
+from widen.errors import NestedVoidColumn, NoStoredColumns
 from widen.protocol.void_columns import ensure_storable, without_void
 
 
@@ -20,7 +20,7 @@ from widen.protocol.void_columns import ensure_storable, without_void
     ],
 )
 def test_nothing_but_voids_cannot_be_stored(columns: str, partition_by: tuple[str, ...], place: str) -> None:
-    with pytest.raises(NothingToStore) as caught:
+    with pytest.raises(NoStoredColumns) as caught:
         ensure_storable(schema(columns), partition_by)
     assert (caught.value.fields["place"], caught.value.code) == (place, "DELTA_CANNOT_WRITE_EMPTY_SCHEMA")
 
@@ -35,7 +35,7 @@ def test_nothing_but_voids_cannot_be_stored(columns: str, partition_by: tuple[st
     ],
 )
 def test_no_void_can_be_stored_inside_an_array_or_a_map(columns: str, column: str) -> None:
-    with pytest.raises(VoidInItems) as caught:
+    with pytest.raises(NestedVoidColumn) as caught:
         ensure_storable(schema(columns), ())
     expected = (column, "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE")
     assert (caught.value.fields["column"], caught.value.code) == expected

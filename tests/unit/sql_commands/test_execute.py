@@ -10,7 +10,7 @@ import pytest
 
 from widen.errors import (
     ColumnNotFound,
-    DropWaits,
+    DropPendingRetention,
     InvalidOption,
     RenameRefused,
     TableAlreadyExists,
@@ -220,7 +220,7 @@ def test_the_properties(t: str) -> None:
 
 def test_a_feature_is_dropped_with_its_history_or_without(t: str, place: str) -> None:
     run_statement(parse_statement(f"ALTER TABLE {t} ALTER COLUMN id TYPE bigint"))
-    with pytest.raises(DropWaits):
+    with pytest.raises(DropPendingRetention):
         run_statement(parse_statement(f"ALTER TABLE {t} DROP FEATURE typeWidening TRUNCATE HISTORY"))
     assert "typeWidening" in (Table(place).protocol.writer_features or ())
     run_statement(parse_statement(f"ALTER TABLE {t} DROP FEATURE 'typeWidening'"))

@@ -24,13 +24,13 @@ from widen.log.read.line_blocks import FileActionReader, LogPiece, split_into_pi
 from widen.log.read.log_segment import SIDECARS, Checkpoint
 from widen.log.read.stats_columns import INT96, to_json_text
 from widen.log.store.log_store import FileEntry, LogStore
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 from widen.protocol.actions import Remove, Sidecar
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 else:
-    pq = late("pyarrow.parquet")
+    pq = import_lazily("pyarrow.parquet")
 
 _BATCH_ROWS = 4096
 _BUFFER_BYTES = 1 << 16

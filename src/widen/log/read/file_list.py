@@ -14,10 +14,10 @@ from itertools import accumulate
 import pyarrow as pa
 
 from widen.log.read.canonical_path import canonical_path, canonical_paths, vector_id
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 from widen.protocol.actions import Add, DeletionVector, Remove
 
-pc = late("pyarrow.compute")
+pc = import_lazily("pyarrow.compute")
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from widen.log.read.file_list import concat_files, file_keys, filter_rows, integers, use_system_allocator
 from widen.log.read.line_blocks import FileActionBlock, FileActionReader, LogPiece, split_into_pieces
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 
-pc = late("pyarrow.compute")
+pc = import_lazily("pyarrow.compute")
 
 _THREADS = 2
 _HASHES_PER_PASS = 1 << 16

@@ -32,7 +32,7 @@ from widen.log.read.commit_timestamps import (
 from widen.log.read.log_segment import LogFile, LogSegment, commit_path, find_segment, find_versions
 from widen.log.read.version_checksum import VersionChecksum, read_checksum
 from widen.log.store.log_store import LogStore
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from widen.log.read import checkpoint_reader as checkpoints
     from widen.log.read import file_list, line_blocks, log_replay
 else:
-    file_list = late("widen.log.read.file_list")
-    line_blocks = late("widen.log.read.line_blocks")
-    log_replay = late("widen.log.read.log_replay")
-    checkpoints = late("widen.log.read.checkpoint_reader")
+    file_list = import_lazily("widen.log.read.file_list")
+    line_blocks = import_lazily("widen.log.read.line_blocks")
+    log_replay = import_lazily("widen.log.read.log_replay")
+    checkpoints = import_lazily("widen.log.read.checkpoint_reader")
 
 
 def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int | None = None) -> Snapshot:

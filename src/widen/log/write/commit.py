@@ -108,8 +108,8 @@ def commit(
         UnsupportedFeature: the table has, or would get, a writer feature that Widen does not support.
         AppendOnlyTable: rows would be removed from an append-only table.
         IcebergIncompatible: Iceberg compatibility is enabled, and the commit would violate its rules.
-        NothingToStore: rows would be added to a table without a column that is stored in files.
-        VoidInItems: rows would be added to a table with a void type inside an array or a map.
+        NoStoredColumns: rows would be added to a table without a column that is stored in files.
+        NestedVoidColumn: rows would be added to a table with a void type inside an array or a map.
         StorageError: the store reported an error; nothing is visible.
         CorruptLog: the winning commit is damaged; nothing is visible.
 

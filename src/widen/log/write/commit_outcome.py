@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import NoReturn, TypeAlias, TypeVar
 
 from widen.errors import (
-    AfterCommitFailed,
     CommitUnknown,
     ContentionError,
+    PostCommitFailed,
     TableAlreadyExists,
     WidenError,
 )
@@ -42,7 +42,7 @@ class Committed:
         """The committed version, opened on first use.
 
         Raises:
-            AfterCommitFailed: the version cannot be opened.
+            PostCommitFailed: the version cannot be opened.
         """
         with after_commit(self.store.location, self.version):
             return open_snapshot(self.store, self.version)
@@ -114,12 +114,12 @@ def after_commit(location: str, version: int) -> Iterator[None]:
         version: The committed version.
 
     Raises:
-        AfterCommitFailed: the work failed; ``__cause__`` has the reason.
+        PostCommitFailed: the work failed; ``__cause__`` has the reason.
     """
     try:
         yield
     except Exception as error:  # any kind: a caller that retried would commit twice
-        raise AfterCommitFailed(version=version, location=location, reason=reason_of(error)) from error
+        raise PostCommitFailed(version=version, location=location, reason=reason_of(error)) from error
     except BaseException as interrupt:
         add_note(interrupt, f"Version {version} of {location} is committed.")
         raise

@@ -10,8 +10,8 @@ from widen.log.read.commit_timestamps import current_ms, file_times_ms
 from widen.log.read.log_segment import SIDECARS, LogListing, list_log
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
-from widen.protocol.checkpoint_protection import protected_before
 from widen.protocol.duration import DEFAULTS, LOG_RETENTION, parse_duration_ms
+from widen.protocol.table_features import protected_before
 
 ENABLE = "delta.enableExpiredLogCleanup"
 MINUTE_MS, DAY_MS = 60_000, 86_400_000

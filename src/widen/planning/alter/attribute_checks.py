@@ -12,7 +12,7 @@ from widen.errors import (
     ItemCommentRefused,
     ItemRenameRefused,
     NestedNotNull,
-    NoIdentityColumn,
+    NotAnIdentityColumn,
     TypeChangeRefused,
 )
 from widen.model.column_path import Path, find_field, format_path, nearest_field, resolve
@@ -119,7 +119,7 @@ def ensure_identity_column(state: TableState, operation: SyncIdentity) -> None:
     """Check that a column is an identity column.
 
     Raises:
-        NoIdentityColumn: it is none.
+        NotAnIdentityColumn: it is none.
     """
     identity_at(state.schema, operation.path)
 
@@ -128,10 +128,10 @@ def identity_at(schema: StructType, path: Path) -> Identity:
     """Return how an identity column goes on.
 
     Raises:
-        NoIdentityColumn: it is none.
+        NotAnIdentityColumn: it is none.
     """
     field = find_field(schema, path)
     identity = find_identity(field) if field else None
     if identity is None:
-        raise NoIdentityColumn(column=format_path(path))
+        raise NotAnIdentityColumn(column=format_path(path))
     return identity

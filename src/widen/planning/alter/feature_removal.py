@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from widen.errors import (
-    ConstraintsLeft,
+    ConstraintsRemain,
     FeatureIsProperty,
-    FeatureNotKnown,
     FeatureNotPresent,
     FeatureNotRemovable,
     FeatureStillNeeded,
     TruncationNotAllowed,
     TruncationRequired,
+    UnknownFeature,
 )
 from widen.model.column_path import fields, format_path
 from widen.model.schema_json import from_json
@@ -27,8 +27,9 @@ from widen.planning.alter.set_properties import plan_unset_properties
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata
-from widen.protocol.checkpoint_protection import PROTECTED_BEFORE, PROTECTION
 from widen.protocol.table_features import (
+    PROTECTED_BEFORE,
+    PROTECTION,
     TYPE_WIDENING,
     TYPE_WIDENING_PREVIEW,
     dependent_features,
@@ -114,11 +115,11 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
         FeatureIsProperty: the name is one of a property.
         FeatureNotPresent: the table does not have it.
         FeatureNotRemovable: it stays for ever, or this version cannot remove its traces.
-        FeatureNotKnown: no such feature is known.
+        UnknownFeature: no such feature is known.
         TruncationNotAllowed: it leaves nothing in the history.
         TruncationRequired: it goes only with the history that it protects.
         FeatureStillNeeded: other features of the table build on it.
-        ConstraintsLeft: the table has constraints.
+        ConstraintsRemain: the table has constraints.
 
     Source: Delta Spark's DROP FEATURE: the checks and their order.
     """
@@ -126,7 +127,7 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
     if name not in present and is_property(name):
         raise FeatureIsProperty(property=name)
     if name not in present and find_feature(name) is None:
-        raise FeatureNotKnown(feature=name, removable=removable)
+        raise UnknownFeature(feature=name, removable=removable)
     if name not in present:
         raise FeatureNotPresent(feature=name, supported=", ".join(sorted(present)) or "none")
     row = REMOVABLE_FEATURES.get(name)
@@ -139,7 +140,7 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
     if needed := dependent_features(state.protocol, name):
         raise FeatureStillNeeded(feature=name, dependents=", ".join(needed))
     if name == "checkConstraints" and (left := check_constraints(state.properties)):
-        raise ConstraintsLeft(feature=name, constraints=", ".join(sorted(left)))
+        raise ConstraintsRemain(feature=name, constraints=", ".join(sorted(left)))
     return row
 
 

@@ -15,11 +15,10 @@ from widen.model.schema_json import to_json
 from widen.model.types import Field, StructType
 from widen.planning.table.table_state import TableState
 from widen.protocol.actions import Action, DomainMetadata, Metadata
-from widen.protocol.checkpoint_protection import PROTECTED_BEFORE
 from widen.protocol.clustering import DOMAIN as CLUSTERING
 from widen.protocol.column_mapping import MAX_COLUMN_ID
 from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP
-from widen.protocol.table_features import is_enabled, merge_protocols
+from widen.protocol.table_features import PROTECTED_BEFORE, is_enabled, merge_protocols
 from widen.protocol.table_properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     TIMESTAMPS_SINCE_MS,

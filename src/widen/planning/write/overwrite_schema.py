@@ -42,12 +42,14 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
         OverwriteRefused: a new schema and a condition.
     """
     if has_where and is_dynamic:
-        raise ReplaceWhereInPartitions(one="where", other="partitions='dynamic'", reason="both say what is replaced")
+        raise ReplaceWhereInPartitions(
+            option="where", other_option="partitions='dynamic'", reason="both say what is replaced"
+        )
     if has_new_schema and is_dynamic:
         reason = "the rows of other partitions stay as they are"
-        raise NewSchemaInPartitions(one="overwrite_schema", other="partitions='dynamic'", reason=reason)
+        raise NewSchemaInPartitions(option="overwrite_schema", other_option="partitions='dynamic'", reason=reason)
     if has_new_schema and has_where:
-        raise OverwriteRefused(one="overwrite_schema", other="where", reason="other rows stay as they are")
+        raise OverwriteRefused(option="overwrite_schema", other_option="where", reason="other rows stay as they are")
 
 
 def with_new_schema(state: TableState, incoming: StructType) -> Metadata:

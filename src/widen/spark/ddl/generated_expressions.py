@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.errors import ConditionRefused, InvalidDefault, InvalidGeneration, NotDeterministic
+from widen.errors import InvalidCondition, InvalidDefault, InvalidGeneration, NotDeterministic
 from widen.model.types import Field, StructType
 from widen.planning.table.expression_columns import is_constant
 from widen.planning.table.operation import SetDefault
@@ -63,7 +63,7 @@ def _ensure_generation(rows: DataFrame, field: Field) -> None:
             result = from_spark(rows.select(F.expr(expression).alias("it")).schema).fields[0].type
     except NotDeterministic as error:
         raise refused("it may give different results for the same row") from error
-    except ConditionRefused as error:
+    except InvalidCondition as error:
         raise refused(error.fields["reason"]) from error
     if result.sql != field.type.sql:
         raise refused(f"its type is {result.sql}, but the column is {field.type.sql}")

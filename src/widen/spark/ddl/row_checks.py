@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import (
-    ConditionRefused,
     ConstraintNotBoolean,
     ConstraintViolated,
+    InvalidCondition,
     InvalidConstraint,
     InvalidDefault,
     NotDeterministic,
@@ -116,7 +116,7 @@ def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
     name, expression = operation.name, operation.expression
     try:
         ensure_deterministic_condition(rows, expression)
-    except (ConditionRefused, NotDeterministic) as error:
+    except (InvalidCondition, NotDeterministic) as error:
         reason = error.message.rstrip(".")
         if "NOT_BOOLEAN" in str(error.__cause__):
             raise ConstraintNotBoolean(name=name, expression=expression, reason=reason) from error
@@ -142,7 +142,7 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
             ensure_deterministic_condition(spark.range(1), F.expr(expression).isNull())
             with translate_analysis_errors(expression):
                 default_type = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
-        except (ConditionRefused, NotDeterministic) as error:
+        except (InvalidCondition, NotDeterministic) as error:
             reason = error.message.rstrip(".")
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason) from error
         if (

@@ -48,7 +48,7 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
         expressions: By the path of the column that each is assigned to.
 
     Raises:
-        ConditionRefused: Spark cannot use one of them.
+        InvalidCondition: Spark cannot use one of them.
     """
     columns = {path: to_column(expression) for path, expression in expressions.items()}
     try:

@@ -61,7 +61,7 @@ def resolve_merge(
 
     Raises:
         NotDeterministic: a condition may say something else the next time.
-        ConditionRefused: a condition or a value cannot be used.
+        InvalidCondition: a condition or a value cannot be used.
         ColumnMissingInSource: the source lacks a column of the table that a clause takes.
         ColumnNotFound: there is no column to assign to.
         InvalidPath: a path cannot be read.

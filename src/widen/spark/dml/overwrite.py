@@ -87,10 +87,10 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         where: The condition.
 
     Raises:
-        OutsideReplaceWhere: a row does not fulfil the condition.
+        ReplaceWhereMismatch: a row does not fulfil the condition.
         RowRefused: a row is one that the table may not hold.
         NotDeterministic: the condition may say something else the next time.
-        ConditionRefused: the condition cannot be used.
+        InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a file cannot be read.
         JobFailed: Spark could not finish a job.

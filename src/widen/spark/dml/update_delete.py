@@ -44,7 +44,7 @@ def delete(
 
     Raises:
         NotDeterministic: the condition may say something else the next time.
-        ConditionRefused: the condition cannot be used.
+        InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: Spark could not finish the job.
@@ -78,7 +78,7 @@ def update(
         ItemAssignmentRefused: a path leads into an array or a map.
         SchemaMismatch: a value does not fit its column.
         NotDeterministic: the condition may say something else the next time.
-        ConditionRefused: the condition or a value cannot be used.
+        InvalidCondition: the condition or a value cannot be used.
         RowRefused: a row would be one that the table may not hold.
         UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
         CorruptFile: a data file or a deletion vector cannot be read.

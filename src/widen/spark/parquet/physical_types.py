@@ -20,7 +20,7 @@ from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
-from widen.model.lazy_module import late
+from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -46,7 +46,7 @@ from widen.model.types import (
 from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.type_widening import is_widening
 
-pq = late("pyarrow.parquet")
+pq = import_lazily("pyarrow.parquet")
 _FIELD_ID = b"PARQUET:field_id"
 _NO_IDS = "the table resolves columns by field id, but the file has no field ids"
 _FIX_IDS = "Write its rows again with a client that supports column mapping, or remove the file from the table."

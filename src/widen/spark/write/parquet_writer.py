@@ -59,8 +59,8 @@ def write_parquet(
 
     Raises:
         RowRefused: a row violates a rule of the table.
-        NothingToStore: every column of the table is void or a partition column.
-        VoidInItems: the schema has a void inside an array or a map.
+        NoStoredColumns: every column of the table is void or a partition column.
+        NestedVoidColumn: the schema has a void inside an array or a map.
         CorruptFile: a data file that the frame reads cannot be read.
         JobFailed: the Spark job failed.
         StorageError: the store cannot be written.

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from widen.errors import (
-    AfterCommitFailed,
     AppendOnlyTable,
     AttemptsExhausted,
     CommitUnknown,
@@ -22,7 +21,8 @@ from widen.errors import (
     ContentionError,
     IcebergIncompatible,
     MetadataChanged,
-    NothingToStore,
+    NoStoredColumns,
+    PostCommitFailed,
     ProtocolChanged,
     StorageError,
     StorageRefused,
@@ -484,7 +484,7 @@ def test_a_version_that_cannot_be_opened_again_is_told_to_be_committed(tmp_path:
     base = create(tmp_path)
     done = commit(base.store, base, [add("n")], "WRITE", {}).or_raise()
     os.rename(tmp_path / "_delta_log", tmp_path / "elsewhere")
-    with pytest.raises(AfterCommitFailed, match=r"Version 1 of .* is committed"):
+    with pytest.raises(PostCommitFailed, match=r"Version 1 of .* is committed"):
         _ = done.snapshot
 
 
@@ -545,7 +545,7 @@ def test_files_that_iceberg_cannot_read_keep_the_compatibility_away(tmp_path: Pa
 
 def test_rows_are_not_added_where_no_file_could_hold_them(tmp_path: Path) -> None:
     base = create(tmp_path, metadata([{**FIELDS[0], "type": "void"}]))
-    with pytest.raises(NothingToStore):
+    with pytest.raises(NoStoredColumns):
         commit(base.store, base, [add("n")], "WRITE", {})
     assert commit(base.store, base, ALTER, "CHANGE COLUMN", {}).or_raise().version == 1
 

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from widen.errors import (
-    ConstraintsLeft,
+    ConstraintsRemain,
     FeatureDropRefused,
     FeatureIsProperty,
-    FeatureNotKnown,
     FeatureNotPresent,
     FeatureNotRemovable,
     FeatureStillNeeded,
     TruncationNotAllowed,
     TruncationRequired,
+    UnknownFeature,
 )
 from widen.planning.alter import feature_removal
 from widen.planning.table.table_state import TableState
@@ -54,8 +54,8 @@ REFUSED: list[tuple[TableState, str, bool, type[FeatureDropRefused], str]] = [
     (state("typeWidening"), "TYPEWIDENING", False, FeatureNotPresent, "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"),
     (state("typeWidening"), "typeWidening-preview", False, FeatureNotPresent, "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"),
     (state("appendOnly"), "appendOnly", False, FeatureNotRemovable, "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"),
-    (state(), "delta.noSuchThing", False, FeatureNotKnown, "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
-    (state(), "noSuchThing", False, FeatureNotKnown, "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
+    (state(), "delta.noSuchThing", False, UnknownFeature, "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
+    (state(), "noSuchThing", False, UnknownFeature, "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"),
     (
         state("inCommitTimestamp"),
         "inCommitTimestamp",
@@ -74,7 +74,7 @@ REFUSED: list[tuple[TableState, str, bool, type[FeatureDropRefused], str]] = [
         state("checkConstraints", delta__constraints__ck="a > 0"),
         "checkConstraints",
         False,
-        ConstraintsLeft,
+        ConstraintsRemain,
         "DELTA_CANNOT_DROP_CHECK_CONSTRAINT_FEATURE",
     ),
 ]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from support.calendar import DAYS, TIMES, WAYS, modes
+from support.parquet_calendar import DAYS, TIMES, WAYS, modes
 from widen.ingestion import ingest
 from widen.table import Table
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from support.calendar import DAYS, TIMES, WAYS, modes
+from support.parquet_calendar import DAYS, TIMES, WAYS, modes
 
 
 @pytest.mark.parametrize("way", WAYS)

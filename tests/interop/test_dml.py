@@ -172,8 +172,8 @@ def test_a_merge_widens_and_adds_alike(spark: SparkSession, tmp_path: Path) -> N
     _run(
         spark,
         theirs,
-        "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING (SELECT id, a FROM wider) s ON t.id = s.id "
-        "WHEN MATCHED THEN UPDATE SET a = s.a, b = 7",
+        "MERGE WITH SCHEMA EVOLUTION INTO {table} t USING (SELECT id, a, b FROM wider) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET a = s.a, b = s.b + t.b",
     )
     assert table.read(spark=spark).schema.simpleString() == _delta(spark, theirs).schema.simpleString()
     table.merge(source, "t.id = s.id + 1", merge_schema=True).when_not_matched_insert_all().execute()

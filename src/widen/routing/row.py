@@ -75,9 +75,14 @@ def _to_cell(value: JsonDocument, kind_word: str, slot: ColumnSlot, dim: int) ->
 def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any:
     """Return the array with NULL for items that the column cannot hold; `MISSING` if it can hold none of them."""
     cells = [MISSING if item is None else _to_cell(item, _kind_word(item), slot, dim) for item in items]
-    if cells and all(item is MISSING for item in cells) and any(map(has_leaf, items)):
+    if cells and all(item is MISSING for item in cells) and any(_belongs_elsewhere(item, slot) for item in items):
         return MISSING
     return [None if item is MISSING else item for item in cells]
+
+
+def _belongs_elsewhere(item: JsonDocument, slot: ColumnSlot) -> bool:
+    """Tell whether an item that the column cannot hold is more than a null; an empty record is (D19)."""
+    return has_leaf(item) or (isinstance(item, dict) and slot.record is None and slot.entries is None)
 
 
 def _map_to_cell(entries: MapEntries, slot: ColumnSlot) -> Any:

@@ -52,6 +52,7 @@ ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
     (RECORDS, "{}", {"a": [{}], "a_record": {}}),
     (RECORDS, '[{"x":1},null,"y"]', {"a": [{"x": 1}, None, None]}),
     (RECORDS, '"y"', {"a_string": "y"}),
+    (columns(a="array<struct<x: bigint>>", a_array_long="array<bigint>"), "[{}]", {"a": [{}]}),
 ]
 
 

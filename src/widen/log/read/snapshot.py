@@ -147,16 +147,16 @@ class Snapshot:
         raise corrupt_log(path, f"no log file up to version {self.version} has a {missing} action")
 
     def _head_actions(self) -> Iterator[NonFileAction]:
-        """Yield lines with protocol or metadata, newest first, down to the newest usable checksum, which has both."""
+        """Yield lines with protocol or metadata, newest first, down to the newest checksum, which has both, if usable."""
         contents = self._newest_first(until_checksum=True)
         for file, data in contents:
             yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
-        for version in sorted(self.segment.checksums, reverse=True):
-            checksum = read_checksum(self.store, version)
+        if self.segment.checksums:
+            # Only the newest checksum counts: the commits after an older one have not been read here.
+            checksum = read_checksum(self.store, max(self.segment.checksums))
             if checksum is not None and _has_schema(checksum):
                 yield NonFileAction(protocol=checksum.protocol, meta_data=checksum.metadata)
                 return
-        if self.segment.checksums:  # none of them is usable, so read the commits before them, too
             for file, data in self._newest_first():
                 yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
         if self.segment.checkpoint:

@@ -394,6 +394,12 @@ def test_a_damaged_checksum_is_ignored(table: Path, text: str) -> None:
     assert opened(table).properties == {"k": "v"}
 
 
+def test_commits_between_a_damaged_checksum_and_an_older_one_count(table: Path) -> None:
+    write_json(table, f"{1:020d}.crc", checksum())
+    (table / "_delta_log" / f"{3:020d}.crc").write_text("{")
+    assert opened(table).properties == {"k": "v"}
+
+
 def test_opening_does_not_decode_file_actions(table: Path) -> None:
     write_commit(table, 4, {"add": "this is no add action"})
     snapshot = opened(table)

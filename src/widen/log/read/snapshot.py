@@ -147,7 +147,7 @@ class Snapshot:
         raise corrupt_log(path, f"no log file up to version {self.version} has a {missing} action")
 
     def _head_actions(self) -> Iterator[NonFileAction]:
-        """Yield lines with protocol or metadata, newest first, down to the newest checksum, which has both, if usable."""
+        """Yield lines with protocol or metadata, newest first, back to the newest checksum if it is usable."""
         contents = self._newest_first(until_checksum=True)
         for file, data in contents:
             yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)

@@ -187,7 +187,7 @@ def test_columns_are_matched_by_name_and_narrower_ones_are_cast(spark: SparkSess
         ("l array<bigint>", "l.element is int in the table and bigint in the data"),
         ("l map<int,int>", "l is array<int> in the table and map<int,int> in the data"),
         ("m map<string,int>", "m.key is int in the table and string in the data"),
-        ("a int, A int", "A is there twice: another column is called a"),
+        ("a int, A int", "A is a duplicate of a"),
         ("a bigint, b int", "a is int in the table and bigint in the data; b (int) is not in the table"),
     ],
 )

@@ -88,7 +88,7 @@ def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) ->
     assert_same(table.read(spark=spark).collect(), [Row(a=1, s=Row(x=2)), Row(a=3, s=Row(x=2**40))])
     with pytest.raises(InvalidOption, match="only from none to name"):
         table.set_properties({"delta.columnMapping.mode": "id"})
-    with pytest.raises(InvalidOption, match="cannot be switched off"):
+    with pytest.raises(InvalidOption, match="cannot be disabled"):
         table.unset_properties(["delta.columnMapping.mode"])
 
 

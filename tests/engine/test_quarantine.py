@@ -29,7 +29,7 @@ KEPT_OUT = {
     '{"id":"x","p":1,"amount":5}': 'id: "x" is not of type bigint, and column id is NOT NULL',
     '{"id":4,"p":"a","amount":5,"other":1}': 'p: "a" is not of type bigint, and column p is a partition column',
     '{"id":5,"p":2,"amount":"7"}': (
-        'amount: "7" is not of type int, and column amount is looked at by the constraint positive'
+        'amount: "7" is not of type int, and column amount is referenced by the constraint positive'
     ),
     '{"id":6,"p":2,"amount":-5}': "The constraint positive (amount > 0) is not true",
     "nothing": "not a record",
@@ -77,7 +77,7 @@ def test_the_plan_and_the_proof_know_of_it(done: IngestResult) -> None:
     assert told == {
         ("id",): ("NOT NULL", 2),
         ("p",): ("a partition column", 1),
-        ("amount",): ("looked at by the constraint positive", 1),
+        ("amount",): ("referenced by the constraint positive", 1),
     }
 
 

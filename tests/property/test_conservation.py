@@ -27,7 +27,7 @@ cuts = st.sets(st.integers(1, 9), max_size=4)
 def test_every_leaf_of_every_document_is_found_again(
     texts: list[bytes], cut: set[int], mode: Mode, dated: bool
 ) -> None:
-    policy = Policy(mode, dated=frozenset([()] if dated else []))
+    policy = Policy(mode, date_fields=frozenset([()] if dated else []))
     schemas: list[StructType] = []
     rows: list[dict[str, object]] = []
     for batch in _batches(texts, cut):

@@ -29,7 +29,7 @@ def test_what_does_not_fit_is_kept_out_whole(
     sibling = [Field("a_string", parse_type("string"), metadata={"widen.source": ["a"]})] if has_sibling else []
     table = StructType((Field("a", parse_type(kind)), *sibling, Field("_corrupt_record", parse_type("string"))))
     guard = FixedColumn("a", "NOT NULL", is_required=required)
-    policy = Policy(Mode.SPLIT, guards={("a",): guard}, dated=frozenset([()] if dated else []))
+    policy = Policy(Mode.SPLIT, fixed_columns={("a",): guard}, date_fields=frozenset([()] if dated else []))
     schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), build_field_rules(table, policy)
     maker, proof = RowBuilder(table, policy, table, OriginColumn("origin")), SourceReader(table, policy)
     for number, text in enumerate(batch, 1):

@@ -20,7 +20,7 @@ from widen.planning.evolution.plan import Grade, Plan
 from widen.planning.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
 
 SPLIT = Policy(Mode.SPLIT)
-DATED = Policy(Mode.SPLIT, dated=frozenset([()]))
+DATED = Policy(Mode.SPLIT, date_fields=frozenset([()]))
 MAY = date(2024, 5, 1)
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
@@ -328,10 +328,10 @@ def test_d11_what_is_no_record_is_kept_whole_with_file_and_position() -> None:
 
 
 GUARDED = Policy(
-    guards={
+    fixed_columns={
         ("id",): FixedColumn("id", "NOT NULL", is_required=True),
         ("p",): FixedColumn("p", "a partition column"),
-        ("amount",): FixedColumn("amount", "looked at by the constraint positive", can_widen=False),
+        ("amount",): FixedColumn("amount", "referenced by the constraint positive", can_widen=False),
     }
 )
 
@@ -345,7 +345,7 @@ def test_d12_columns_that_cannot_yield_are_never_rerouted() -> None:
     assert rows == [{"id": 1, "p": "x"}]
     told = [(kept.source, kept.column, kept.kinds, kept.count, kept.first) for kept in plan.quarantined]
     assert told == [
-        (("amount",), "looked at by the constraint positive", ("long",), 1, ("f", 4)),
+        (("amount",), "referenced by the constraint positive", ("long",), 1, ("f", 4)),
         (("id",), "NOT NULL", ("null", "string"), 2, ("f", 2)),
         (("p",), "a partition column", ("record",), 1, ("f", 5)),
     ]
@@ -359,7 +359,7 @@ def test_d12_but_they_are_widened_in_place_where_nothing_forbids_it() -> None:
 
 def test_d13_a_rule_covers_every_column_that_evolves_and_every_sample() -> None:
     table = declared("phone: bigint, user: struct<email: string>")
-    policy = Policy(masked=frozenset([("phone",)]), left_out=frozenset([("user", "email")]))
+    policy = Policy(masked=frozenset([("phone",)]), excluded=frozenset([("user", "email")]))
     texts = ['{"phone":123,"user":{"email":"a@b"}}', '{"phone":"+49","x":1}']
     texts += ['{"phone":["1"],"user":{"email":{"x":1}}}']
     plan, rows = take(policy, [*texts, '{"phone":"123'], table=table)
@@ -374,7 +374,7 @@ def test_d13_a_rule_covers_every_column_that_evolves_and_every_sample() -> None:
 
 
 def test_d13_what_is_rescued_is_masked_as_well() -> None:
-    policy = Policy(Mode.FREEZE, masked=frozenset([("phone",)]), left_out=frozenset([("secret",)]))
+    policy = Policy(Mode.FREEZE, masked=frozenset([("phone",)]), excluded=frozenset([("secret",)]))
     plan, rows = take(policy, ['{"a":1,"phone":"123","secret":7,"b":2}'], table=declared("a: int"))
     assert rows == [{"a": 1, "_rescued": '{"phone":"***","b":2}'}]
     assert [rescued.sample for rescued in plan.rescued] == ["9", "***"]

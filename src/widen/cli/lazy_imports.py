@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.html_page import render_page
     from widen.report.row_scan import scan_report
-    from widen.report.sample_masking import mask_report, shown_as, shown_intervals
+    from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
     from widen.spark.maintain.rewrite_files import REWRITE
     from widen.spark.parquet.old_file_search import find_old_files
@@ -63,8 +63,8 @@ __all__ = [
     "render_page",
     "replay",
     "run_statement",
+    "sample_formatter",
     "scan_report",
-    "shown_as",
     "shown_intervals",
     "summarize_old_types",
     "summarize_table",
@@ -82,7 +82,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report.build_report": ("build_report",),
-    "widen.report.sample_masking": ("mask_report", "shown_as", "shown_intervals"),
+    "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),

@@ -89,7 +89,7 @@ def fold(
     with progress("reading the values"):
         session = spark_session.spark_session()
         result = opened.plan_fold(column, into, spark=session)
-    shown = [text for text in map(lazy_imports.shown_as(samples.value), result.samples) if text]
+    shown = [text for text in map(lazy_imports.sample_formatter(samples.value), result.samples) if text]
     if dry_run:
         if json:
             show_json({**result.to_value(), "samples": shown})

@@ -81,7 +81,7 @@ class DeltaLocation:
         state = _state(snapshot)
         ensure_writable(state.protocol, self.location)
         _ensure_no_generated_columns(state, self.location)
-        policy = replace(policy, table_format=table_format_of(state), guards=find_fixed_columns(state))
+        policy = replace(policy, table_format=table_format_of(state), fixed_columns=find_fixed_columns(state))
         return DeltaTarget(self.store, snapshot, for_file_fields(policy))
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:

@@ -270,7 +270,7 @@ def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatc
         target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
         watch: Whether to verify, which reads the source again.
     """
-    return persist_source(source) if watch.verified or target.policy.guards else nullcontext(source)
+    return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
 
 
 def to_result(batch: Batch, request: BatchRequest, written: WrittenBatch, watch: IntervalWatch) -> IngestResult:

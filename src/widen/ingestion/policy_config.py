@@ -110,9 +110,9 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         mode=_scalar(given, "evolve", policy.mode, parse_mode),
         pins={**policy.pins, **_table(given, "pins", parse_pin)},
         max_columns=_scalar(given, "max_columns", policy.max_columns, _parse_integer),
-        dated=_scalar(given, "detect_dates", policy.dated, _parse_date_fields),
+        date_fields=_scalar(given, "detect_dates", policy.date_fields, _parse_date_fields),
         epoch_units={**policy.epoch_units, **_table(given, "epoch_unit", parse_unit)},
-        left_out=policy.left_out | _scalar(given, "exclude", _NO_FIELDS, _sources),
+        excluded=policy.excluded | _scalar(given, "exclude", _NO_FIELDS, _sources),
         masked=policy.masked | _scalar(given, "mask", _NO_FIELDS, _sources),
         samples=_scalar(given, "samples", policy.samples, _samples),
     )
@@ -165,7 +165,7 @@ def _sources(place: str, value: Any) -> frozenset[Path]:
 
 
 def _ensure_one_rule(policy: Policy) -> None:
-    for path in sorted(policy.left_out & policy.masked):
+    for path in sorted(policy.excluded & policy.masked):
         expected = "A field cannot be both excluded and masked."
         raise InvalidOption(option="mask", value=format_path(path), expected=expected)
 

@@ -170,11 +170,11 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
             root.get_or_add(path).text_form = pin
         elif not isinstance(pin, Mode):
             _add_pin_rule(root.get_or_add(path), pin)
-    for path in policy.dated:
+    for path in policy.date_fields:
         root.get_or_add(path).has_dates = True
     for path in policy.masked:
         root.get_or_add(path).is_masked = True
-    for path in policy.left_out:
+    for path in policy.excluded:
         root.get_or_add(path).is_excluded = True
     _inherit_dates(root, has_dates=False)
     return root
@@ -245,7 +245,7 @@ class CorruptTextRedactor:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._paths = ", ".join(sorted(map(format_path, policy.left_out | policy.masked)))
+        self._paths = ", ".join(sorted(map(format_path, policy.excluded | policy.masked)))
 
     @property
     def is_redacting(self) -> bool:

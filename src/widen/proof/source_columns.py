@@ -107,7 +107,7 @@ def _source_column(name: str, position: int, data_type: DataType, policy: Policy
             return SourceColumn(name, position, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
     if str(data_type) not in _TYPE_ORDER:
         return None
-    has_dates = source in policy.pins or any(source[:length] in policy.dated for length in range(len(source) + 1))
+    has_dates = source in policy.pins or any(source[:length] in policy.date_fields for length in range(len(source) + 1))
     return SourceColumn(
         name,
         position,

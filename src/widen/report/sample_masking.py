@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from widen.planning.evolution.samples import Samples, mask, shown_as
+from widen.planning.evolution.samples import Samples, mask, sample_formatter
 from widen.protocol.partition_values import Scalar
 from widen.report.report_model import ChangeReason, ColumnChange, IntervalRecord, Report, ReportColumn, json_scalar
 from widen.report.schema_changes import EVENTS
 
-__all__ = ["Samples", "mask", "mask_report", "shown_as", "shown_intervals"]
+__all__ = ["Samples", "mask", "mask_report", "sample_formatter", "shown_intervals"]
 
 
 def mask_report(report: Report, samples: Samples | str) -> Report:
@@ -49,14 +49,14 @@ def shown_intervals(intervals: Iterable[IntervalRecord], samples: Samples | str)
 def _column(column: ReportColumn, samples: Samples) -> ReportColumn:
     birth = column.birth and replace(column.birth, reason=_reason(column.birth.reason, samples))
     low, high = (_bound(bound, samples) for bound in (column.low, column.high))
-    texts = tuple(text for text in map(shown_as(samples), column.samples) if text)
+    texts = tuple(text for text in map(sample_formatter(samples), column.samples) if text)
     return replace(column, low=low, high=high, samples=tuple(dict.fromkeys(texts)), birth=birth)
 
 
 def _bound(bound: Scalar | None, samples: Samples) -> Scalar | None:
     if bound is None or samples is Samples.RAW:
         return bound
-    return shown_as(samples)(str(json_scalar(bound))) or None
+    return sample_formatter(samples)(str(json_scalar(bound))) or None
 
 
 def _interval(interval: IntervalRecord, samples: Samples) -> IntervalRecord:
@@ -79,7 +79,7 @@ def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str,
 
 def _event(event: Any, samples: Samples) -> Any:
     sample = event.get("sample") if isinstance(event, dict) else None
-    return {**event, "sample": shown_as(samples)(sample)} if isinstance(sample, str) else event
+    return {**event, "sample": sample_formatter(samples)(sample)} if isinstance(sample, str) else event
 
 
 def _change(change: ColumnChange, samples: Samples) -> ColumnChange:
@@ -87,4 +87,4 @@ def _change(change: ColumnChange, samples: Samples) -> ColumnChange:
 
 
 def _reason(reason: ChangeReason, samples: Samples) -> ChangeReason:
-    return replace(reason, sample=shown_as(samples)(reason.sample))
+    return replace(reason, sample=sample_formatter(samples)(reason.sample))

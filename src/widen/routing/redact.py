@@ -24,8 +24,8 @@ class Redactor:
     """
 
     def __init__(self, policy: Policy) -> None:
-        redacted = policy.left_out | policy.masked
-        self._rules = build_field_rules(StructType(), Policy(left_out=policy.left_out, masked=policy.masked))
+        redacted = policy.excluded | policy.masked
+        self._rules = build_field_rules(StructType(), Policy(excluded=policy.excluded, masked=policy.masked))
         self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
 
     def redact_corrupt(self, text: bytes) -> str:

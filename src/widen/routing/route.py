@@ -99,7 +99,7 @@ class _RouteBuilder:
     def _slot(self, name: str, data_type: DataType, path: Path, source: Path) -> ColumnSlot | None:
         leaf, dim = leaf_and_dim(data_type)
         inside = (*path, *[ELEMENT] * dim)
-        guard = self.policy.guards.get(path)
+        guard = self.policy.fixed_columns.get(path)
         match leaf:
             case StructType():
                 record = self.record(leaf, inside, source)

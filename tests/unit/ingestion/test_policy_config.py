@@ -45,8 +45,8 @@ def test_a_file_says_all_that_arguments_can(tmp_path: Path) -> None:
     assert parse_policy(config=written(tmp_path, FILE)) == Policy(
         mode=Mode.SPLIT,
         max_columns=50,
-        dated=frozenset([("day",), ("log", "at")]),
-        left_out=frozenset([("user", "password")]),
+        date_fields=frozenset([("day",), ("log", "at")]),
+        excluded=frozenset([("user", "password")]),
         masked=frozenset([("phone",)]),
         pins={
             ("a", "b"): parse_type("decimal(18,4)"),
@@ -71,9 +71,9 @@ def test_arguments_say_the_same() -> None:
     assert policy == Policy(
         mode=Mode.SPLIT,
         pins={("a", "b"): TextForm.TEXT},
-        left_out=frozenset([("x",)]),
+        excluded=frozenset([("x",)]),
         masked=frozenset([("y.z",)]),
-        dated=frozenset([()]),
+        date_fields=frozenset([()]),
         epoch_units={("t",): EpochUnit.SECONDS},
         max_columns=9,
     )
@@ -85,8 +85,8 @@ def test_what_is_said_wins_over_the_file_and_lists_add_up(tmp_path: Path) -> Non
     assert policy.mode is Mode.FAIL
     assert policy.pins[("raw",)] == parse_type("string")
     assert policy.pins[("a", "b")] == parse_type("decimal(18,4)")
-    assert policy.dated == frozenset()
-    assert policy.left_out == {("user", "password"), ("z",)}
+    assert policy.date_fields == frozenset()
+    assert policy.excluded == {("user", "password"), ("z",)}
 
 
 MISTAKES: list[tuple[str, str]] = [

@@ -43,10 +43,10 @@ POLICY = Policy(
         ("at",): parse_type("timestamp"),
         ("rest",): Mode.FREEZE,
     },
-    dated=frozenset([("day",)]),
+    date_fields=frozenset([("day",)]),
     epoch_units={("seen",): EpochUnit.SECONDS},
     masked=frozenset([("secret",)]),
-    left_out=frozenset([("hidden",)]),
+    excluded=frozenset([("hidden",)]),
 )
 
 RECORDS: list[dict[str, Any]] = [
@@ -131,7 +131,7 @@ def drifting() -> Setting:
 def quiet() -> Setting:
     """Return records for the fast path."""
     policy = Policy(
-        Mode.SPLIT, {("m",): parse_type("map<string,bigint>")}, masked=POLICY.masked, left_out=POLICY.left_out
+        Mode.SPLIT, {("m",): parse_type("map<string,bigint>")}, masked=POLICY.masked, excluded=POLICY.excluded
     )
     kept = ("s", "other", "n", "k", "r", "list", "items", "m", "secret", "hidden")
     texts = [json.dumps({key: record[key] for key in kept}).encode() for record in RECORDS]

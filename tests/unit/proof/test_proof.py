@@ -32,7 +32,7 @@ SCHEMA = StructType(
 )
 
 AT = datetime(2024, 5, 1, tzinfo=timezone.utc)
-POLICY = Policy(Mode.SPLIT, dated=frozenset([("t",)]), left_out=frozenset([("hidden",)]))
+POLICY = Policy(Mode.SPLIT, date_fields=frozenset([("t",)]), excluded=frozenset([("hidden",)]))
 
 SAME: list[tuple[str, dict[str, Any]]] = [
     ('{"a":1}', {"a": 1, "a_string": "1"}),
@@ -228,7 +228,7 @@ DEEP_POLICIES = {
     "JSON": Policy(pins={("a",): TextForm.JSON}),
     "text": Policy(pins={("a",): TextForm.TEXT}),
     "mask": Policy(masked=frozenset([("a",)])),
-    "left out": Policy(left_out=frozenset([("a",)])),
+    "left out": Policy(excluded=frozenset([("a",)])),
 }
 
 

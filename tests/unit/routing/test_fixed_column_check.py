@@ -21,11 +21,11 @@ assert isinstance(TABLE, StructType)
 GUARDS = {
     ("id",): FixedColumn("id", "NOT NULL", is_required=True),
     ("p",): FixedColumn("p", "a partition column"),
-    ("s", "x"): FixedColumn("x", "looked at by the constraint positive", can_widen=False),
+    ("s", "x"): FixedColumn("x", "referenced by the constraint positive", can_widen=False),
     ("l", "element", "z"): FixedColumn("z", "NOT NULL", is_required=True),
     ("m",): FixedColumn("m", "a partition column"),
 }
-POLICY = Policy(guards=GUARDS)
+POLICY = Policy(fixed_columns=GUARDS)
 ROUTE = fixed_column_route(build_routes(TABLE, POLICY))
 
 
@@ -49,7 +49,7 @@ def reasons(text: str) -> list[str]:
         ('{"id":1,"p":[]}', []),
         (
             '{"id":1,"s":{"x":"1"}}',
-            ['s.x: "1" is not of type int, and column x is looked at by the constraint positive'],
+            ['s.x: "1" is not of type int, and column x is referenced by the constraint positive'],
         ),
         ('{"id":1,"s":"text"}', []),
         ('{"id":1,"l":[{"z":1},{"z":null}]}', ["l.z is null, and column z is NOT NULL"]),

@@ -15,13 +15,13 @@ def test_without_redaction_texts_are_unchanged() -> None:
 
 
 def test_redacted_values_are_not_kept() -> None:
-    redactor = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
+    redactor = Redactor(Policy(excluded=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
     assert redactor.redact_record(parse_document(TEXT), TEXT) == '{"user":{"email":"***","n":1.10}}'
     assert redactor.redact_text(TEXT) == '{"user":{"email":"***","n":1.10}}'
 
 
 def test_of_a_corrupt_text_only_the_length_is_kept_if_fields_are_redacted() -> None:
-    redactor = Redactor(Policy(left_out=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
+    redactor = Redactor(Policy(excluded=frozenset([("phone",)]), masked=frozenset([("user", "email")])))
     assert redactor.redact_corrupt(b'{"phone":"123') == "*** 13 bytes that may hold phone, user.email"
 
 

@@ -32,7 +32,7 @@ RECORDS = columns(a="array<struct<x: bigint>>", a_record="struct<x: bigint>", a_
 MAPS = columns(a="map<string,bigint>", a_map_string="map<string,string>", a_string="string")
 DEEP = columns(a="map<string,struct<x: bigint>>", a_map_array_long="map<string,array<bigint>>")
 MAY = date(2024, 5, 1)
-AS_MAP, AS_DATE = Policy(pins={("a",): parse_type("map<string,int>")}), Policy(dated=frozenset([()]))
+AS_MAP, AS_DATE = Policy(pins={("a",): parse_type("map<string,int>")}), Policy(date_fields=frozenset([()]))
 
 ROWS: list[tuple[StructType, str, dict[str, Any]]] = [
     (ALL, "4", {"a": 4, "a_string": "4", "a_array_string": ["4"]}),

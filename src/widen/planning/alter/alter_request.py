@@ -1,6 +1,6 @@
-"""What callers ask of columns, in their own words, as operations on one schema.
+"""Parse the requests of callers to change columns into operations on a schema.
 
-What changes nothing becomes no operation. Names are matched exactly first, then without case.
+A request that changes nothing yields no operation. Names are matched exactly first, then case-insensitively.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT, find_default, vi
 
 
 class ColumnChanges(TypedDict, total=False):
-    """What is to become of a column; what is not said stays as it is.
+    """The changes of a column. Missing keys change nothing.
 
     Args:
-        type: The wider type; a text column may also get ``varchar(n)`` with more room, or ``string``.
-        comment: The new comment; the empty text is one too.
-        nullable: Whether it may be null; to forbid it, all rows must show that it never is.
-        first: Whether it becomes the first of its struct.
-        after: The name of the column that it is to follow.
-        default: What rows have in it that say nothing of it, in SQL.
-        drop_default: Whether such rows have null in it.
+        type: The wider type; for a string column also a longer ``varchar(n)``, or ``string``.
+        comment: The new comment; it may be empty.
+        nullable: Whether it is nullable. To make it NOT NULL, all rows are checked.
+        first: Whether to move it to the beginning of its struct.
+        after: The name of the column to move it after.
+        default: The default for rows written without a value, an SQL expression.
+        drop_default: Whether to drop its default.
     """
 
     type: DataType | str
@@ -63,15 +63,15 @@ class _TypeField(TypedDict):
 
 
 class NewColumn(_TypeField, total=False):
-    """A column that is to be added.
+    """A column to add.
 
     Args:
         type: Its type.
-        comment: What it is for.
-        nullable: Whether it may be null, which a new column must.
-        first: Whether it becomes the first of its struct, and not the last.
-        after: The name of the column that it is to follow.
-        default: There can be none, since the rows before it have null.
+        comment: Its comment.
+        nullable: Whether it is nullable. A new column must be.
+        first: Whether to add it at the beginning of its struct instead of the end.
+        after: The name of the column to add it after.
+        default: Not supported for a new column, since existing rows have null in it.
     """
 
     comment: str
@@ -82,43 +82,45 @@ class NewColumn(_TypeField, total=False):
 
 
 AnyPath: TypeAlias = str | Path
-"""A column path as text, or as its parts."""
+"""A column path as text, or as a tuple of steps."""
 
 _ChangeFields = TypeVar("_ChangeFields")
 ByPath: TypeAlias = Mapping[str, _ChangeFields] | Mapping[Path, _ChangeFields] | Mapping[AnyPath, _ChangeFields]
-"""What is said of columns, by their paths."""
+"""Changes by column path."""
 
 _TEXT = re.compile(r"\s*(char|character|varchar)\s*\(\s*(\d+)\s*\)\s*", re.IGNORECASE)
 
 
 def to_path(path: AnyPath) -> Path:
-    """Return a path as its parts.
+    """Return a path as a tuple of steps.
 
     Raises:
-        InvalidPath: a text cannot be read.
+        InvalidPath: the text cannot be parsed.
     """
     return parse_path(path) if isinstance(path, str) else tuple(path)
 
 
 def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[Operation, ...]:
-    """Return what changes of columns come to, column by column in their order.
+    """Parse changes of existing columns, in the given order.
 
     Args:
-        schema: Of the table.
-        changes: By the path of the column.
+        schema: The schema of the table.
+        changes: The changes by column path.
 
     Raises:
-        ColumnNotFound: no such column.
-        InvalidPath: a path cannot be read.
-        InvalidType: a type cannot be read.
-        InvalidOption: what is said is not known, or contradicts itself; or a column is there twice.
+        ColumnNotFound: a column does not exist.
+        InvalidPath: a path cannot be parsed.
+        InvalidType: a type cannot be parsed.
+        InvalidOption: a key is unknown, two keys contradict each other, or a column occurs twice.
     """
     found: dict[Path, tuple[Operation, ...]] = {}
     for name, wanted in changes.items():
         path, _ = resolve(schema, to_path(name))
         _ensure_known_keys(path, wanted, ColumnChanges)
         if path in found:
-            raise InvalidOption(option=format_path(path), value=name, expected="Say all changes of a column at once.")
+            raise InvalidOption(
+                option=format_path(path), value=name, expected="Must occur once, with all changes of the column."
+            )
         found[path] = tuple(_parse_column_change(schema, path, wanted))
     return tuple(chain.from_iterable(found.values()))
 
@@ -141,7 +143,7 @@ def _parse_column_change(schema: StructType, path: Path, wanted: ColumnChanges) 
 
 
 def _parse_type_change(path: Path, field: Field, wanted: DataType | str) -> Iterator[Operation]:
-    """Yield the change of type; texts of limited length are texts with something beside them."""
+    """Yield the change of type. In the schema, char and varchar are strings with the limit in their metadata."""
     limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
     new = _limit(wanted)
     if new is not None:
@@ -156,7 +158,7 @@ def _parse_type_change(path: Path, field: Field, wanted: DataType | str) -> Iter
 
 
 def _limit(wanted: DataType | str) -> str | None:
-    """Return how Spark writes the type of a text of limited length; None if that is not what is wanted."""
+    """Return the normalized text of a char or varchar type; None for any other type."""
     text = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
     return f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})" if text else None
 
@@ -171,25 +173,25 @@ def _ensure_known_keys(path: Path, said: Mapping[str, Any], known: Any) -> None:
     for key in said:
         if key not in known.__annotations__ and key not in _TypeField.__annotations__:
             words = ", ".join(ColumnChanges.__annotations__)
-            raise InvalidOption(option=format_path(path), value=key, expected=f"Of a column can be said: {words}.")
-    for one, other in (("first", "after"), ("default", "drop_default")):
-        if said.get(one) and said.get(other):
-            expected = f"Of {one} and {other} say one."
+            raise InvalidOption(option=format_path(path), value=key, expected=f"Valid keys are: {words}.")
+    for key, other in (("first", "after"), ("default", "drop_default")):
+        if said.get(key) and said.get(other):
+            expected = f"Cannot have both {key} and {other}."
             raise InvalidOption(option=format_path(path), value=dict(said), expected=expected)
 
 
 def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[Operation, ...]:
-    """Return the columns that are to be added, in their order; one may be put into another.
+    """Parse columns to add, in the given order. A column may be added inside one that is added before it.
 
     Args:
-        schema: Of the table.
-        columns: By their paths: the type, or more than that.
+        schema: The schema of the table.
+        columns: The type or a `NewColumn`, by path.
 
     Raises:
-        ColumnNotFound: the struct that a path names is not there.
-        InvalidPath: a path cannot be read.
-        InvalidType: a type cannot be read.
-        InvalidOption: what is said is not known, or contradicts itself.
+        ColumnNotFound: the struct of a path does not exist.
+        InvalidPath: a path cannot be parsed.
+        InvalidType: a type cannot be parsed.
+        InvalidOption: a key is unknown, or two keys contradict each other.
     """
     found: list[Operation] = []
     for name, said in columns.items():
@@ -217,32 +219,32 @@ def _new_field(path: Path, wanted: Mapping[str, Any]) -> Field:
 
 
 def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[Operation, ...]:
-    """Return the change of a column's name.
+    """Parse the rename of a column.
 
     Args:
-        schema: Of the table.
+        schema: The schema of the table.
         path: The column.
-        name: Its new name alone, without what it is in.
+        name: Its new name, without the parent.
 
     Raises:
-        ColumnNotFound: no such column.
-        InvalidPath: the path cannot be read.
+        ColumnNotFound: the column does not exist.
+        InvalidPath: the path cannot be parsed.
     """
     found, _ = resolve(schema, to_path(path))
     return () if found[-1] == name else (RenameColumn(found, name),)
 
 
 def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[Operation, ...]:
-    """Return the columns that are to go.
+    """Parse columns to drop.
 
     Args:
-        schema: Of the table.
+        schema: The schema of the table.
         paths: The columns.
-        if_exists: Whether one that is not there is none to complain of.
+        if_exists: Whether to ignore columns that do not exist.
 
     Raises:
-        ColumnNotFound: no such column.
-        InvalidPath: a path cannot be read.
+        ColumnNotFound: a column does not exist.
+        InvalidPath: a path cannot be parsed.
     """
     found: list[Operation] = []
     for path in map(to_path, paths):
@@ -255,5 +257,5 @@ def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool
 
 
 def parse_replacement(given: StructType) -> tuple[Operation, ...]:
-    """Return the change of all columns at once."""
+    """Return the operation that replaces all columns."""
     return (ReplaceColumns(visible_schema(given)),)

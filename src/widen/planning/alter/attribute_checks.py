@@ -33,17 +33,17 @@ from widen.protocol.table_features import is_supported
 
 
 def ensure_comment_allowed(state: TableState, operation: SetComment) -> None:
-    """Check that a column may have a comment.
+    """Check that a comment may be set.
 
     Raises:
-        ItemCommentRefused: it is an element, a key or a value.
+        ItemCommentRefused: the column is an element, a key or a value.
     """
     if find_field(state.schema, operation.path) is None:
         raise ItemCommentRefused(column=format_path(operation.path))
 
 
 def ensure_movable(state: TableState, operation: MoveColumn) -> None:
-    """Check that a column has a place.
+    """Check that a column may be moved.
 
     Raises:
         ItemRenameRefused: it is an element, a key or a value.
@@ -53,21 +53,21 @@ def ensure_movable(state: TableState, operation: MoveColumn) -> None:
 
 
 def ensure_nullability(state: TableState, operation: SetNotNull | DropNotNull) -> None:
-    """Check that null may be allowed or forbidden in a column; that no row has it is for the caller to see.
+    """Check that the nullability of a column may change. Rows are not read here.
 
     Raises:
         IdentityColumnFixed: it is an identity column.
         TypeChangeRefused: it is an element, a key or a value.
-        NestedNotNull: null would be forbidden in an array, in a map, or below what may be null itself.
+        NestedNotNull: it would become NOT NULL in an array, in a map, or in a nullable struct.
 
-    Source: Delta Lake, which forbids null only in new tables.
+    Source: Delta Lake's invariants. Differs: Delta Lake accepts NOT NULL only in new tables.
     """
     path, schema = operation.path, state.schema
     field = find_field(schema, path)
     if field is None:
         sql = resolve(schema, path)[1].sql.upper()
         old, new = (sql, f"{sql} NOT NULL")[:: 1 if isinstance(operation, SetNotNull) else -1]
-        reason = "whether elements, keys and values may be null is fixed"
+        reason = "the nullability of elements, keys and values is fixed"
         fix = "Write the values to a new column instead."
         raise TypeChangeRefused(column=format_path(path), old=old, new=new, reason=reason, fix=fix)
     ensure_not_identity_column(state, path)
@@ -78,17 +78,17 @@ def ensure_nullability(state: TableState, operation: SetNotNull | DropNotNull) -
         if parent is None or not isinstance(parent.type, StructType):
             raise NestedNotNull(column=format_path(path), reason="it is in an array or a map")
         if parent.nullable:
-            raise NestedNotNull(column=format_path(path), reason=f"{format_path(path[:end])} may be null")
+            raise NestedNotNull(column=format_path(path), reason=f"{format_path(path[:end])} is nullable")
 
 
 def ensure_default(state: TableState, operation: SetDefault | DropDefault) -> None:
-    """Check that a column may have that default, or none.
+    """Check that the default of a column may be set or dropped. Spark checks the expression later.
 
     Raises:
-        ItemRenameRefused: it is in a struct, an array or a map.
+        ItemRenameRefused: the column is in a struct, an array or a map.
         IdentityColumnFixed: it is an identity column.
         DefaultsNotEnabled: the table does not support defaults.
-        InvalidDefault: the default is no expression, or looks at columns.
+        InvalidDefault: the default cannot be parsed, or references columns or tables.
 
     Source: PROTOCOL.md#default-columns; Spark for what a default may be.
     """
@@ -101,12 +101,12 @@ def ensure_default(state: TableState, operation: SetDefault | DropDefault) -> No
     if not is_supported(state.protocol, "allowColumnDefaults"):
         raise DefaultsNotEnabled(column=format_path(path))
     if not is_constant(operation.expression):
-        reason = "it is no expression, or looks at columns or tables"
+        reason = "it is not an expression, or it references columns or tables"
         raise InvalidDefault(column=format_path(path), expression=operation.expression, reason=reason)
 
 
 def ensure_not_identity_column(state: TableState, path: Path) -> None:
-    """Check that a column is no identity column.
+    """Check that a column is not an identity column.
 
     Raises:
         IdentityColumnFixed: it is one.
@@ -119,16 +119,16 @@ def ensure_identity_column(state: TableState, operation: SyncIdentity) -> None:
     """Check that a column is an identity column.
 
     Raises:
-        NotAnIdentityColumn: it is none.
+        NotAnIdentityColumn: it is not one.
     """
     identity_at(state.schema, operation.path)
 
 
 def identity_at(schema: StructType, path: Path) -> Identity:
-    """Return how an identity column goes on.
+    """Return the sequence of an identity column.
 
     Raises:
-        NotAnIdentityColumn: it is none.
+        NotAnIdentityColumn: it is not one.
     """
     field = find_field(schema, path)
     identity = find_identity(field) if field else None

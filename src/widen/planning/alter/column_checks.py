@@ -41,39 +41,39 @@ from widen.protocol.column_mapping import MODE, NONE, mapping_mode, to_physical_
 from widen.protocol.column_metadata import DEFAULT, find_identity
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 
-_KEPT_NAMES = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
-"""What the change data feed keeps for itself."""
+_RESERVED_NAMES = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+"""The columns that the change data feed adds to rows."""
 
 
 def ensure_column_addable(state: TableState, operation: AddColumn) -> None:
     """Check that a column may be added.
 
     Raises:
-        ColumnNotFound: it would be in no struct.
+        ColumnNotFound: its parent is not a struct.
         ItemRenameRefused: it would be an element, a key or a value.
-        ColumnAlreadyExists: there is a column of that name.
-        NewColumnNotNull: it, or something in it, must not be null.
+        ColumnAlreadyExists: the struct has a column of that name.
+        NewColumnNotNull: it is NOT NULL, or a field in it is.
         NewColumnDefaultRefused: it has a default.
-        InvalidColumnName: a name cannot be used.
+        InvalidColumnName: a name is not allowed.
     """
     path, field = operation.path, operation.field
     _, parent = resolve(state.schema, operation.parent)
     if not isinstance(parent, StructType):
         resolve(state.schema, path)
         raise ItemRenameRefused(column=format_path(path), verb="added")
-    known = parent.find(field.name)
-    if known is not None:
-        raise ColumnAlreadyExists(column=format_path((*operation.parent, known.name)))
+    existing = parent.find(field.name)
+    if existing is not None:
+        raise ColumnAlreadyExists(column=format_path((*operation.parent, existing.name)))
     ensure_field_addable(operation.parent, field)
     ensure_names_allowed([field], state.properties, operation.parent)
 
 
 def ensure_field_addable(parent: Path, field: Field) -> None:
-    """Check that rows that were there before can do without a field, and without all that is in it.
+    """Check that existing rows, in which a new field is null, remain valid.
 
     Raises:
-        NewColumnNotNull: it, or something in it, must not be null.
-        NewColumnDefaultRefused: it, or something in it, has a default.
+        NewColumnNotNull: the field is NOT NULL, or one in it is.
+        NewColumnDefaultRefused: the field has a default, or one in it has.
     """
     for path, item in fields(StructType((field,))):
         if not item.nullable:
@@ -83,25 +83,25 @@ def ensure_field_addable(parent: Path, field: Field) -> None:
 
 
 def ensure_names_allowed(new: Iterable[Field], properties: Mapping[str, str], parent: Path = ()) -> None:
-    """Check that columns may be called so, with all that is in them, and that no struct has a name twice.
+    """Check the names of columns and of all fields in them, and that no struct has a name twice.
 
     Args:
         new: The columns.
-        properties: Of the table.
-        parent: Where they are to be; empty for the table itself.
+        properties: The properties of the table.
+        parent: The path of the struct they are in; empty for the table itself.
 
     Raises:
-        InvalidColumnName: a name is empty, is kept for something else, or has a character that files cannot have.
-        ColumnAlreadyExists: a name is there twice.
+        InvalidColumnName: a name is empty, is reserved, or has a character that is not allowed in files.
+        ColumnAlreadyExists: a name occurs twice.
 
     Source: Delta Spark: DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES.
     """
-    taken: set[Path] = set()
+    folded_names: set[Path] = set()
     for path, field in fields(StructType(tuple(new))):
         folded = (*path[:-1], field.name.casefold())
-        if folded in taken:
+        if folded in folded_names:
             raise ColumnAlreadyExists(column=format_path((*parent, *path)))
-        taken.add(folded)
+        folded_names.add(folded)
         _ensure_name((*parent, *path), properties)
 
 
@@ -110,34 +110,34 @@ def _ensure_name(path: Path, properties: Mapping[str, str]) -> None:
     if not name:
         raise InvalidColumnName(name=name, reason="it is empty", fix="Choose a name.")
     if properties.get(MODE, NONE) == NONE and any(char in FORBIDDEN for char in name):
-        fix = f"Choose another name, or let the table map its columns: set_properties({{{MODE!r}: 'name'}})."
-        raise InvalidColumnName(name=name, reason=f"files have none of {FORBIDDEN!r} in names", fix=fix)
-    reserved = len(path) == 1 and name.lower() in _KEPT_NAMES
+        fix = f"Choose another name, or enable column mapping: set_properties({{{MODE!r}: 'name'}})."
+        raise InvalidColumnName(name=name, reason=f"column names in files cannot contain any of {FORBIDDEN!r}", fix=fix)
+    reserved = len(path) == 1 and name.lower() in _RESERVED_NAMES
     if reserved and is_on(properties, ENABLE_CHANGE_DATA_FEED):
-        raise InvalidColumnName(name=name, reason="the change data feed keeps it", fix="Choose another name.")
+        raise InvalidColumnName(name=name, reason="the change data feed reserves it", fix="Choose another name.")
 
 
 def ensure_renamable(state: TableState, operation: RenameColumn) -> None:
-    """Check that a column may get another name. Only another case of its letters is another name too.
+    """Check that a column may be renamed. A rename may change only the case of letters.
 
     Raises:
         ItemRenameRefused: it is an element, a key or a value.
-        ColumnAlreadyExists: there is a column of that name beside it.
-        ConstraintDependsOnColumn: a CHECK constraint looks at it.
-        GeneratedColumnDependsOnColumn: a generated column is made of it.
-        RenameRefused: the table does not map its columns.
-        InvalidColumnName: the name cannot be used.
+        ColumnAlreadyExists: another column of the struct has that name.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
+        RenameRefused: column mapping is not enabled.
+        InvalidColumnName: the name is not allowed.
 
-    Source: Delta Lake's RENAME COLUMN, which does not even allow another case.
+    Source: Delta Lake's RENAME COLUMN. Differs: Delta Lake refuses a rename that changes only the case.
     """
     path, name = operation.path, operation.name
     _, parent = resolve(state.schema, path[:-1])
     field = find_field(state.schema, path)
     if not isinstance(parent, StructType) or field is None:
         raise ItemRenameRefused(column=format_path(path), verb="renamed")
-    found = parent.find(name)
-    if found is not None and found is not field:
-        raise ColumnAlreadyExists(column=format_path((*path[:-1], found.name)))
+    existing = parent.find(name)
+    if existing is not None and existing is not field:
+        raise ColumnAlreadyExists(column=format_path((*path[:-1], existing.name)))
     ensure_independent(state, path)
     if mapping_mode(state.properties, state.protocol) == NONE:
         raise RenameRefused(column=format_path(path))
@@ -149,12 +149,12 @@ def ensure_droppable(state: TableState, operation: DropColumn) -> None:
 
     Raises:
         ItemRenameRefused: it is an element, a key or a value.
-        DropRefused: the table does not map its columns.
-        LastColumnDropRefused: nothing would be left beside it.
-        PartitionColumnDropRefused: the files are split by it.
-        ClusteringColumnDropRefused: the rows are clustered by it, or by something in it.
-        ConstraintDependsOnColumn: a CHECK constraint looks at it.
-        GeneratedColumnDependsOnColumn: a generated column is made of it.
+        DropRefused: column mapping is not enabled.
+        LastColumnDropRefused: it is the last column of its struct, or the last one that is stored in files.
+        PartitionColumnDropRefused: it is a partition column.
+        ClusteringColumnDropRefused: it is a clustering column, or contains one.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
     """
     path = operation.path
     _, parent = resolve(state.schema, path[:-1])
@@ -163,23 +163,23 @@ def ensure_droppable(state: TableState, operation: DropColumn) -> None:
     if mapping_mode(state.properties, state.protocol) == NONE:
         raise DropRefused(column=format_path(path))
     ensure_not_structural(state, path)
-    left = {field.name for field in parent} - {path[-1]}
+    remaining = {field.name for field in parent} - {path[-1]}
     if len(path) == 1:
-        left -= set(state.metadata.partition_columns)
-    if not left:
+        remaining -= set(state.metadata.partition_columns)
+    if not remaining:
         place = format_path(path[:-1]) or "the files"
         raise LastColumnDropRefused(column=format_path(path), place=place)
     ensure_independent(state, path)
 
 
 def ensure_not_structural(state: TableState, path: Path) -> None:
-    """Check that the files are neither split nor clustered by a column.
+    """Check that a column is neither a partition column nor a clustering column.
 
     Raises:
-        PartitionColumnDropRefused: the files are split by it.
-        ClusteringColumnDropRefused: the rows are clustered by it, or by something in it.
+        PartitionColumnDropRefused: it is a partition column.
+        ClusteringColumnDropRefused: it is a clustering column, or contains one.
 
-    Source: Delta Lake, which sees only the column itself and not what is in it.
+    Source: Delta Lake's DROP COLUMNS. Differs: Delta Lake does not check fields inside the column.
     """
     if len(path) == 1 and path[0] in state.metadata.partition_columns:
         raise PartitionColumnDropRefused(column=format_path(path))
@@ -192,18 +192,20 @@ def ensure_replaceable(state: TableState, operation: ReplaceColumns) -> None:
     """Check that the columns of a table may be replaced.
 
     Raises:
-        IdentityReplaceRefused: one of them is an identity column.
-        AmbiguousReplacement: in one struct fields would come and others go.
-        ReplaceColumnsRefused: a column would go without column mapping, get another type, or not be null any more.
-        NewColumnNotNull: a new column, or something in it, must not be null.
+        IdentityReplaceRefused: the table has an identity column.
+        AmbiguousReplacement: fields of one struct would be added and others dropped.
+        ReplaceColumnsRefused: a column would be dropped without column mapping, change its type, or become NOT NULL.
+        NewColumnNotNull: a new column is NOT NULL, or a field in it is.
         NewColumnDefaultRefused: a new column has a default.
-        PartitionColumnDropRefused: a column would go by which the files are split.
-        ClusteringColumnDropRefused: a column would go by which the rows are clustered.
-        ConstraintDependsOnColumn: a CHECK constraint looks at a column that would change its type or go.
-        GeneratedColumnDependsOnColumn: a generated column is made of one.
-        InvalidColumnName: a name cannot be used.
-        ColumnAlreadyExists: a name is there twice.
-        LastColumnDropRefused: nothing would be left in the files.
+        PartitionColumnDropRefused: a partition column would be dropped.
+        ClusteringColumnDropRefused: a clustering column would be dropped.
+        ConstraintDependsOnColumn: a CHECK constraint references a column that would be dropped or retyped.
+        GeneratedColumnDependsOnColumn: a generated column references such a column.
+        InvalidColumnName: a name is not allowed.
+        ColumnAlreadyExists: a name occurs twice.
+        LastColumnDropRefused: no column would be left in the files.
+
+    Source: Delta Lake's REPLACE COLUMNS. Differs: Delta Lake does not check dependent expressions here.
     """
     new = operation.schema
     for field in state.schema:
@@ -223,11 +225,11 @@ def _ensure_difference(state: TableState, new: StructType, difference: Differenc
         case AddColumn(parent, field):
             ensure_field_addable(parent, field)
         case SetNotNull():
-            fix = "Forbid null in it by itself: alter_column(…, nullable=False)."
-            raise _refused(state, new, f"{column} could not be null any more", fix)
+            fix = "Make it NOT NULL in a commit of its own: alter_column(…, nullable=False)."
+            raise _refused(state, new, f"{column} would become NOT NULL", fix)
         case DropColumn():
             if mapping_mode(state.properties, state.protocol) == NONE:
-                raise _refused(state, new, f"{column} would go, and files know it by its name", "Keep it.")
+                raise _refused(state, new, f"{column} would be dropped, which needs column mapping", "Keep it.")
             ensure_not_structural(state, path)
             ensure_independent(state, path)
         case WidenType():
@@ -235,13 +237,13 @@ def _ensure_difference(state: TableState, new: StructType, difference: Differenc
 
 
 def _ensure_type(state: TableState, new: StructType, difference: WidenType) -> None:
-    old, wanted, path = difference.old, difference.new, difference.path
-    change = f"{format_path(path)} would change from {old.sql.upper()} to {wanted.sql.upper()}"
-    if old != VOID and not (is_atomic(old) and is_atomic(wanted)):
+    old, new_type, path = difference.old, difference.new, difference.path
+    change = f"{format_path(path)} would change from {old.sql.upper()} to {new_type.sql.upper()}"
+    if old != VOID and not (is_atomic(old) and is_atomic(new_type)):
         raise _refused(state, new, change, "Keep its type.")
-    for reason, fix in type_change_objections(state, old, wanted):
+    for reason, fix in type_change_objections(state, old, new_type):
         raise _refused(state, new, f"{change}, and {reason}", fix)
-    ensure_type_change(state, path, old, wanted)
+    ensure_type_change(state, path, old, new_type)
 
 
 def _refused(state: TableState, new: StructType, reason: str, fix: str) -> ReplaceColumnsRefused:

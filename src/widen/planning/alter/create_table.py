@@ -32,17 +32,18 @@ def plan_create_table(
     """Return the first commit of a table.
 
     Args:
-        schema: Its columns.
-        partition_by: The columns that its files are split by; they stay columns.
-        properties: Its properties, also those that only ask for features.
-        now_ms: When it is made, in ms since the epoch.
-        description: What it is.
+        schema: The columns, partition columns included.
+        partition_by: The names of the partition columns.
+        properties: The properties, including ``delta.feature.*``, which are not stored.
+        now_ms: The time of creation, in ms since the epoch.
+        description: The description of the table.
 
     Raises:
-        InvalidColumnName: a name cannot be used.
-        ColumnAlreadyExists: a name is there twice.
-        InvalidOption: a partition column or a property cannot be used.
-        IcebergIncompatible: compatibility with Iceberg is switched on, and the table would not be compatible.
+        InvalidColumnName: a name is not allowed.
+        ColumnAlreadyExists: a name occurs twice.
+        ColumnNotFound: a partition column is not in the schema.
+        InvalidOption: a partition column or a property is not valid.
+        IcebergIncompatible: Iceberg compatibility is enabled, and the table would not be compatible.
 
     Source: PROTOCOL.md#change-metadata, #protocol-evolution
     """
@@ -52,7 +53,7 @@ def plan_create_table(
         given.setdefault(column_mapping.MODE, column_mapping.NAME)
     schema = column_mapping.without_ids(strip_type_changes(schema))
     ensure_names_allowed(schema.fields, given)
-    split = _partition_columns(schema, partition_by)
+    partition_columns = _partition_columns(schema, partition_by)
     protocol = with_features(_NEW_PROTOCOL, required_features(given, schema))
     configuration = with_tracking_columns(stored_properties(given))
     if configuration.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE:
@@ -60,14 +61,14 @@ def plan_create_table(
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=to_json(schema),
-        partition_columns=split,
+        partition_columns=partition_columns,
         configuration=configuration,
         created_time=now_ms,
         description=description,
     )
     iceberg_compat.ensure_compatible(protocol, metadata, schema)
-    told = {"isManaged": "false", "description": description, "properties": configuration}
-    parameters: dict[str, object] = {**told, "partitionBy": split, "clusterBy": []}
+    described = {"isManaged": "false", "description": description, "properties": configuration}
+    parameters: dict[str, object] = {**described, "partitionBy": partition_columns, "clusterBy": []}
     return MetadataChange((metadata, protocol), "CREATE TABLE", parameters)
 
 
@@ -75,16 +76,14 @@ _NEW_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 
 def _partition_columns(schema: StructType, names: Sequence[str]) -> tuple[str, ...]:
-    found = []
+    columns = []
     for name in names:
         field = schema.find(name)
         if field is None:
             raise ColumnNotFound(column=name, available=", ".join(schema.names))
         if not is_atomic(field.type) or str(field.type) in ("void", "variant"):
-            raise InvalidOption(
-                option="partition_by", value=name, expected=f"Files cannot be split by {field.type.sql}."
-            )
-        found.append(field.name)
-    if found and len(set(found)) == len(schema):
-        raise InvalidOption(option="partition_by", value=found, expected="One column at least must stay in the files.")
-    return tuple(found)
+            raise InvalidOption(option="partition_by", value=name, expected=f"Cannot partition by {field.type.sql}.")
+        columns.append(field.name)
+    if columns and len(set(columns)) == len(schema):
+        raise InvalidOption(option="partition_by", value=columns, expected="Must leave a column in the files.")
+    return tuple(columns)

@@ -1,4 +1,4 @@
-"""What else of a table's metadata follows its columns: partition columns, columns with statistics, constraints.
+"""The metadata that follows a change of columns: partition columns, statistics columns and constraints.
 
 Source: Delta Lake's ALTER TABLE.
 """
@@ -25,12 +25,12 @@ from widen.protocol.skipping.file_statistics import STATS_COLUMNS, named_columns
 
 
 def update_dependents(metadata: Metadata, schema: StructType, operation: Operation) -> Metadata:
-    """Return the metadata as an operation leaves it, apart from the schema.
+    """Return the metadata after an operation, apart from the schema.
 
     Args:
-        metadata: As it was just before.
-        schema: Likewise.
-        operation: The caller has judged it.
+        metadata: The metadata before the operation.
+        schema: The schema before the operation.
+        operation: The operation. The caller has checked it.
     """
     match operation:
         case RenameColumn(path, name):
@@ -41,8 +41,8 @@ def update_dependents(metadata: Metadata, schema: StructType, operation: Operati
         case DropColumn(path):
             return _without_path(metadata, [path])
         case ReplaceColumns():
-            asked = schema_differences(schema, operation.schema)
-            return _without_path(metadata, [each.path for each in asked if isinstance(each, DropColumn)])
+            differences = schema_differences(schema, operation.schema)
+            return _without_path(metadata, [each.path for each in differences if isinstance(each, DropColumn)])
         case AddConstraint(name, expression):
             return _with_properties(metadata, {**metadata.configuration, constraint_key(name): expression})
         case DropConstraint(name):
@@ -55,9 +55,9 @@ def _rename_path(known: Path, old: Path, new: Path) -> Path:
     return (*new, *known[len(old) :]) if _leads_to(old, known) else known
 
 
-def _without_path(metadata: Metadata, gone: list[Path]) -> Metadata:
+def _without_path(metadata: Metadata, dropped: list[Path]) -> Metadata:
     known = named_columns(metadata.configuration) or ()
-    return _with_statistics(metadata, [path for path in known if not any(_leads_to(each, path) for each in gone)])
+    return _with_statistics(metadata, [path for path in known if not any(_leads_to(each, path) for each in dropped)])
 
 
 def _leads_to(path: Path, inner: Path) -> bool:

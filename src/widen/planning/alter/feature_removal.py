@@ -1,4 +1,4 @@
-"""DROP FEATURE: which features can go, what traces they leave, and the commits that take them away.
+"""DROP FEATURE: the features that can be dropped, the traces to remove before, and the commits that remove them.
 
 Source: Delta Spark's DROP FEATURE; PROTOCOL.md#writer-requirements-for-type-widening for what may be left behind
 """
@@ -55,14 +55,14 @@ def _never(_: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovableFeature:
-    """One row of the table of features that can be dropped.
+    """A feature that can be dropped.
 
     Args:
         name: The feature.
-        properties: What is unset before it goes.
-        has_types: Whether its traces are types: in files, and in the metadata of columns.
-        keeps_history: Whether older versions need it, so that they must be gone or hidden before it goes.
-        is_trace: Whether a metadata in the history makes use of it.
+        properties: The properties to unset before.
+        has_types: Whether its traces are type changes, in files and in the metadata of columns.
+        keeps_history: Whether older versions need it, so that they must be truncated or protected before.
+        is_trace: Whether a metadata action in the history uses the feature.
     """
 
     name: str
@@ -72,7 +72,7 @@ class RemovableFeature:
     is_trace: Callable[[Metadata], bool] = _never
 
     def is_clean(self, state: TableState) -> bool:
-        """Tell whether a version makes no use of the feature, apart from listing it."""
+        """Tell whether a version lists the feature without using it."""
         is_set = any(key in state.properties for key in self.properties)
         return not is_set and not (self.has_types and has_type_changes(state.schema))
 
@@ -100,26 +100,26 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
         RemovableFeature(name="vacuumProtocolCheck", keeps_history=True),
     )
 }
-"""Every feature that can be dropped."""
+"""The features that can be dropped, by name."""
 
 
 def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> RemovableFeature:
-    """Return the feature to drop, if that can be.
+    """Return the feature to drop, after checking that it can be dropped.
 
     Args:
-        state: What was read.
-        name: Of the feature, in its own case.
-        truncates: Whether the history is to be truncated.
+        state: The version that was read.
+        name: The name of the feature; its case matters.
+        truncates: Whether the history is truncated.
 
     Raises:
-        FeatureIsProperty: the name is one of a property.
-        FeatureNotPresent: the table does not have it.
-        FeatureNotRemovable: it stays for ever, or this version cannot remove its traces.
-        UnknownFeature: no such feature is known.
-        TruncationNotAllowed: it leaves nothing in the history.
-        TruncationRequired: it goes only with the history that it protects.
-        FeatureStillNeeded: other features of the table build on it.
-        ConstraintsRemain: the table has constraints.
+        FeatureIsProperty: the name is that of a property.
+        FeatureNotPresent: the table does not support the feature.
+        FeatureNotRemovable: the feature cannot be dropped, or this version of Widen cannot remove its traces.
+        UnknownFeature: the feature does not exist.
+        TruncationNotAllowed: the feature leaves no traces in the history.
+        TruncationRequired: the feature can be dropped only together with the history that it protects.
+        FeatureStillNeeded: other features of the table depend on it.
+        ConstraintsRemain: the table has CHECK constraints.
 
     Source: Delta Spark's DROP FEATURE: the checks and their order.
     """
@@ -145,7 +145,7 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
 
 
 def unset_feature_properties(state: TableState, row: RemovableFeature) -> MetadataChange | None:
-    """Return the commit that removes the properties of a feature, whatever they are set to; None if none is.
+    """Return the commit that removes the properties of a feature, whatever their values; None if none is set.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
     explicit ``false`` behind.
@@ -154,10 +154,10 @@ def unset_feature_properties(state: TableState, row: RemovableFeature) -> Metada
 
 
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
-    """Return the commit that removes the history of types from the schema; None if there is none.
+    """Return the commit that removes the type history from the schema; None if there is none.
 
     Args:
-        state: A version whose files have its types, all of them.
+        state: A version in which all files have the current types.
         operation: Its name in the history.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
@@ -174,13 +174,13 @@ def without_type_changes(state: TableState, operation: str) -> MetadataChange | 
 
 
 def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: bool, protects: bool) -> MetadataChange:
-    """Return the commit that takes a feature out of the protocol.
+    """Return the commit that removes a feature from the protocol.
 
     Args:
-        state: A version that makes no use of it; the commit must become the next one.
+        state: A version that does not use it. The commit must become the next version.
         row: The feature.
-        truncates: As the history says it.
-        protects: Whether older versions make use of it and stay, behind checkpoints that are protected from now on.
+        truncates: Whether the history is truncated, for the commit parameters.
+        protects: Whether older versions use it and stay, behind checkpoints that are protected from now on.
 
     Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md
     """
@@ -193,6 +193,6 @@ def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: b
 
 
 def _describe_field(field: Field) -> dict[str, object]:
-    """Return a field as the history shows it: of a nested type only its kind."""
+    """Describe a field for the history; a nested type only by its name."""
     name = str(field.type) if is_atomic(field.type) else str(field.type).partition("<")[0]
     return {"name": field.name, "type": name, "nullable": field.nullable, "metadata": dict(field.metadata)}

@@ -1,4 +1,4 @@
-"""Where an identity column goes on, after the table has made values, or somebody has written some by hand.
+"""The high-water mark of identity columns after rows are written, and after SYNC IDENTITY.
 
 Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
 """
@@ -16,16 +16,16 @@ from widen.protocol.skipping.file_statistics import FileStatistics
 
 
 def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int | None:
-    """Return the high-water mark after a look at all values, or None if it stays.
+    """Return the new high-water mark for the values of a column, or None if it does not change.
 
     Args:
-        identity: How the values go on so far.
-        extreme: The value of the column that is farthest in the direction of its step; None if there is none.
+        identity: The current sequence.
+        extreme: The highest value of the column, or the lowest if the step is negative; None if it has no values.
 
     Example:
-        >>> synchronised(Identity(1, 10, None, True), 25)
+        >>> synchronize_high_water_mark(Identity(1, 10, None, True), 25)
         31
-        >>> synchronised(Identity(1, 10, 41, True), 25) is None
+        >>> synchronize_high_water_mark(Identity(1, 10, 41, True), 25) is None
         True
     """
     if extreme is None or (extreme - identity.start) * identity.step < 0:
@@ -36,13 +36,13 @@ def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int 
 
 
 def advance_identities(metadata: Metadata, names: Collection[str], mode: str, adds: Iterable[Add]) -> Metadata:
-    """Return the metadata after rows were written whose identity values the table has made.
+    """Return the metadata after rows with generated identity values are written.
 
     Args:
-        metadata: Under which the rows were written.
-        names: The identity columns that got values of the table.
-        mode: Of column mapping.
-        adds: The files, with statistics of these columns.
+        metadata: The metadata that the rows were written with.
+        names: The identity columns with generated values.
+        mode: The column mapping mode.
+        adds: The new files, with statistics of these columns.
 
     Source: PROTOCOL.md#identity-columns
     """

@@ -27,23 +27,25 @@ from widen.protocol.type_changes import record_type_changes
 
 
 def with_operations(state: TableState, operations: Sequence[Operation]) -> Metadata:
-    """Return the metadata after operations: types recorded, ids and physical names given, the rest following.
-
-    Types are recorded between changes of names, for fields are told by their names.
+    """Return the metadata after operations, with type changes recorded and column ids assigned.
 
     Args:
-        state: What was read.
-        operations: In their order; the caller has judged them.
+        state: The version that was read.
+        operations: The operations in order. The caller has checked them.
 
     Raises:
-        FeatureRequired: a new type needs a feature that the table does not have.
-        ColumnNotFound: an operation names a column that is not there.
+        FeatureRequired: a new type needs a feature that the table does not support.
+        ColumnNotFound: an operation names a column that does not exist.
 
     Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
     """
     changed, metadata = state.schema, state.metadata
     version = state.version + 1 if is_supported(state.protocol, TYPE_WIDENING_PREVIEW) else None
-    for changes_names, group in groupby(operations, lambda one: isinstance(one, (RenameColumn, DropColumn))):
+    # Type changes are found by comparing two schemas field by field, by name. So they are recorded for each run of
+    # operations that renames and drops nothing: across a rename, the old and the new field would not be compared.
+    for changes_names, group in groupby(
+        operations, lambda operation: isinstance(operation, (RenameColumn, DropColumn))
+    ):
         before, steps = changed, tuple(group)
         for step in steps:
             metadata = update_dependents(metadata, before, step)
@@ -54,7 +56,7 @@ def with_operations(state: TableState, operations: Sequence[Operation]) -> Metad
 
 
 def with_schema(state: TableState, schema: StructType) -> Metadata:
-    """Return the metadata with another schema, whose new columns get ids where the table maps columns."""
+    """Return the metadata with another schema. With column mapping, new columns get ids and physical names."""
     configuration = state.metadata.configuration
     if column_mapping.mapping_mode(configuration, state.protocol) != column_mapping.NONE:
         schema, configuration = assign_column_ids(schema, configuration, new_physical_name)
@@ -64,7 +66,16 @@ def with_schema(state: TableState, schema: StructType) -> Metadata:
 def assign_column_ids(
     schema: StructType, configuration: Mapping[str, str], name: Callable[[Field], str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return the schema with ids for all that has none, and the properties with the highest id."""
+    """Assign ids and physical names to fields without one.
+
+    Args:
+        schema: The schema.
+        configuration: The properties of the table.
+        name: The physical name for a field.
+
+    Returns:
+        The schema with ids, and the properties with the highest id.
+    """
     schema, last = column_mapping.assign_ids(schema, column_mapping.max_column_id(schema, configuration), name)
     if iceberg_compat.has_nested_ids(configuration):
         schema, last = column_mapping.assign_nested_ids(schema, last)
@@ -72,7 +83,7 @@ def assign_column_ids(
 
 
 def new_physical_name(_: Field) -> str:
-    """Return a physical name that no column ever had.
+    """Return a physical name that no column ever had: a dropped column of that name may still be in files.
 
     Source: PROTOCOL.md#writer-requirements-for-column-mapping
     """
@@ -80,12 +91,12 @@ def new_physical_name(_: Field) -> str:
 
 
 def ensure_types(state: TableState, schema: StructType) -> None:
-    """Check that a table has the features that the types of its next schema need.
+    """Check that a table supports the features that new types in a schema need.
 
     Raises:
-        FeatureRequired: it lacks one.
+        FeatureRequired: it does not support one.
 
-    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which adds none by itself
+    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which does not add them either
     """
     used = {str(leaf) for _, leaf in leaves(schema)} - {str(leaf) for _, leaf in leaves(state.schema)}
     for feature in sorted(required_features({}, _columns_of(used, schema)) - supported_features(state.protocol)):

@@ -1,6 +1,6 @@
-"""Whether an operation is allowed on a table: a table of checks, one for each kind; nothing is changed.
+"""Whether an operation is allowed on a table: a table with one check for each kind of operation.
 
-Source: Delta Lake's ALTER TABLE: the checks, their order and their errors.
+Source: Delta Lake's ALTER TABLE and ADD CONSTRAINT: the checks, their order and their errors.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ from widen.planning.table.table_state import TableState
 from widen.protocol.table_properties import CONSTRAINT_PREFIX
 
 RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
+"""The name that Delta Spark gives to its check of varchar lengths."""
 
 
 def ensure_operation_allowed(state: TableState, operation: Operation) -> None:
-    """Check that a table may be changed by an operation; that its rows allow it is for the caller to see.
+    """Check that the metadata of a table allows an operation. Rows are not read here.
 
     Args:
-        state: The table just before.
-        operation: Its paths are spelled as in the schema.
+        state: The table before the operation.
+        operation: The operation, with paths spelled as in the schema.
 
     Raises:
-        ColumnRefused: one of its kinds: the reason is in the error.
-        ConstraintRefused: likewise.
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+        ColumnRefused: an operation on a column is not allowed; a subclass says why.
+        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
+        EnabledWithoutFeature: type widening is enabled, but the protocol does not list the feature.
     """
     CHECKS[type(operation)](state, operation)
 
@@ -70,11 +71,11 @@ def _ensure_type(state: TableState, operation: WidenType) -> None:
 
 
 def ensure_new_constraint(state: TableState, operation: AddConstraint) -> None:
-    """Check that a constraint may be added, as far as its name says.
+    """Check that the name of a new constraint is allowed.
 
     Raises:
-        InvalidConstraintName: the name is empty or kept for something else.
-        ConstraintAlreadyExists: there is one of that name.
+        InvalidConstraintName: the name is empty or reserved.
+        ConstraintAlreadyExists: a constraint of that name exists.
     """
     if not operation.name.strip() or operation.name == RESERVED:
         raise InvalidConstraintName(name=operation.name)
@@ -84,10 +85,10 @@ def ensure_new_constraint(state: TableState, operation: AddConstraint) -> None:
 
 
 def ensure_constraint_exists(state: TableState, operation: DropConstraint) -> None:
-    """Check that there is the constraint that is to go.
+    """Check that the constraint to drop exists.
 
     Raises:
-        ConstraintNotFound: there is none of that name.
+        ConstraintNotFound: it does not exist.
     """
     if find_constraint(state, operation.name) is None:
         names = sorted(key[len(CONSTRAINT_PREFIX) :] for key in check_constraints(state.properties))
@@ -111,4 +112,4 @@ CHECKS: Mapping[type[Operation], Callable[[TableState, Any], None]] = {
     SyncIdentity: ensure_identity_column,
     WidenType: _ensure_type,
 }
-"""What each kind of operation is judged by."""
+"""The check for each kind of operation."""

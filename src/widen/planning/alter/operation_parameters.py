@@ -1,7 +1,7 @@
-"""What the history says of operations: its name for them, and its parameters.
+"""The name and the parameters of operations in the history of a table.
 
-A column is told with its path, the name of its type, and its metadata without what the commit records by itself: the
-entry in the history of its types, and its high-water mark.
+A column is described by its path, the name of its type, and its metadata before the commit adds to it: without a new
+entry in its type history, and without a new high-water mark.
 
 Source: Delta Lake's commit provenance, which DESCRIBE HISTORY shows.
 """
@@ -34,14 +34,14 @@ from widen.protocol.column_metadata import TEXT_LIMIT
 
 
 def operation_parameters(state: TableState, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
-    """Return the name and the parameters of a commit that applies operations of one kind.
+    """Return the name and the parameters of a commit that applies operations.
 
     Args:
-        state: The table before it.
-        operations: Additions, removals, changes of columns that stay, or one of any other kind.
+        state: The table before the commit.
+        operations: Only additions, only drops, only changes of existing columns, or a single other operation.
 
     Raises:
-        InternalError: they are of several kinds.
+        InternalError: the operations are of several of these kinds.
     """
     match operations:
         case [RenameColumn() as operation]:
@@ -58,42 +58,42 @@ def operation_parameters(state: TableState, operations: Sequence[Operation]) -> 
             return "DROP CONSTRAINT", {"name": name, "expr": expression, "existed": "true"}
     added = [operation for operation in operations if isinstance(operation, AddColumn)]
     if len(added) == len(operations):
-        told = [{"column": _new_column(each), **_position(each.place)} for each in added]
-        return "ADD COLUMNS", {"columns": told}
+        described = [{"column": _new_column(each), **_position(each.place)} for each in added]
+        return "ADD COLUMNS", {"columns": described}
     dropped = [operation for operation in operations if isinstance(operation, DropColumn)]
     if len(dropped) == len(operations):
         return "DROP COLUMNS", {"columns": [_name(each.path) for each in dropped]}
-    shown = [operation for operation in operations if not isinstance(operation, SyncIdentity)]
-    return _column_changes(apply_operations(state.schema, shown), operations)
+    visible = [operation for operation in operations if not isinstance(operation, SyncIdentity)]
+    return _column_changes(apply_operations(state.schema, visible), operations)
 
 
 def _column_changes(schema: StructType, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
-    """Tell changes of columns that stay, all of one column together."""
+    """Describe changes of existing columns, with one entry for each column."""
     places: dict[Path, Mapping[str, object]] = {}
     for operation in operations:
         match operation:
             case CreateTable() | ReplaceColumns() | AddConstraint() | DropConstraint() | AddColumn() | DropColumn():
                 raise InternalError(reason=f"{operation} is committed together with something else")
-        said = _position(operation.place) if isinstance(operation, MoveColumn) else {}
-        places[operation.path] = {**places.get(operation.path, {}), **said}
-    told = [(_column(path, find_item(schema, path)), place) for path, place in places.items()]
-    if len(told) == 1:
-        return "CHANGE COLUMN", {"column": told[0][0], **told[0][1]}
-    return "CHANGE COLUMNS", {"columns": [{**column, **place} for column, place in told]}
+        position = _position(operation.place) if isinstance(operation, MoveColumn) else {}
+        places[operation.path] = {**places.get(operation.path, {}), **position}
+    described = [(_column(path, find_item(schema, path)), place) for path, place in places.items()]
+    if len(described) == 1:
+        return "CHANGE COLUMN", {"column": described[0][0], **described[0][1]}
+    return "CHANGE COLUMNS", {"columns": [{**column, **place} for column, place in described]}
 
 
 def find_item(schema: StructType, path: Path) -> Field:
-    """Return the field at a path; for an element, a key or a value, what a field in its place would be.
+    """Return the field at a path. For an element, a key or a value, return an equivalent field.
 
     Raises:
-        ColumnNotFound: the path leads nowhere.
+        ColumnNotFound: the path does not exist.
     """
     found = find_field(schema, path)
     return found or Field(path[-1], resolve(schema, path)[1], _is_nullable(resolve(schema, path[:-1])[1], path[-1]))
 
 
 def _is_nullable(parent: DataType, step: str) -> bool:
-    """Tell whether an element or a value may be null; a key never may."""
+    """Tell whether an element or a value is nullable. Keys never are."""
     match parent:
         case ArrayType(_, contains_null):
             return contains_null
@@ -108,9 +108,9 @@ def _column(path: Path, field: Field) -> dict[str, Any]:
 
 
 def _new_column(addition: AddColumn) -> dict[str, Any]:
-    """Tell a new column, a text of limited length by the type that was asked for."""
-    told = _column(addition.path, addition.field.without_metadata(TEXT_LIMIT))
-    return {**told, "type": addition.field.metadata.get(TEXT_LIMIT, told["type"])}
+    """Describe a new column; char and varchar by the type that was requested."""
+    described = _column(addition.path, addition.field.without_metadata(TEXT_LIMIT))
+    return {**described, "type": addition.field.metadata.get(TEXT_LIMIT, described["type"])}
 
 
 _KINDS: Mapping[type[DataType], str] = {StructType: "struct", ArrayType: "array", MapType: "map"}
@@ -121,5 +121,5 @@ def _position(place: FieldPosition) -> dict[str, object]:
 
 
 def _name(path: Path) -> str:
-    """Return a path as Delta Lake writes it: only a dot makes it quote a name."""
+    """Format a path as Delta Lake does, which quotes only names that contain a dot or a backtick."""
     return ".".join(quote_name(step) if "." in step or "`" in step else step for step in path)

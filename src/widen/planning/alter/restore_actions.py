@@ -1,4 +1,4 @@
-"""RESTORE: an earlier version becomes the newest one again, but for what must never go back.
+"""RESTORE: an earlier version becomes the newest one again, except for what must never decrease.
 
 Source: Delta Spark's RESTORE; PROTOCOL.md#protocol-evolution
 """
@@ -36,16 +36,16 @@ def restore_actions(
     now_domains: Mapping[str, DomainMetadata],
     then_domains: Mapping[str, DomainMetadata],
 ) -> tuple[Action, ...]:
-    """Return the actions that bring schema, properties, protocol and clustering back to an earlier version.
+    """Return the actions that restore schema, properties, protocol and clustering of an earlier version.
 
-    Features that came later stay supported. Numbers that may only grow, and the protection of checkpoints, stay as
-    they are; so do the metadata domains of others.
+    Features that were added later stay supported. Numbers that must only grow (column ids, identity values) and the
+    protection of checkpoints stay, and so do the metadata domains of other writers.
 
     Args:
         now: The newest version.
-        then: The version to go back to.
+        then: The version to restore.
         now_domains: The metadata domains of the newest version.
-        then_domains: Those of the other one.
+        then_domains: The metadata domains of the version to restore.
     """
     protocol = merge_protocols(now.protocol, then.protocol)
     metadata = msgspec.structs.replace(
@@ -58,10 +58,10 @@ def restore_actions(
 
 
 def ensure_removable(now: TableState, location: str) -> None:
-    """Check that files may be taken out of the newest version.
+    """Check that files may be removed from the newest version.
 
     Raises:
-        AppendOnlyTable: it is append-only.
+        AppendOnlyTable: the table is append-only.
 
     Source: PROTOCOL.md#append-only-tables
     """
@@ -82,7 +82,7 @@ def _configuration(now: Metadata, then: Metadata) -> dict[str, str]:
 
 
 def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
-    """Return the schema with identity columns that go on where they are now, so that no number is given twice.
+    """Return the schema with the current high-water marks of identity columns, so that no value is generated twice.
 
     Source: PROTOCOL.md#identity-columns
     """
@@ -99,7 +99,7 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
 
 
 def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]) -> tuple[DomainMetadata, ...]:
-    """Return the domain that says how files are clustered, if it must change.
+    """Return the clustering domain, if it changes.
 
     Source: Delta Spark, which says that a table is not clustered by an empty list of columns
     """

@@ -34,20 +34,20 @@ DESCRIPTION = "comment"
 
 
 def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> MetadataChange | None:
-    """Return the commit that sets properties and adds the features that they ask for, or None if nothing changes.
+    """Return the commit that sets properties and adds the features that they enable, or None if nothing changes.
 
     Raises:
-        InvalidOption: a value cannot be used.
-        IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
+        InvalidOption: a value is not valid.
+        IcebergIncompatible: Iceberg compatibility is enabled, and the table is not compatible.
 
-    Source: PROTOCOL.md#table-features; Delta Spark for the features that properties add.
+    Source: PROTOCOL.md#table-features; Delta Spark for the features that a property enables.
     """
     given = check_properties(properties)
     protocol = with_features(state.protocol, required_features(given, supported=supported_features(state.protocol)))
-    kept = stored_properties(given)
-    description = kept.pop(DESCRIPTION, state.metadata.description)
-    configuration = with_tracking_columns({**state.properties, **kept})
-    if kept.keys() & {LOG_RETENTION, DELETED_FILE_RETENTION}:
+    stored = stored_properties(given)
+    description = stored.pop(DESCRIPTION, state.metadata.description)
+    configuration = with_tracking_columns({**state.properties, **stored})
+    if stored.keys() & {LOG_RETENTION, DELETED_FILE_RETENTION}:
         ensure_retention(configuration)
     metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
     if configuration.get(column_mapping.MODE, column_mapping.NONE) != state.properties.get(
@@ -60,7 +60,7 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
 
 
 def _iceberg_compatible(protocol: Protocol, metadata: Metadata) -> Metadata:
-    """Return the metadata of a table that becomes compatible with Iceberg: what the version asks for has ids."""
+    """Return the metadata of a table with Iceberg compatibility enabled, with the column ids that it requires."""
     schema, configuration = from_json(metadata.schema_string), metadata.configuration
     if configuration.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE:
         schema, configuration = assign_column_ids(schema, configuration, new_physical_name)
@@ -70,53 +70,57 @@ def _iceberg_compatible(protocol: Protocol, metadata: Metadata) -> Metadata:
 
 
 def _start_column_mapping(state: TableState, metadata: Metadata) -> Metadata:
-    """Return the metadata of a table that begins to map its columns: every name is its own physical name."""
-    wanted = metadata.configuration.get(column_mapping.MODE, column_mapping.NONE)
-    before = state.properties.get(column_mapping.MODE, column_mapping.NONE)
-    if (before, wanted) != (column_mapping.NONE, column_mapping.NAME):
-        expected = f"It is {before}; only from none to name can it be changed."
-        raise InvalidOption(option=column_mapping.MODE, value=wanted, expected=expected)
-    schema, configuration = assign_column_ids(state.schema, metadata.configuration, _own_name)
+    """Return the metadata of a table that enables column mapping.
+
+    The physical name of an existing column is its current name, since that is its name in the files.
+    """
+    mode = metadata.configuration.get(column_mapping.MODE, column_mapping.NONE)
+    current = state.properties.get(column_mapping.MODE, column_mapping.NONE)
+    if (current, mode) != (column_mapping.NONE, column_mapping.NAME):
+        expected = f"The mode is {current}. It can change only from none to name."
+        raise InvalidOption(option=column_mapping.MODE, value=mode, expected=expected)
+    schema, configuration = assign_column_ids(state.schema, metadata.configuration, _current_name)
     return msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=configuration)
 
 
-def _own_name(field: Field) -> str:
+def _current_name(field: Field) -> str:
     return field.name
 
 
 def plan_unset_properties(state: TableState, keys: Iterable[str]) -> MetadataChange | None:
-    """Return the commit that removes properties, or None if none of them is set; features stay.
+    """Return the commit that removes properties, or None if none of them is set. Features stay supported.
 
     Raises:
         InvalidOption: a property cannot be removed.
     """
-    gone = canonical_keys(keys)
+    removed = canonical_keys(keys)
     if (
         state.properties.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE
-        and column_mapping.MODE in gone
+        and column_mapping.MODE in removed
     ):
-        raise InvalidOption(option=column_mapping.MODE, value=None, expected="Column mapping cannot be switched off.")
-    configuration = {key: value for key, value in state.properties.items() if key not in gone}
-    description = None if DESCRIPTION in gone else state.metadata.description
+        raise InvalidOption(option=column_mapping.MODE, value=None, expected="Column mapping cannot be disabled.")
+    configuration = {key: value for key, value in state.properties.items() if key not in removed}
+    description = None if DESCRIPTION in removed else state.metadata.description
     metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)
-    parameters = {"properties": gone, "ifExists": True}
+    parameters = {"properties": removed, "ifExists": True}
     return _metadata_change(state, state.protocol, metadata, "UNSET TBLPROPERTIES", parameters)
 
 
 def plan_add_feature(state: TableState, name: str) -> MetadataChange | None:
-    """Return the commit that adds a table feature with what it requires, or None if it is supported already.
+    """Return the commit that adds a table feature and its dependencies, or None if it is supported already.
 
     Raises:
-        InvalidOption: this version knows no such feature.
-        IcebergIncompatible: it is a compatibility with Iceberg, which does not know a change of type of the table.
+        InvalidOption: this version of Widen does not support the feature.
+        IcebergIncompatible: it is an Iceberg compatibility feature, and the table has a type change that Iceberg
+            does not support.
 
     Source: PROTOCOL.md#table-features
     """
-    known = find_feature(name)
-    if known is None:
-        raise InvalidOption(option="feature", value=name, expected="This version of Widen does not know it.")
-    protocol = with_features(state.protocol, [known.name])
-    parameters = {"properties": {f"delta.feature.{known.name}": "supported"}}
+    feature = find_feature(name)
+    if feature is None:
+        raise InvalidOption(option="feature", value=name, expected="This version of Widen does not support it.")
+    protocol = with_features(state.protocol, [feature.name])
+    parameters = {"properties": {f"delta.feature.{feature.name}": "supported"}}
     return _metadata_change(state, protocol, state.metadata, "SET TBLPROPERTIES", parameters)
 
 
@@ -133,11 +137,11 @@ def _metadata_change(
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with the keys that Delta knows spelled as they are stored.
+    """Return properties with the keys of Delta in their canonical spelling.
 
     Raises:
-        InvalidOption: a switch is neither true nor false, column mapping has an unknown mode, a duration is none, or a
-            key is there twice.
+        InvalidOption: a boolean is neither true nor false, the column mapping mode is unknown, a duration is not valid,
+            or a key occurs twice.
     """
     given = canonical_properties(properties)
     column_mapping.ensure_mode(given)
@@ -147,27 +151,27 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties that name the columns for ids and versions, if they switch row tracking on; else as they are.
+    """Return properties with the names of the row tracking columns added, if they enable row tracking.
 
     Raises:
-        InvalidOption: they switch it on and suspend it.
+        InvalidOption: they enable row tracking and suspend it.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the form of the names
     """
     if not is_on(properties, ENABLE):
         return dict(properties)
     if is_on(properties, SUSPENDED):
-        raise InvalidOption(option=SUSPENDED, value="true", expected=f"It cannot be true together with {ENABLE}.")
+        raise InvalidOption(option=SUSPENDED, value="true", expected=f"Cannot be true together with {ENABLE}.")
     names = {ID_COLUMN: f"_row-id-col-{uuid.uuid4()}", VERSION_COLUMN: f"_row-commit-version-col-{uuid.uuid4()}"}
     return {**names, **properties}
 
 
 def needs_backfill(state: TableState, properties: Mapping[str, str]) -> bool:
-    """Tell whether properties switch row tracking on for a table that does not have it yet.
+    """Tell whether properties enable row tracking on a table without it, so that its files need row ids first.
 
     Raises:
-        InvalidOption: a value cannot be used.
+        InvalidOption: a value is not valid.
 
-    Source: PROTOCOL.md#row-ids (every file must have ids before)
+    Source: PROTOCOL.md#row-ids
     """
     return is_on(canonical_properties(properties), ENABLE) and not is_enabled(state.protocol, state.properties, FEATURE)

@@ -1,4 +1,4 @@
-"""Whether a column may change its type.
+"""Whether the type of a column may change.
 
 Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER TABLE for the order of the checks.
 """
@@ -22,15 +22,15 @@ from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, 
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING, is_on
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 
-_ELSEWHERE = "Write the values to a new column instead."
+_NEW_COLUMN = "Write the values to a new column instead."
 _TEXT = re.compile(r"(char|varchar)\((\d+)\)")
 
 
 def is_type_widening_enabled(state: TableState) -> bool:
-    """Tell whether types of the table may become wider.
+    """Tell whether type widening is enabled.
 
     Raises:
-        EnabledWithoutFeature: the property says so, but the protocol does not list the feature.
+        EnabledWithoutFeature: the property enables it, but the protocol does not list the feature.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
@@ -39,10 +39,10 @@ def is_type_widening_enabled(state: TableState) -> bool:
 
 
 def ensure_type_widening_supported(state: TableState) -> None:
-    """Check that a table whose property enables type widening has the feature, or its preview.
+    """Check that a table whose property enables type widening supports the feature, or its preview.
 
     Raises:
-        EnabledWithoutFeature: it has neither.
+        EnabledWithoutFeature: it supports neither.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
@@ -52,7 +52,7 @@ def ensure_type_widening_supported(state: TableState) -> None:
 
 
 def table_format_of(state: TableState) -> TableFormat:
-    """Return what a table has to satisfy when its types change.
+    """Return the format that decides which types of a table can widen.
 
     Raises:
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
@@ -66,31 +66,31 @@ def table_format_of(state: TableState) -> TableFormat:
 
 
 def ensure_type_change(state: TableState, path: Path, old: DataType, new: DataType) -> None:
-    """Check that a column may change its type.
+    """Check that the type of a column may change.
 
     Raises:
         NestedTypeChangeRefused: a struct, an array or a map would change as a whole.
-        TypeChangeRefused: the reason is in the error.
-        GeneratedColumnTypeFixed: the column has the type of its expression.
-        ConstraintDependsOnColumn: a CHECK constraint looks at it.
-        GeneratedColumnDependsOnColumn: a generated column is made of it.
+        TypeChangeRefused: the change is not a widening, or the table does not support it.
+        GeneratedColumnTypeFixed: it is a generated column, which has the type of its expression.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
 
-    Source: Delta Lake's ALTER COLUMN. Differs: from void a column may also come to have parts, which Spark refuses.
+    Source: Delta Lake's ALTER COLUMN. Differs: a void column may also get a nested type, which Spark refuses.
     """
     column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
     if not is_atomic(old) or (old != VOID and not is_atomic(new)):
-        fix = ", ".join(f"alter_column({format_path((*path, step))!r}, …)" for step in _steps(old)) or _ELSEWHERE
-        raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it has parts", fix=fix)
+        fix = ", ".join(f"alter_column({format_path((*path, step))!r}, …)" for step in _child_steps(old)) or _NEW_COLUMN
+        raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it is a nested type", fix=fix)
     for reason, fix in type_change_objections(state, old, new):
         raise TypeChangeRefused(column=column, old=before, new=after, reason=reason, fix=fix)
     ensure_independent(state, path)
     if find_generation(nearest_field(state.schema, path)) is not None:
         reason = "it has the type of the expression that generates it"
-        raise GeneratedColumnTypeFixed(column=column, old=before, new=after, reason=reason, fix=_ELSEWHERE)
+        raise GeneratedColumnTypeFixed(column=column, old=before, new=after, reason=reason, fix=_NEW_COLUMN)
 
 
-def _steps(data_type: DataType) -> tuple[str, ...]:
+def _child_steps(data_type: DataType) -> tuple[str, ...]:
     match data_type:
         case StructType():
             return data_type.names[:2]
@@ -102,9 +102,9 @@ def _steps(data_type: DataType) -> tuple[str, ...]:
 
 
 def type_change_objections(state: TableState, old: DataType, new: DataType) -> Iterator[tuple[str, str]]:
-    """Yield why a leaf may not change from one type to another, and what to do about it, in the order of the checks.
+    """Yield why a leaf may not change from one type to another, and what to do, in the order of the checks.
 
-    From void everything may come, and nothing asks for type widening.
+    A void column may get any type, which is not type widening.
 
     Raises:
         EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
@@ -112,33 +112,35 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
     if old == VOID:
         return
     if not is_widening(old, new):
-        yield "the matrix of type widening has no such pair", _ELSEWHERE
+        yield "type widening does not support this change", _NEW_COLUMN
     if not is_type_widening_enabled(state):
-        fix = f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must know it then."
+        fix = (
+            f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must then support it."
+        )
         yield "type widening is not enabled for this table", fix
     compat = type_change_compat(state.protocol, state.properties)
     if compat is not None and not is_iceberg_compatible(old, new):
-        yield f"Iceberg does not know it, and the table has {compat.feature}", _ELSEWHERE
+        yield f"Iceberg does not support it, and the table has {compat.feature}", _NEW_COLUMN
 
 
 def ensure_looser_text(state: TableState, operation: LoosenText) -> None:
-    """Check that a text column loses no room: char and varchar grow to a longer varchar, or to any length.
+    """Check that the limit of a string column does not shrink: char and varchar may become a longer varchar, or string.
 
     Raises:
-        TypeChangeRefused: it would have less room, or the column is no text.
+        TypeChangeRefused: the limit would shrink, or the column is not a string column.
 
-    Source: Spark's ALTER TABLE for char and varchar; neither is type widening.
+    Source: Spark's ALTER TABLE for char and varchar; this is not type widening.
     """
     path, limit = operation.path, operation.limit
     field = find_field(state.schema, path)
-    said = "none" if field is None or field.type != STRING else str(field.metadata.get(TEXT_LIMIT, "string")).lower()
-    old, new = _TEXT.fullmatch(said), _TEXT.fullmatch(limit)
+    current = "none" if field is None or field.type != STRING else str(field.metadata.get(TEXT_LIMIT, "string")).lower()
+    old, new = _TEXT.fullmatch(current), _TEXT.fullmatch(limit)
     is_longer = old is not None and new is not None and new[1] == "varchar" and int(old[2]) <= int(new[2])
-    if not (limit == said or is_longer or (old is not None and limit == "string")):
+    if not (limit == current or is_longer or (old is not None and limit == "string")):
         raise TypeChangeRefused(
             column=format_path(path),
-            old=resolve(state.schema, path)[1].sql.upper() if old is None else said.upper(),
+            old=resolve(state.schema, path)[1].sql.upper() if old is None else current.upper(),
             new=limit.upper(),
-            reason="it is no text" if said == "none" else "texts would have less room",
-            fix="char(n) and varchar(n) grow to a longer varchar or to string, outside of arrays and maps.",
+            reason="it is not a string column" if current == "none" else "the limit would shrink",
+            fix="char(n) and varchar(n) can change to a longer varchar or to string, outside of arrays and maps.",
         )

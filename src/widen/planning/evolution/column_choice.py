@@ -1,4 +1,4 @@
-"""The choice for one field: which columns it gets, and which are widened, for the kinds that an interval brings.
+"""Which columns one field gets, and which are widened, for the kinds of an interval.
 
 Source: docs/evolution-rules.md#algorithm, #d1
 """
@@ -50,7 +50,8 @@ _TOGETHER: tuple[frozenset[str], ...] = (
     frozenset({DOUBLE_WORD}),
     frozenset({NTZ_WORD}),
 )
-"""Which kinds to widen one column for, in the order to try: numbers, and days that become points in time."""
+"""Which kinds to widen one column for, in the order to try. Larger groups come first: one column for longs and doubles
+is better than one for each. The last group is for dates that become timestamps without a time zone."""
 
 _GROWING = NUMBER_WORDS | {NTZ_WORD}
 
@@ -60,17 +61,17 @@ def uncovered_kinds(columns: Iterable[FieldColumn], kinds: Kinds, *, keeps_boole
 
     Args:
         columns: The columns of the field.
-        kinds: What the interval brings.
-        keeps_booleans: Whether columns of numbers do not hold booleans.
+        kinds: The kinds of the interval.
+        keeps_booleans: Whether a numeric column does not cover booleans.
 
     Source: docs/evolution-rules.md#u7, #d2, #d18
     """
     known = tuple(columns)
     return tuple(
         kind
-        for kind, seen in sorted(kinds.items())
+        for kind, observed in sorted(kinds.items())
         if not any(
-            covers_kind(column.leaf, column.dim, kind, seen)
+            covers_kind(column.leaf, column.dim, kind, observed)
             and not (keeps_booleans and is_boolean_as_number(column.leaf, kind.word))
             for column in known
         )
@@ -85,74 +86,81 @@ def choose_columns(
     *,
     keeps_booleans: bool = False,
 ) -> ColumnChoice:
-    """Return what a field needs so that every kind has a column that holds it exactly.
+    """Choose the changes after which every kind has a column that holds it exactly.
 
     Args:
-        columns: The columns it has; none if this is its first sight.
-        kinds: What the interval brings; not empty.
+        columns: The existing columns of the field; empty at first sight.
+        kinds: The kinds of the interval; not empty.
         mode: Widen or split.
-        table_format: What can be widened in place.
-        keeps_booleans: Whether booleans never go to columns of numbers.
+        table_format: The format, which decides what can be widened in place.
+        keeps_booleans: Whether booleans never go to numeric columns.
 
     Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
     """
     if not columns:
         return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
+    # Widening comes before adding (D1): a kind that a widened column covers needs no column of its own.
     widened = _plan_widenings(columns, kinds, table_format) if mode is Mode.WIDEN else ()
     columns = apply_widenings(columns, widened)
     missing = {kind: kinds[kind] for kind in uncovered_kinds(columns, kinds, keeps_booleans=keeps_booleans)}
     has_timestamp = any(_is_timestamp(word_of(column.leaf)) for column in columns)
-    wants = _deduplicate(
+    requests = _deduplicate(
         _with_room(_number_columns(missing, mode, has_timestamp), columns) + _non_number_columns(missing)
     )
-    choice = ColumnChoice(widened, tuple(sorted(wants, key=_order)))
+    choice = ColumnChoice(widened, tuple(sorted(requests, key=_request_sort_key)))
     widens = table_format if mode is Mode.WIDEN else None
     return _with_common(choice, columns, kinds, widens, keeps_booleans=keeps_booleans)
 
 
 def _first_sight(kinds: Kinds, mode: Mode, *, keeps_booleans: bool) -> ColumnChoice:
     numbers = _number_columns(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
-    wants = _deduplicate(replace(want, rule="U6") for want in numbers + _non_number_columns(kinds))
-    records = [want for want in wants if want.leaf == RECORD]
-    primitives = [want for want in wants if _is_primitive(want)]
+    requests = _deduplicate(replace(request, rule="U6") for request in numbers + _non_number_columns(kinds))
+    # A record takes the plain name from primitives (U11), and has no common column with them (D15).
+    records = [request for request in requests if request.leaf == RECORD]
+    primitives = [request for request in requests if _is_primitive(request)]
     if not records:
-        largest = max(wants, key=lambda want: want.dim)
-        comparable, _ = _comparable(primitives, (), kinds) if keeps_booleans else (primitives, ())
+        largest = max(requests, key=lambda request: request.dim)
+        comparable, _ = _without_incomparable_booleans(primitives, (), kinds) if keeps_booleans else (primitives, ())
         main = replace(_common_column(comparable, kinds) if primitives else largest, rule="U4", is_plain=True)
-        rest = [want for want in wants if (word_of(want.leaf), want.dim) != (word_of(main.leaf), main.dim)]
-        return ColumnChoice(wants=(main, *sorted(rest, key=_order)))
-    largest = max(records, key=lambda want: want.dim)
-    smaller = [replace(want, rule="U17") for want in records if want is not largest]
-    others = sorted((want for want in wants if want.leaf != RECORD), key=_order)
-    rest_of_choice = _with_common(ColumnChoice(wants=tuple(others)), (), kinds, None, keeps_booleans=keeps_booleans)
-    return ColumnChoice(wants=(replace(largest, rule="U4", is_plain=True), *smaller, *rest_of_choice.wants))
+        rest = [
+            request for request in requests if (word_of(request.leaf), request.dim) != (word_of(main.leaf), main.dim)
+        ]
+        return ColumnChoice(requests=(main, *sorted(rest, key=_request_sort_key)))
+    largest = max(records, key=lambda request: request.dim)
+    smaller = [replace(request, rule="U17") for request in records if request is not largest]
+    others = sorted((request for request in requests if request.leaf != RECORD), key=_request_sort_key)
+    rest_of_choice = _with_common(ColumnChoice(requests=tuple(others)), (), kinds, None, keeps_booleans=keeps_booleans)
+    return ColumnChoice(requests=(replace(largest, rule="U4", is_plain=True), *smaller, *rest_of_choice.requests))
 
 
 def _without_long_twins(kinds: Kinds) -> Kinds:
     """Return the kinds without the longs that a double of the same dim holds exactly.
 
+    JSON writers print the double 2.0 as 2, so a mix of both is usually one field of doubles (U15). It holds only if
+    every long is exact as a double (D2): 9007199254740993 is not.
+
     Source: docs/evolution-rules.md#u15, #d2
     """
     return {
-        kind: seen
-        for kind, seen in kinds.items()
-        if not (kind.word == LONG_WORD and Kind(DOUBLE_WORD, kind.dim) in kinds and seen.exact_double)
+        kind: observed
+        for kind, observed in kinds.items()
+        if not (kind.word == LONG_WORD and Kind(DOUBLE_WORD, kind.dim) in kinds and observed.exact_double)
     }
 
 
 def _number_columns(kinds: Kinds, mode: Mode, has_timestamp: bool = False) -> list[ColumnRequest]:
-    """Return one column for each kind of number; in mode widen one for all of a dim where one type holds them."""
+    """Return a column for each numeric kind; in mode widen one for all kinds of a dim, if one type holds them."""
     has_timestamp = has_timestamp or any(_is_timestamp(kind.word) for kind in kinds)
-    numbers = {kind: seen for kind, seen in sorted(kinds.items()) if kind.word in NUMBER_WORDS}
+    numbers = {kind: observed for kind, observed in sorted(kinds.items()) if kind.word in NUMBER_WORDS}
     if mode is not Mode.WIDEN:
-        return [_own(kind, seen) for kind, seen in numbers.items()]
-    wants: list[ColumnRequest] = []
+        return [_request_for_kind(kind, observed) for kind, observed in numbers.items()]
+    requests: list[ColumnRequest] = []
     for dim in sorted({kind.dim for kind in numbers}):
-        same_dim = {kind: seen for kind, seen in numbers.items() if kind.dim == dim}
+        same_dim = {kind: observed for kind, observed in numbers.items() if kind.dim == dim}
         leaf = _narrowest(same_dim, has_timestamp)
         together = [ColumnRequest(leaf, dim, "U8", tuple(same_dim))] if leaf else []
-        wants += together or [_own(kind, seen) for kind, seen in same_dim.items()]
-    return wants
+        requests += together or [_request_for_kind(kind, observed) for kind, observed in same_dim.items()]
+    return requests
 
 
 def _non_number_columns(kinds: Kinds) -> list[ColumnRequest]:
@@ -160,88 +168,93 @@ def _non_number_columns(kinds: Kinds) -> list[ColumnRequest]:
     return [ColumnRequest(TYPE_OF_WORD.get(kind.word, RECORD), kind.dim, "U8", (kind,)) for kind in rest]
 
 
-def _deduplicate(wants: Iterable[ColumnRequest]) -> list[ColumnRequest]:
-    """Return the columns, those of one type and dim as one: a decimal past 38 digits is a string too."""
-    found: dict[tuple[DataType, int], ColumnRequest] = {}
-    for want in wants:
-        same = found.get((want.leaf, want.dim))
-        found[want.leaf, want.dim] = replace(same, kinds=(*same.kinds, *want.kinds)) if same else want
-    return list(found.values())
+def _deduplicate(requests: Iterable[ColumnRequest]) -> list[ColumnRequest]:
+    """Merge requests of the same type and dim. There may be two strings: a decimal past 38 digits becomes one."""
+    merged: dict[tuple[DataType, int], ColumnRequest] = {}
+    for request in requests:
+        same = merged.get((request.leaf, request.dim))
+        merged[request.leaf, request.dim] = replace(same, kinds=(*same.kinds, *request.kinds)) if same else request
+    return list(merged.values())
 
 
-def _own(kind: Kind, seen: KindObservation) -> ColumnRequest:
-    return ColumnRequest(_leaf(kind.word, seen), kind.dim, "U8", (kind,))
+def _request_for_kind(kind: Kind, observed: KindObservation) -> ColumnRequest:
+    return ColumnRequest(_leaf(kind.word, observed), kind.dim, "U8", (kind,))
 
 
-def _leaf(word: str, seen: KindObservation) -> DataType:
+def _leaf(word: str, observed: KindObservation) -> DataType:
     if word != DECIMAL_WORD:
         return TYPE_OF_WORD[word]
-    return decimal_for([_decimal_span(seen)]) or STRING
+    return decimal_for([_decimal_span(observed)]) or STRING
 
 
-def _decimal_span(seen: KindObservation) -> ValueSpan:
-    return ValueSpan(_SOME_DECIMAL, seen)
+def _decimal_span(observed: KindObservation) -> ValueSpan:
+    return ValueSpan(_ANY_DECIMAL, observed)
 
 
-_SOME_DECIMAL = DecimalType(1, 0)
+_ANY_DECIMAL = DecimalType(1, 0)
 
 
 def _narrowest(kinds: Kinds, has_timestamp: bool) -> DataType | None:
-    """Return the narrowest type that holds all these numbers.
+    """Return the narrowest type that holds all these numbers; None if there is none.
 
-    Beside timestamps whole numbers are longs, since a timestamp is one too (U16).
+    Beside timestamps it is at least long: timestamps are routed there too, as epoch milliseconds, which an int cannot
+    hold (U16).
 
     Source: docs/evolution-rules.md#u15, #d1
     """
-    types = number_types((kind.word for kind in kinds), (_decimal_span(seen) for seen in kinds.values()))
+    types = number_types((kind.word for kind in kinds), (_decimal_span(observed) for observed in kinds.values()))
     for leaf in types[1:] if has_timestamp else types:
-        if all(holds_exactly(leaf, kind.word, seen) for kind, seen in kinds.items()):
+        if all(holds_exactly(leaf, kind.word, observed) for kind, observed in kinds.items()):
             return leaf
     return None
 
 
-def _with_room(wants: list[ColumnRequest], columns: tuple[FieldColumn, ...]) -> list[ColumnRequest]:
-    """Return the columns with every decimal wide enough for the numbers that stand in the columns of the field.
+def _with_room(requests: list[ColumnRequest], columns: tuple[FieldColumn, ...]) -> list[ColumnRequest]:
+    """Return the requests with every new decimal wide enough for the numbers in the existing columns, too.
 
-    Beside a decimal that is too small no second one is put: what follows is the string that holds all (U9).
+    Values of narrower columns are routed to wider ones (U14). A decimal without room for them would be full of nulls,
+    and the field would need one more column as the common denominator. A field with a decimal that is too small gets no
+    second decimal but a string, which holds all its values (U9).
     """
     decimals = {column.dim for column in columns if isinstance(column.leaf, DecimalType)}
     numbers = [ValueSpan(column.leaf) for column in columns if word_of(column.leaf) in _WHOLE_OR_DECIMAL]
     result = []
-    for want in wants:
-        if isinstance(want.leaf, DecimalType):
-            wide = STRING if want.dim in decimals else decimal_for([ValueSpan(want.leaf), *numbers])
-            want = replace(want, leaf=wide or want.leaf)
-        result.append(want)
+    for request in requests:
+        if isinstance(request.leaf, DecimalType):
+            wide = STRING if request.dim in decimals else decimal_for([ValueSpan(request.leaf), *numbers])
+            request = replace(request, leaf=wide or request.leaf)
+        result.append(request)
     return result
 
 
 _WHOLE_OR_DECIMAL = frozenset({INT_WORD, LONG_WORD, DECIMAL_WORD})
 
 
-def _common_column(wants: Iterable[ColumnRequest], kinds: Kinds, columns: Iterable[FieldColumn] = ()) -> ColumnRequest:
-    """Return the column that every value of these columns goes into: the widest type, the largest dim."""
-    wanted, known = list(wants), [column for column in columns if word_of(column.leaf) in WIDER]
-    leaf = common_leaf([*(ValueSpan(column.leaf) for column in known), *(_span(want, kinds) for want in wanted)])
-    dim = max([*(column.dim for column in known), *(want.dim for want in wanted)])
-    return ColumnRequest(leaf, dim, "U9", tuple(kind for want in wanted for kind in want.kinds))
+def _common_column(
+    requests: Iterable[ColumnRequest], kinds: Kinds, columns: Iterable[FieldColumn] = ()
+) -> ColumnRequest:
+    """Return the common denominator: the widest type and the largest dim of requests and existing columns (U9)."""
+    wanted, known = list(requests), [column for column in columns if word_of(column.leaf) in WIDER]
+    leaf = common_leaf([*(ValueSpan(column.leaf) for column in known), *(_span(request, kinds) for request in wanted)])
+    dim = max([*(column.dim for column in known), *(request.dim for request in wanted)])
+    return ColumnRequest(leaf, dim, "U9", tuple(kind for request in wanted for kind in request.kinds))
 
 
-def _comparable(
-    wants: list[ColumnRequest], columns: tuple[FieldColumn, ...], kinds: Kinds
+def _without_incomparable_booleans(
+    requests: list[ColumnRequest], columns: tuple[FieldColumn, ...], kinds: Kinds
 ) -> tuple[list[ColumnRequest], tuple[FieldColumn, ...]]:
-    """Return the columns without those of booleans if what holds all of them together would be a number.
+    """Return the requests and columns without booleans, if their common denominator would be a number.
 
     Source: docs/evolution-rules.md#d18
     """
-    if not wants or word_of(_common_column(wants, kinds, columns).leaf) not in NUMERIC_WORDS:
-        return wants, columns
+    if not requests or word_of(_common_column(requests, kinds, columns).leaf) not in NUMERIC_WORDS:
+        return requests, columns
     rest = tuple(column for column in columns if column.leaf != BOOLEAN)
-    return [want for want in wants if want.leaf != BOOLEAN], rest
+    return [request for request in requests if request.leaf != BOOLEAN], rest
 
 
-def _span(want: ColumnRequest, kinds: Kinds) -> ValueSpan:
-    return ValueSpan(want.leaf, reduce(KindObservation.merged, (kinds[kind] for kind in want.kinds)))
+def _span(request: ColumnRequest, kinds: Kinds) -> ValueSpan:
+    return ValueSpan(request.leaf, reduce(KindObservation.merged, (kinds[kind] for kind in request.kinds)))
 
 
 def _with_common(
@@ -252,21 +265,21 @@ def _with_common(
     *,
     keeps_booleans: bool,
 ) -> ColumnChoice:
-    """Return the choice so that, where it adds a primitive, one column takes all primitives of the field.
+    """Return the choice, extended so that one column takes all primitives if it adds a primitive.
 
     Args:
-        choice: What the field gets otherwise.
-        columns: What it has, already widened.
-        kinds: What the interval brings.
-        widens: The format, if a column may be widened to be that one.
-        keeps_booleans: Whether booleans never go to columns of numbers.
+        choice: The other changes for the field.
+        columns: Its existing columns, already widened.
+        kinds: The kinds of the interval.
+        widens: The format, if a column may be widened to become the common one.
+        keeps_booleans: Whether booleans never go to numeric columns.
 
     Source: docs/evolution-rules.md#u9, #d15, #d18
     """
-    added = [want for want in choice.wants if _is_primitive(want)]
-    have = [*((column.leaf, column.dim) for column in columns), *((want.leaf, want.dim) for want in added)]
+    added = [request for request in choice.requests if _is_primitive(request)]
+    have = [*((column.leaf, column.dim) for column in columns), *((request.leaf, request.dim) for request in added)]
     if keeps_booleans:
-        added, columns = _comparable(added, columns, kinds)
+        added, columns = _without_incomparable_booleans(added, columns, kinds)
     if not added:
         return choice
     common = _common_column(added, kinds, columns)
@@ -276,13 +289,13 @@ def _with_common(
         if widens and column.dim == common.dim and can_widen(widens, column.leaf, common.leaf):
             wide = ColumnWidening(column, common.leaf, common.kinds)
             return replace(choice, widened=_merge_widening(choice.widened, wide))
-    kept = [want for want in choice.wants if not (_are_decimal(want, common) and want.dim == common.dim)]
-    return replace(choice, wants=(*kept, common))
+    kept = [request for request in choice.requests if not (_are_decimal(request, common) and request.dim == common.dim)]
+    return replace(choice, requests=(*kept, common))
 
 
-def _is_primitive(want: ColumnRequest) -> bool:
-    """Tell whether the column is in an order with others, so that one can be wider than all of them."""
-    return word_of(want.leaf) in WIDER
+def _is_primitive(request: ColumnRequest) -> bool:
+    """Tell whether the type is ordered by `WIDER`. Records and bytes are not."""
+    return word_of(request.leaf) in WIDER
 
 
 def _is_as_wide(leaf: DataType, other: DataType) -> bool:
@@ -291,14 +304,17 @@ def _is_as_wide(leaf: DataType, other: DataType) -> bool:
     return leaf == other
 
 
-def _are_decimal(*wants: ColumnRequest) -> bool:
-    return all(isinstance(want.leaf, DecimalType) for want in wants)
+def _are_decimal(*requests: ColumnRequest) -> bool:
+    return all(isinstance(request.leaf, DecimalType) for request in requests)
 
 
 def _plan_widenings(
     columns: tuple[FieldColumn, ...], kinds: Kinds, table_format: TableFormat
 ) -> tuple[ColumnWidening, ...]:
-    """Return the columns to widen in place, each as far as the format lets it, for values no column holds yet.
+    """Return the columns to widen in place, as far as the format can, for kinds that no column covers yet.
+
+    One step may cover several kinds, and may make another step possible or superfluous, so the missing kinds are
+    computed again after each step. It ends, since every step makes a type strictly wider.
 
     Source: docs/evolution-rules.md#d1
     """
@@ -316,31 +332,31 @@ def _steps(columns: tuple[FieldColumn, ...], missing: Kinds, table_format: Table
     words = {kind.word for kind in missing}
     for together in _TOGETHER:
         for column in sorted(columns, key=lambda column: column.dim) if together <= words else ():
-            fitting = {k: seen for k, seen in missing.items() if k.word in together and k.dim <= column.dim}
+            fitting = {k: observed for k, observed in missing.items() if k.word in together and k.dim <= column.dim}
             leaf = _wider(column.leaf, fitting, table_format) if fitting else None
             if leaf is not None:
                 yield ColumnWidening(column, leaf, tuple(fitting))
 
 
 def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType | None:
-    """Return the narrowest type that holds all these values and that the format can widen the leaf to."""
+    """Return the narrowest type that the format can widen the leaf to and that holds all these values."""
     words = [kind.word for kind in kinds] + [DOUBLE_WORD] * (leaf == FLOAT)
-    numbers = number_types(words, [ValueSpan(leaf), *(_decimal_span(seen) for seen in kinds.values())])
+    numbers = number_types(words, [ValueSpan(leaf), *(_decimal_span(observed) for observed in kinds.values())])
     for new in (TIMESTAMP_NTZ,) if NTZ_WORD in words else numbers:
-        holds = all(holds_exactly(new, kind.word, seen) for kind, seen in kinds.items())
+        holds = all(holds_exactly(new, kind.word, observed) for kind, observed in kinds.items())
         if holds and can_widen(table_format, leaf, new):
             return new
     return None
 
 
 def apply_widenings(columns: tuple[FieldColumn, ...], widened: tuple[ColumnWidening, ...]) -> tuple[FieldColumn, ...]:
-    """Return columns as they are once some of them are widened."""
+    """Return the columns after the widenings."""
     new = {each.column.name: each.leaf for each in widened}
     return tuple(replace(column, leaf=new.get(column.name, column.leaf)) for column in columns)
 
 
 def _merge_widening(widened: tuple[ColumnWidening, ...], later: ColumnWidening) -> tuple[ColumnWidening, ...]:
-    """Return the columns with a later one; of one that is widened twice, one step from its first type to its last."""
+    """Add a widening. A column that is widened twice gets one step, from its first type to its last."""
     first = next((each for each in widened if each.column.name == later.column.name), None)
     if first is None:
         return (*widened, later)
@@ -352,5 +368,5 @@ def _is_timestamp(word: str | None) -> bool:
     return word == TIMESTAMP_WORD
 
 
-def _order(want: ColumnRequest) -> tuple[bool, int, int]:
-    return column_sort_key(want.leaf, want.dim)
+def _request_sort_key(request: ColumnRequest) -> tuple[bool, int, int]:
+    return column_sort_key(request.leaf, request.dim)

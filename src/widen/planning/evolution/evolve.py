@@ -1,7 +1,6 @@
-"""Evolution: what an interval needs of the schema, by the rules of the ingestion.
+"""Schema evolution: the plan for one interval, from the schema of the table, the observation and the policy.
 
-Nothing here looks at a value: the observation and the schema decide. Keys are taken in one fixed order, so the plan
-does not depend on the order of the batch.
+No value is read here. Keys are processed in a fixed order, so the plan does not depend on the order of the records.
 
 Source: docs/evolution-rules.md.
 """
@@ -27,10 +26,10 @@ from widen.planning.evolution.field_evolution import (
     pending_fields,
     sub_fields,
 )
-from widen.planning.evolution.file_fields import adopted
+from widen.planning.evolution.file_fields import with_file_fields
 from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
 from widen.planning.evolution.policy import Mode, Policy, TextForm
-from widen.planning.evolution.samples import shown_as
+from widen.planning.evolution.samples import sample_formatter
 from widen.planning.evolution.source_metadata import (
     CORRUPT,
     CORRUPT_AT,
@@ -49,15 +48,15 @@ from widen.planning.table.operation import AddColumn, CreateTable, Operation, Wi
 
 
 def evolve(schema: StructType | None, observation: Observation, policy: Policy) -> Plan:
-    """Return what a batch needs of the schema. The same batch in any order gives the same plan.
+    """Plan the schema changes for a batch. The same records in any order give the same plan.
 
-    In mode freeze the schema keeps its columns; only the rescue column, and those for lines that are no record,
-    are added once, since values would be lost without them. In mode fail every change is refused, the first table too.
+    Mode freeze adds no columns but the rescue column and the columns for corrupt records, without which values would
+    be lost. Mode fail refuses every change, including the creation of the table.
 
     Args:
-        schema: The columns of the table; None if there is none yet.
-        observation: What the batch holds.
-        policy: What may be done.
+        schema: The columns of the table; None if it does not exist yet.
+        observation: The fields and kinds in the batch.
+        policy: The changes that are allowed.
 
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
@@ -66,22 +65,22 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
 
 @dataclass(slots=True)
 class _StructCursor:
-    """A struct that is looked at.
+    """The struct that is being evolved.
 
     Args:
-        at: Where it stands in the schema, with steps into arrays and maps.
+        path: Its path in the schema, with steps into arrays and maps.
         source: The path of its source field.
-        is_new: It stands in a column that this plan adds.
+        is_new: Whether it is in a column that this plan adds.
     """
 
-    at: Path = ()
+    path: Path = ()
     source: Path = ()
     is_new: bool = False
 
 
 @dataclass(slots=True)
 class _Evolution:
-    """The state of one call of `evolve`: what has been found, and how many leaves may still be added."""
+    """The state of one call of `evolve`: the parts of the plan so far, and how many leaves may still be added."""
 
     policy: Policy
     kept_out: RecordObservation
@@ -93,10 +92,10 @@ class _Evolution:
     quarantined: list[QuarantinedField] = field(default_factory=list)
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
-        current = adopted(schema or StructType(), observation.root, self.policy.file_fields)
+        current = with_file_fields(schema or StructType(), observation.root, self.policy.file_fields)
         self.room = self.policy.max_columns - _leaf_count(f.type for f in current if role_of(f) is None)
         root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
-        after, operations = self._struct(current, root, _StructCursor())
+        after, operations = self._evolve_struct(current, root, _StructCursor())
         corrupt = observation.corrupt
         for role, count in ((RESCUED, len(self.rescued)), (CORRUPT, corrupt), (CORRUPT_AT, corrupt)):
             if count and role_field(after, role) is None:
@@ -123,20 +122,24 @@ class _Evolution:
         operations.append(AddColumn((), new))
         return schema.with_field(new)
 
-    def _struct(
-        self, current: StructType, seen: RecordObservation, place: _StructCursor
+    def _evolve_struct(
+        self, current: StructType, observed: RecordObservation, cursor: _StructCursor
     ) -> tuple[StructType, list[Operation]]:
-        """Return the struct as these records need it, with the operations that make it so."""
-        known = _columns_by_key(current, place)
+        """Return the struct after its records, and the operations that change it."""
+        known = _columns_by_key(current, cursor)
         operations: list[Operation] = []
         parts: list[FieldEvolution] = []
-        for key in sorted(seen, key=lambda key: (field_count(seen[key]), naming_order(key))):
-            part = self._part(key, seen[key], known.get(key, ()), place)
-            current = self._do(current, part, place, operations, parts)
+        # Fields with few sub-fields come first: where `max_columns` leaves no room for all, one field with thousands of
+        # sub-fields must not take the room of all others. The order of names breaks ties, so that plans are repeatable.
+        for key in sorted(observed, key=lambda key: (field_count(observed[key]), naming_order(key))):
+            part = self._to_field_evolution(key, observed[key], known.get(key, ()), cursor)
+            current = self._evolve_field(current, part, cursor, operations, parts)
+        # Columns are named and added only after all keys are evolved, in the order of names: the schema then does not
+        # depend on how many sub-fields a batch happens to have, and names of real fields go before evolved ones.
         parts.sort(key=lambda part: naming_order(part.key))
-        for part, built, new in self._named(current, parts, place):
-            operation = AddColumn(place.at, new)
-            self._tell_added(part, built, operation.path)
+        for part, built, new in self._name_columns(current, parts, cursor):
+            operation = AddColumn(cursor.path, new)
+            self._add_column_events(part, built, operation.path)
             if part.mode is Mode.FAIL:
                 self.refused.append(operation)
             else:
@@ -144,46 +147,50 @@ class _Evolution:
                 current = current.with_field(new)
         return current, operations
 
-    def _part(
-        self, key: str, seen: FieldObservation, columns: tuple[FieldColumn, ...], place: _StructCursor
+    def _to_field_evolution(
+        self, key: str, observed: FieldObservation, columns: tuple[FieldColumn, ...], cursor: _StructCursor
     ) -> FieldEvolution:
-        source = (*place.source, key)
+        source = (*cursor.source, key)
         mode = self.policy.mode_of(source)
-        if mode is Mode.FAIL and place.is_new:
+        # Inside a new column nothing is refused again: the refusal of the column shows its whole type.
+        if mode is Mode.FAIL and cursor.is_new:
             mode = Mode.WIDEN
-        # A guard is of a column, which may hold another field than the one of its name.
-        guards = (self.policy.guards.get((*place.at, column.name)) for column in columns)
-        guard = None if place.is_new else next(filter(None, guards), None)
-        return FieldEvolution(key, source, mode, seen, columns, self.policy.type_of(source), guard)
+        # Columns are fixed by path in the table, and a column may hold a source field of another name.
+        fixed_columns = (self.policy.fixed_columns.get((*cursor.path, column.name)) for column in columns)
+        fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)
+        return FieldEvolution(key, source, mode, observed, columns, self.policy.type_of(source), fixed)
 
-    def _do(
+    def _evolve_field(
         self,
         current: StructType,
         part: FieldEvolution,
-        place: _StructCursor,
+        cursor: _StructCursor,
         operations: list[Operation],
         done: list[FieldEvolution],
     ) -> StructType:
-        """Return the struct with what a part needs of the columns that it has; those that it gets wait in the part."""
-        part.choice = self._choice(part)
-        current = self._grow(current, part, place, operations)
-        current = self._descend(current, part, place, operations)
-        self._build(part)
-        self._settle(part)
+        """Evolve the existing columns of a field, and collect its new columns in the part until all have names."""
+        # The order matters: widened columns decide which sub-fields and entries still need a column, built columns
+        # decide what is left for the rescue column, and maps come last, since their entries go to any of these columns.
+        part.choice = self._choose(part)
+        current = self._widen_columns(current, part, cursor, operations)
+        current = self._evolve_records(current, part, cursor, operations)
+        self._build_columns(part)
+        self._collect_leftovers(part)
         done.append(part)
-        for dim in sorted(part.seen.maps, reverse=True):
-            current = self._do(current, _refresh(part.entries(dim), current), place, operations, done)
+        # Maps with most arrays first: their column takes the entries of the others, too.
+        for dim in sorted(part.observed.maps, reverse=True):
+            current = self._evolve_field(current, _refresh(part.entries(dim), current), cursor, operations, done)
         return current
 
-    def _choice(self, part: FieldEvolution) -> ColumnChoice:
+    def _choose(self, part: FieldEvolution) -> ColumnChoice:
         if not part.kinds or part.mode is Mode.FREEZE:
             return ColumnChoice()
         mode = Mode.WIDEN if part.mode is Mode.FAIL else part.mode
         table_format, kinds = self.policy.table_format, part.own_kinds
-        if part.guard is not None:
-            can_widen = mode is Mode.WIDEN and part.guard.can_widen and kinds
+        if part.fixed is not None:
+            can_widen = mode is Mode.WIDEN and part.fixed.can_widen and kinds
             return (
-                ColumnChoice(choose_columns(part.choosing, kinds, mode, table_format).widened)
+                ColumnChoice(choose_columns(part.usable_columns, kinds, mode, table_format).widened)
                 if can_widen
                 else ColumnChoice()
             )
@@ -202,14 +209,14 @@ class _Evolution:
         rest = (
             choose_columns(pinned, kinds, Mode.SPLIT, table_format, keeps_booleans=keeps) if kinds else ColumnChoice()
         )
-        return ColumnChoice(wants=(main, *rest.wants))
+        return ColumnChoice(requests=(main, *rest.requests))
 
-    def _grow(
-        self, current: StructType, part: FieldEvolution, place: _StructCursor, operations: list[Operation]
+    def _widen_columns(
+        self, current: StructType, part: FieldEvolution, cursor: _StructCursor, operations: list[Operation]
     ) -> StructType:
         for each in part.choice.widened:
-            path = (*place.at, *each.column.path)
-            self._tell(part, each, path, "D1", Grade.WIDENING)
+            path = (*cursor.path, *each.column.path)
+            self._add_event(part, each, path, "D1", Grade.WIDENING)
             operation = WidenType(path, each.column.leaf, each.leaf)
             if part.mode is Mode.FAIL:
                 self.refused.append(operation)
@@ -218,145 +225,154 @@ class _Evolution:
                 current = replace_type(current, each.column.path, each.leaf)
         return current
 
-    def _descend(
-        self, current: StructType, part: FieldEvolution, place: _StructCursor, operations: list[Operation]
+    def _evolve_records(
+        self, current: StructType, part: FieldEvolution, cursor: _StructCursor, operations: list[Operation]
     ) -> StructType:
-        """Return the struct with the records that it has already as the sub-fields need them."""
+        """Return the struct with its existing records evolved for their sub-fields."""
         largest = part.largest_record
         for column in part.columns:
             if isinstance(column.leaf, StructType) and column.name != UNBUILT:
-                below = _StructCursor((*place.at, *column.path), part.source, place.is_new)
-                seen = sub_fields(part.seen, column.dim, largest)
-                struct, inner = self._record(column.leaf, seen, below, is_main=column.dim == largest)
+                below = _StructCursor((*cursor.path, *column.path), part.source, cursor.is_new)
+                observed = sub_fields(part.observed, column.dim, largest)
+                struct, inner = self._evolve_record(column.leaf, observed, below, is_main=column.dim == largest)
                 operations += inner
                 current = replace_type(current, column.path, struct)
         return current
 
-    def _record(
-        self, current: StructType, seen: RecordObservation, place: _StructCursor, *, is_main: bool
+    def _evolve_record(
+        self, current: StructType, observed: RecordObservation, cursor: _StructCursor, *, is_main: bool
     ) -> tuple[StructType, list[Operation]]:
-        """Do one record. What waits or is rescued is told once: by the record that holds all sub-fields."""
+        """Evolve one record. Pending and rescued fields are reported once, by the record with all sub-fields (U17)."""
         marks = len(self.pending), len(self.rescued)
-        result = self._struct(current, seen, place)
+        result = self._evolve_struct(current, observed, cursor)
         if not is_main:
             del self.pending[marks[0] :], self.rescued[marks[1] :]
         return result
 
-    def _build(self, part: FieldEvolution) -> None:
-        """Make the wanted columns, as far as there is room for leaves; a struct without any is dropped."""
+    def _build_columns(self, part: FieldEvolution) -> None:
+        """Build the requested columns while there is room for leaves. A struct without any leaf is not built."""
         largest = part.largest_record
-        for want in part.choice.wants:
-            told = len(self.events)
-            built = self._filled(
-                nest_in_arrays(want.leaf, want.dim), part.seen, _StructCursor((), part.source, True), largest
+        for request in part.choice.requests:
+            details = len(self.events)
+            built = self._fill_type(
+                nest_in_arrays(request.leaf, request.dim), part.observed, _StructCursor((), part.source, True), largest
             )
             if built is not None:
-                part.built.append(BuiltColumn(want, built, tuple(self.events[told:])))
-            del self.events[told:]
+                part.built.append(BuiltColumn(request, built, tuple(self.events[details:])))
+            del self.events[details:]
 
-    def _filled(
-        self, data_type: DataType, seen: FieldObservation, place: _StructCursor, largest: int
+    def _fill_type(
+        self, data_type: DataType, observed: FieldObservation, cursor: _StructCursor, largest: int
     ) -> DataType | None:
-        """Return the type of a new column with what is in the records of it; None if nothing is, or no room is left.
+        """Return the type of a new column with the sub-fields of its records; None without a leaf or without room.
 
         Args:
-            data_type: The type, records without the sub-fields that nobody declared.
-            seen: What the interval brings for it.
-            place: Where it is in the column.
+            data_type: The type, with only the declared sub-fields in its records.
+            observed: The observation of the field.
+            cursor: The position in the column.
             largest: The dim of the record that gets all sub-fields.
         """
         leaf, dim = leaf_and_dim(data_type)
-        at = (*place.at, *[ELEMENT] * dim)
+        path = (*cursor.path, *[ELEMENT] * dim)
         if isinstance(leaf, StructType):
             self.room -= _leaf_count(f.type for f in leaf)
-            below = sub_fields(seen, dim, largest)
-            struct, _ = self._record(leaf, below, replace(place, at=at), is_main=dim == largest)
+            below = sub_fields(observed, dim, largest)
+            struct, _ = self._evolve_record(leaf, below, replace(cursor, path=path), is_main=dim == largest)
             return nest_in_arrays(struct, dim) if struct.fields else None
         if self.room <= 0:
             return None
         self.room -= 1
         if not isinstance(leaf, MapType):
             return data_type
-        inside = replace(place, at=(*at, VALUE))
-        value = self._filled(leaf.value, entries_up_to(seen, dim), inside, leaf_and_dim(leaf.value)[1])
+        inside = replace(cursor, path=(*path, VALUE))
+        value = self._fill_type(leaf.value, entries_up_to(observed, dim), inside, leaf_and_dim(leaf.value)[1])
         return None if value is None else nest_in_arrays(replace(leaf, value=value), dim)
 
-    def _settle(self, part: FieldEvolution) -> None:
-        """Tell what of the field is without a column now: values to rescue or to keep out, and what has no kind."""
+    def _collect_leftovers(self, part: FieldEvolution) -> None:
+        """Collect what has no column after the plan: values to rescue or quarantine, and fields without a kind."""
         columns, kinds = part.grown_columns, part.own_kinds
         frozen = part.mode is Mode.FREEZE
         without = uncovered_kinds(columns, kinds, keeps_booleans=self.policy.keeps_booleans(part.source))
-        lost = [kind for kind in without if frozen or part.guard or not kind.is_record]
-        if part.guard is not None:
-            self._keep_out(part, lost)
+        lost = [kind for kind in without if frozen or part.fixed or not kind.is_record]
+        if part.fixed is not None:
+            self._quarantine(part, lost)
         elif lost:
             found = merge_kinds(kinds, lost)
             texts, reason = tuple(map(part.text, lost)), Mode.FREEZE.value if frozen else "max_columns"
-            sample = self._shown(found.sample)
+            sample = self._sample_text(found.sample)
             self.rescued.append(RescuedField(part.source, texts, found.count, found.first, sample, reason))
-        self.pending += pending_fields(part.seen, columns, part.source)
+        self.pending += pending_fields(part.observed, columns, part.source)
 
-    def _shown(self, sample: str) -> str:
-        return shown_as(self.policy.samples)(sample)
+    def _sample_text(self, sample: str) -> str:
+        return sample_formatter(self.policy.samples)(sample)
 
-    def _keep_out(self, part: FieldEvolution, lost: Iterable[Kind]) -> None:
-        """Tell of the values of a field whose column cannot yield that keep their records out."""
-        kept_out = _at(self.kept_out, part.source)
+    def _quarantine(self, part: FieldEvolution, lost: Iterable[Kind]) -> None:
+        """Report the values that do not fit a fixed column, so that their records are quarantined."""
+        kept_out = _observation_of(self.kept_out, part.source)
         kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
-        if kinds and part.guard is not None:
+        if kinds and part.fixed is not None:
             found = merge_kinds(kept_out.kinds, kinds)
-            told = (part.guard.reason, tuple(map(str, kinds)), found.count, found.first, self._shown(found.sample))
-            self.quarantined.append(QuarantinedField(part.source, *told))
+            details = (
+                part.fixed.reason,
+                tuple(map(str, kinds)),
+                found.count,
+                found.first,
+                self._sample_text(found.sample),
+            )
+            self.quarantined.append(QuarantinedField(part.source, *details))
 
-    def _named(
-        self, struct: StructType, parts: list[FieldEvolution], place: _StructCursor
+    def _name_columns(
+        self, struct: StructType, parts: list[FieldEvolution], cursor: _StructCursor
     ) -> list[tuple[FieldEvolution, BuiltColumn, Field]]:
-        """Return the new columns with their names: first come keys that are names, then other keys, then suffixes.
+        """Return the new columns with their names.
+
+        Keys that are valid names get theirs first, then other keys, then evolved columns: a real field `a_long` keeps
+        its name, and the column that evolved from `a` becomes `a_long_2`.
 
         Source: docs/evolution-rules.md#u12, #u18, #d9, #d22
         """
         names = NameAllocator(
-            struct.names if place.source else (*struct.names, *reserved_names(self.policy.table_format))
+            struct.names if cursor.source else (*struct.names, *reserved_names(self.policy.table_format))
         )
         new = [(part, built) for part in parts for built in part.built]
-        wanted = [part.wanted_name(built.want) for part, built in new]
-        is_plain = [not part.suffix(built.want) for part, built in new]
-        turns = sorted(range(len(new)), key=lambda n: (not is_plain[n], wanted[n] != new[n][0].key))
-        given = {turn: names.take(wanted[turn]) for turn in turns}
-        return [(part, built, self._new_field(given[n], part, built)) for n, (part, built) in enumerate(new)]
+        wanted_names = [part.wanted_name(built.request) for part, built in new]
+        is_plain = [not part.suffix(built.request) for part, built in new]
+        order = sorted(range(len(new)), key=lambda n: (not is_plain[n], wanted_names[n] != new[n][0].key))
+        names_in_order = {turn: names.take(wanted_names[turn]) for turn in order}
+        return [(part, built, self._new_field(names_in_order[n], part, built)) for n, (part, built) in enumerate(new)]
 
     def _new_field(self, name: str, part: FieldEvolution, built: BuiltColumn) -> Field:
-        is_plain = not part.suffix(built.want)
+        is_plain = not part.suffix(built.request)
         found = source_field(name, part.wrapped(built.type), part.source, is_evolved=not is_plain)
         pin = self.policy.pins.get(part.source)
         return found.with_metadata(**{FORM: pin.value}) if isinstance(pin, TextForm) and is_plain else found
 
-    def _tell(
+    def _add_event(
         self, part: FieldEvolution, item: ColumnRequest | ColumnWidening, path: Path, rule: str, grade: Grade
     ) -> None:
         found, kinds = merge_kinds(part.kinds, item.kinds), tuple(map(part.text, item.kinds))
-        sample = self._shown(found.sample)
+        sample = self._sample_text(found.sample)
         self.events.append(PlanEvent((rule,), part.source, kinds, path, found.count, found.first, sample, grade))
 
-    def _tell_added(self, part: FieldEvolution, built: BuiltColumn, path: Path) -> None:
-        self._tell(part, built.want, path, built.want.rule, part.grade(built.want))
+    def _add_column_events(self, part: FieldEvolution, built: BuiltColumn, path: Path) -> None:
+        self._add_event(part, built.request, path, built.request.rule, part.grade(built.request))
         self.events += [replace(event, column=(*path, *part.steps, *event.column)) for event in built.events]
 
 
 _NULL = Kind(NULL_WORD)
 
 
-def _columns_by_key(struct: StructType, place: _StructCursor) -> dict[str, tuple[FieldColumn, ...]]:
+def _columns_by_key(struct: StructType, cursor: _StructCursor) -> dict[str, tuple[FieldColumn, ...]]:
     found: dict[str, tuple[FieldColumn, ...]] = {}
     for item in struct:
-        if place.source or role_of(item) is None:
+        if cursor.source or role_of(item) is None:
             key = source_key(item)
             found[key] = (*found.get(key, ()), FieldColumn(item.name, *leaf_and_dim(item.type)))
     return found
 
 
 def _refresh(part: FieldEvolution, struct: StructType) -> FieldEvolution:
-    """Return a part with its columns as they are in a struct that another part may have changed."""
+    """Return a part with the current types of its columns, which another part may have changed."""
     columns = (
         c if c.name == UNBUILT else FieldColumn(c.name, *leaf_and_dim(resolve(struct, (c.name, *c.above))[1]), c.above)
         for c in part.columns
@@ -364,11 +380,11 @@ def _refresh(part: FieldEvolution, struct: StructType) -> FieldEvolution:
     return replace(part, columns=tuple(columns))
 
 
-def _at(seen: RecordObservation, source: Path) -> FieldObservation:
-    """Return what is known of a field that stands in no array."""
+def _observation_of(observed: RecordObservation, source: Path) -> FieldObservation:
+    """Return the observation of a field outside of arrays."""
     for key in source[:-1]:
-        seen = seen.get(key, FieldObservation()).records.get(0, {})
-    return seen.get(source[-1], FieldObservation())
+        observed = observed.get(key, FieldObservation()).records.get(0, {})
+    return observed.get(source[-1], FieldObservation())
 
 
 def _leaf_count(types: Iterable[DataType]) -> int:

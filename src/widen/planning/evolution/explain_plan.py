@@ -1,4 +1,4 @@
-"""Plans as plain text, for people.
+"""Plans as plain text.
 
 Source: docs/evolution-rules.md#dry-run
 """
@@ -16,15 +16,15 @@ NOTHING = "Nothing to change."
 
 
 def explain_plan(plan: Plan) -> tuple[str, ...]:
-    """Return the lines that say what a plan does, and why.
+    """Return the lines that explain a plan.
 
-    The operations come first, then what made them necessary, then what is rescued, kept out and waits.
+    The operations come first, then the reasons, then rescued, quarantined and pending values.
     """
     return tuple(_lines(plan)) or (NOTHING,)
 
 
 def explain_operations(operations: tuple[Operation, ...]) -> str:
-    """Return one line for each operation, as one text."""
+    """Return the operations as text, one per line."""
     return "\n".join(str(operation) for operation in operations)
 
 
@@ -36,7 +36,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
         ("To the quarantine:", tuple(map(_quarantined, plan.quarantined))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
-        ("Said without effect:", tuple(map(str, plan.unmatched))),
+        ("Options without effect:", tuple(map(str, plan.unmatched))),
     ):
         if items:
             yield title
@@ -44,9 +44,9 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _event(event: PlanEvent) -> str:
-    rules, what = ", ".join(event.rules), f"{event.count} {_kind_text(event.kinds)}"
+    rules, values = ", ".join(event.rules), f"{event.count} {_kind_text(event.kinds)}"
     first = _first_seen_text(event.first, event.sample)
-    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {what}{first}"
+    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}"
 
 
 def _kind_text(kinds: tuple[str, ...]) -> str:
@@ -54,13 +54,15 @@ def _kind_text(kinds: tuple[str, ...]) -> str:
 
 
 def _rescued(rescued: RescuedField) -> str:
-    what = f"{rescued.count} {_kind_text(rescued.kinds)}"
-    return f"{format_path(rescued.source)}: {what} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
+    values = f"{rescued.count} {_kind_text(rescued.kinds)}"
+    return (
+        f"{format_path(rescued.source)}: {values} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
+    )
 
 
-def _quarantined(kept_out: QuarantinedField) -> str:
-    what = f"{kept_out.count} {_kind_text(kept_out.kinds)}, for the column is {kept_out.column}"
-    return f"{format_path(kept_out.source)}: {what}{_first_seen_text(kept_out.first, kept_out.sample)}"
+def _quarantined(quarantined: QuarantinedField) -> str:
+    values = f"{quarantined.count} {_kind_text(quarantined.kinds)}, but the column is {quarantined.column}"
+    return f"{format_path(quarantined.source)}: {values}{_first_seen_text(quarantined.first, quarantined.sample)}"
 
 
 def _pending(pending: PendingField) -> str:

@@ -1,4 +1,4 @@
-"""The columns of one field: those that it has, those that it is to get, and those that are widened for it.
+"""The columns of one field: existing ones, requested ones, and those to widen.
 
 Source: docs/evolution-rules.md#algorithm, #d1
 """
@@ -15,18 +15,18 @@ from widen.observe.kind import Kind, leaf_and_dim
 from widen.observe.observation import KindObservation
 
 Kinds: TypeAlias = Mapping[Kind, KindObservation]
-"""What an interval brings for one field."""
+"""The kinds of one field in an interval, with what is known of their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """A column that a field has already, or the values of one of maps.
+    """An existing column of a field, or the values of its maps.
 
     Args:
-        name: Of the column.
-        leaf: What the arrays in it hold in the end.
-        dim: How many arrays there are.
-        above: The steps from the column to those arrays; none unless it is a column of maps.
+        name: The name of the column.
+        leaf: The type inside its arrays.
+        dim: The number of nested arrays.
+        above: The steps from the column to the arrays; empty unless it is a column of maps.
     """
 
     name: str
@@ -40,7 +40,7 @@ class FieldColumn:
         return (self.name, *self.above, *[ELEMENT] * self.dim)
 
     def values(self) -> FieldColumn | None:
-        """Return what stands at the keys of its maps, as a column; None if no JSON object is such a map."""
+        """Return the values of its maps as a column; None if it is not a map with string keys."""
         if not isinstance(self.leaf, MapType) or self.leaf.key != STRING:
             return None
         return FieldColumn(self.name, *leaf_and_dim(self.leaf.value), (*self.path[1:], VALUE))
@@ -48,14 +48,14 @@ class FieldColumn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
-    """A column that a field is to get.
+    """A column to add for a field.
 
     Args:
-        leaf: What its arrays hold in the end; `RECORD` for records.
-        dim: How many arrays it has.
-        rule: The rule that asks for it.
+        leaf: The type inside its arrays; `RECORD` for records.
+        dim: The number of nested arrays.
+        rule: The rule that requires it.
         kinds: The kinds that it is for.
-        is_plain: Whether it takes the name of the field.
+        is_plain: Whether it gets the plain name of the field.
     """
 
     leaf: DataType
@@ -67,12 +67,12 @@ class ColumnRequest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWidening:
-    """A column that is widened in place for some kinds.
+    """A column to widen in place.
 
     Args:
-        column: As it is before.
-        leaf: What its arrays hold in the end, then.
-        kinds: The kinds that it is for.
+        column: The column before.
+        leaf: The new type inside its arrays.
+        kinds: The kinds that require it.
     """
 
     column: FieldColumn
@@ -82,12 +82,12 @@ class ColumnWidening:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """What one field needs.
+    """The changes for one field.
 
     Args:
         widened: The columns to widen.
-        wants: The columns to add, the one with the plain name first.
+        requests: The columns to add, the one with the plain name first.
     """
 
     widened: tuple[ColumnWidening, ...] = ()
-    wants: tuple[ColumnRequest, ...] = ()
+    requests: tuple[ColumnRequest, ...] = ()

@@ -1,7 +1,7 @@
-"""What one field of a struct needs, while a plan is made: its kinds, its choice, and the columns that it gets.
+"""The evolution of one field of a struct: its observation, its existing columns, and the columns it gets.
 
-Where objects are maps, what stands at their keys is a part of its own: its columns are those of the field as far as
-they hold maps, looked at from within, and it gets columns of maps.
+If objects are maps, their values are a `FieldEvolution` of their own. Its columns are the values of the maps that the
+field has, and the columns it gets are wrapped into maps.
 
 Source: docs/evolution-rules.md#rules, #d7, #d10
 """
@@ -23,43 +23,43 @@ from widen.planning.evolution.policy import FixedColumn, Mode
 from widen.planning.evolution.source_metadata import column_suffix, naming_order, sanitize_name
 
 UNBUILT = ""
-"""Stands for the name of a column that this plan adds: it has none yet."""
+"""The name of a column that this plan adds, until it gets one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltColumn:
-    """A wanted column with its type, and the events inside it, whose paths begin below it."""
+    """A requested column with its full type, and the events inside it, with paths relative to it."""
 
-    want: ColumnRequest
+    request: ColumnRequest
     type: DataType
     events: tuple[PlanEvent, ...] = ()
 
 
 @dataclass(slots=True)
 class FieldEvolution:
-    """What one key of a struct, or what stands in the maps there, needs.
+    """The evolution of one key of a struct, or of the values of the maps at that key.
 
     Args:
         key: The key.
         source: The path of the source field.
-        mode: What may be done.
-        seen: What the interval brings.
-        columns: What the field has.
-        pinned: The type of the column that it is to get if it has none.
-        guard: Why its column cannot yield, if it cannot.
-        maps: The numbers of arrays around the maps that these values stand in, outermost first.
-        is_first: Whether the column that these values get is the first of the field, so that it has the plain name.
-        choice: What it gets.
-        built: That, as columns.
+        mode: The mode of the field.
+        observed: The observation of the field.
+        columns: The existing columns of the field.
+        pinned: The type of its first column, if the policy says so.
+        fixed: Why its column is fixed, if it is.
+        maps: How many arrays are around each map that contains the values, outermost first.
+        is_first: Whether these values get the first column of the field, which has the plain name.
+        choice: The changes for the field.
+        built: The new columns.
     """
 
     key: str
     source: Path
     mode: Mode
-    seen: FieldObservation
+    observed: FieldObservation
     columns: tuple[FieldColumn, ...]
     pinned: DataType | None = None
-    guard: FixedColumn | None = None
+    fixed: FixedColumn | None = None
     maps: tuple[int, ...] = ()
     is_first: bool = True
     choice: ColumnChoice = field(default_factory=ColumnChoice)
@@ -67,157 +67,157 @@ class FieldEvolution:
 
     @property
     def kinds(self) -> Kinds:
-        """The kinds that a column can be made for."""
-        return live_kinds(self.seen)
+        """The kinds that a column can be created for."""
+        return live_kinds(self.observed)
 
     @property
     def own_kinds(self) -> Kinds:
-        """Those of them that are no maps."""
-        return {kind: seen for kind, seen in self.kinds.items() if kind.word != MAP_WORD}
+        """The kinds other than maps."""
+        return {kind: observed for kind, observed in self.kinds.items() if kind.word != MAP_WORD}
 
     @property
     def largest_record(self) -> int:
-        """The dim of the record that holds all sub-fields; -1 if the field has and gets no record."""
+        """The dim of the record with all sub-fields; -1 if the field neither has nor gets a record."""
         shapes = [(column.leaf, column.dim) for column in self.columns]
-        shapes += [(want.leaf, want.dim) for want in self.choice.wants]
+        shapes += [(request.leaf, request.dim) for request in self.choice.requests]
         return max((dim for leaf, dim in shapes if isinstance(leaf, StructType)), default=-1)
 
     @property
-    def choosing(self) -> tuple[FieldColumn, ...]:
-        """The columns that it may do with: only the one that cannot yield, if there is such a one."""
-        guard = self.guard
-        return self.columns if guard is None else tuple(c for c in self.columns if c.name == guard.column)
+    def usable_columns(self) -> tuple[FieldColumn, ...]:
+        """The existing columns that can take values: only the fixed one, if there is one."""
+        fixed = self.fixed
+        return self.columns if fixed is None else tuple(c for c in self.columns if c.name == fixed.column)
 
     @property
     def grown_columns(self) -> list[FieldColumn]:
-        """The columns that it may do with after the plan, those that it gets at the end."""
+        """The columns that can take values after the plan; new ones come last."""
         new = (FieldColumn(UNBUILT, *leaf_and_dim(built.type)) for built in self.built)
-        return [*apply_widenings(self.choosing, self.choice.widened), *new]
+        return [*apply_widenings(self.usable_columns, self.choice.widened), *new]
 
     def entries(self, dim: int) -> FieldEvolution:
-        """Return what stands in the maps of a dim, as a part: it has the maps of that dim, else those of the next."""
-        held = [(column.dim, values) for column in self.grown_columns if (values := column.values()) is not None]
-        nearest = min((at for at, _ in held if at >= dim), default=dim)
-        columns = tuple(values for at, values in held if at == nearest)
+        """Return the evolution of the map values of a dim. They go to maps of the nearest dim that has any."""
+        map_columns = [(column.dim, values) for column in self.grown_columns if (values := column.values()) is not None]
+        nearest = min((at for at, _ in map_columns if at >= dim), default=dim)
+        columns = tuple(values for at, values in map_columns if at == nearest)
         pinned = FieldColumn(UNBUILT, *leaf_and_dim(self.pinned)).values() if self.pinned is not None else None
         value = nest_in_arrays(pinned.leaf, pinned.dim) if pinned is not None else None
-        maps, is_first = (*self.maps, dim), self.is_first and not self.grown_columns and dim == max(self.seen.maps)
+        maps, is_first = (*self.maps, dim), self.is_first and not self.grown_columns and dim == max(self.observed.maps)
         return FieldEvolution(
-            self.key, self.source, self.mode, self.seen.maps[dim], columns, value, self.guard, maps, is_first
+            self.key, self.source, self.mode, self.observed.maps[dim], columns, value, self.fixed, maps, is_first
         )
 
     def wrapped(self, data_type: DataType) -> DataType:
-        """Return the type of a column for values of a type."""
+        """Return a type wrapped into the maps and arrays that contain the values."""
         for dim in reversed(self.maps):
             data_type = nest_in_arrays(MapType(STRING, data_type), dim)
         return data_type
 
     @property
     def steps(self) -> Path:
-        """The steps from a column of the field to the values."""
+        """The steps from a column of the field to these values."""
         return tuple(step for dim in self.maps for step in (*[ELEMENT] * dim, VALUE))
 
-    def suffix(self, want: ColumnRequest) -> str:
-        """Return what is put behind the name of the field for a column that it gets.
+    def suffix(self, request: ColumnRequest) -> str:
+        """Return the suffix of a new column.
 
         Source: docs/evolution-rules.md#u4, #u12, #d10
         """
-        if self.is_first and want.is_plain:
+        if self.is_first and request.is_plain:
             return ""
         above = "".join(column_suffix(MAP_WORD, dim) for dim in self.maps)
-        return above if want.is_plain else above + column_suffix(word_of(want.leaf) or "", want.dim)
+        return above if request.is_plain else above + column_suffix(word_of(request.leaf) or "", request.dim)
 
-    def wanted_name(self, want: ColumnRequest) -> str:
-        """Return what a column that the field gets is to be called."""
-        return sanitize_name(self.key) + self.suffix(want)
+    def wanted_name(self, request: ColumnRequest) -> str:
+        """Return the preferred name of a new column."""
+        return sanitize_name(self.key) + self.suffix(request)
 
     def text(self, kind: Kind) -> str:
-        """Return a kind of these values as a kind of the field."""
+        """Format a kind of these values as a kind of the field."""
         text = str(kind)
         for dim in reversed(self.maps):
             text = f"map<{text}>" + "[]" * dim
         return text
 
-    def grade(self, want: ColumnRequest) -> Grade:
-        """Return how much it means that the field gets a column."""
-        if not self.suffix(want):
+    def grade(self, request: ColumnRequest) -> Grade:
+        """Return the grade of adding a column."""
+        if not self.suffix(request):
             return Grade.ADDITIVE
-        if not self.columns and want.is_plain:
+        if not self.columns and request.is_plain:
             return Grade.STRUCTURAL
-        first = self.columns[0] if self.columns else self.choice.wants[0]
-        is_same_shape = (word_of(first.leaf) == RECORD_WORD) == (word_of(want.leaf) == RECORD_WORD)
-        return Grade.CONFLICT if is_same_shape and first.dim == want.dim else Grade.STRUCTURAL
+        first = self.columns[0] if self.columns else self.choice.requests[0]
+        is_same_shape = (word_of(first.leaf) == RECORD_WORD) == (word_of(request.leaf) == RECORD_WORD)
+        return Grade.CONFLICT if is_same_shape and first.dim == request.dim else Grade.STRUCTURAL
 
 
-def live_kinds(seen: FieldObservation) -> Kinds:
-    """Return the kinds without records and maps in which nothing has a kind: no column can be made for them (D7)."""
-    return {kind: values for kind, values in seen.kinds.items() if _is_live(kind, seen)}
+def live_kinds(observed: FieldObservation) -> Kinds:
+    """Return the kinds without records and maps that are empty throughout: these get no column yet (D7)."""
+    return {kind: values for kind, values in observed.kinds.items() if _is_live(kind, observed)}
 
 
-def _is_live(kind: Kind, seen: FieldObservation) -> bool:
+def _is_live(kind: Kind, observed: FieldObservation) -> bool:
     if kind.word == NULL_WORD:
         return False
     if kind.word == MAP_WORD:
-        return bool(live_kinds(seen.maps[kind.dim]))
-    return kind.word != RECORD_WORD or any(map(live_kinds, seen.records.get(kind.dim, {}).values()))
+        return bool(live_kinds(observed.maps[kind.dim]))
+    return kind.word != RECORD_WORD or any(map(live_kinds, observed.records.get(kind.dim, {}).values()))
 
 
-def sub_fields(seen: FieldObservation, dim: int, largest: int) -> RecordObservation:
-    """Return the sub-fields for a column of records: all of them for the one with most arrays, else those of its dim.
+def sub_fields(observed: FieldObservation, dim: int, largest: int) -> RecordObservation:
+    """Return the sub-fields for a column of records: all of them if it has most arrays, else those seen at its dim.
 
     Args:
-        seen: What the interval brings for the field.
-        dim: How many arrays the column has.
-        largest: How many the one with most of them has.
+        observed: The observation of the field.
+        dim: The number of arrays of the column.
+        largest: The number of arrays of the column with most.
 
     Source: docs/evolution-rules.md#u17
     """
     if dim != largest:
-        return seen.records.get(dim, {})
-    return reduce(merge_records, (record for at, record in seen.records.items() if at <= dim), {})
+        return observed.records.get(dim, {})
+    return reduce(merge_records, (record for at, record in observed.records.items() if at <= dim), {})
 
 
-def entries_up_to(seen: FieldObservation, dim: int) -> FieldObservation:
-    """Return what stands in the maps that columns of a dim take."""
+def entries_up_to(observed: FieldObservation, dim: int) -> FieldObservation:
+    """Return the values of all maps that a column of a dim can take."""
     return reduce(
-        FieldObservation.merged, (entries for at, entries in seen.maps.items() if at <= dim), FieldObservation()
+        FieldObservation.merged, (entries for at, entries in observed.maps.items() if at <= dim), FieldObservation()
     )
 
 
-def merge_kinds(kinds: Kinds, some: Iterable[Kind]) -> KindObservation:
-    """Return what is known of the values of some kinds together."""
-    return reduce(KindObservation.merged, (kinds[kind] for kind in some), KindObservation())
+def merge_kinds(kinds: Kinds, selected: Iterable[Kind]) -> KindObservation:
+    """Merge the observations of several kinds."""
+    return reduce(KindObservation.merged, (kinds[kind] for kind in selected), KindObservation())
 
 
-def pending_fields(seen: FieldObservation, columns: list[FieldColumn], source: Path) -> Iterator[PendingField]:
-    """Yield what has no kind and no column that could hold it; nothing of a field that is rescued as a whole.
+def pending_fields(observed: FieldObservation, columns: list[FieldColumn], source: Path) -> Iterator[PendingField]:
+    """Yield the fields with only nulls and empties that no column can hold. Fields that are rescued are not pending.
 
     Args:
-        seen: What the interval brings for the field.
-        columns: The columns that it has after the plan.
+        observed: The observation of the field.
+        columns: Its columns after the plan.
         source: The path of the source field.
 
     Source: docs/evolution-rules.md#d7
     """
-    if not columns and live_kinds(seen):
+    if not columns and live_kinds(observed):
         return
     largest = max((column.dim for column in columns), default=-1)
     record = max((c.dim for c in columns if isinstance(c.leaf, StructType)), default=-1)
     holder = max((c.dim for c in columns if isinstance(c.leaf, (StructType, MapType))), default=-1)
-    nulls, empty = _past(seen.nulls, largest), _past(seen.empty, largest)
-    empty_records = _past(seen.empty_records, holder)
+    nulls, empty = _beyond_dim(observed.nulls, largest), _beyond_dim(observed.empty, largest)
+    empty_records = _beyond_dim(observed.empty_records, holder)
     if nulls or empty or empty_records:
         yield PendingField(source, nulls, empty, empty_records)
-    for dim, below in sorted(seen.records.items()):
+    for dim, below in sorted(observed.records.items()):
         for key in sorted(below if dim > record else (), key=naming_order):
             yield from pending_fields(below[key], [], (*source, key))
 
 
-def _past(counts: dict[int, int], dim: int) -> int:
+def _beyond_dim(counts: dict[int, int], dim: int) -> int:
     return sum(count for at, count in counts.items() if at > dim)
 
 
-def field_count(seen: FieldObservation) -> int:
-    """Return how many fields are below a field: the light ones come first where there is no room for all."""
-    inner = sum(map(field_count, seen.maps.values()))
-    return inner + sum(1 + field_count(field) for record in seen.records.values() for field in record.values())
+def field_count(observed: FieldObservation) -> int:
+    """Return the number of fields below a field."""
+    inner = sum(map(field_count, observed.maps.values()))
+    return inner + sum(1 + field_count(field) for record in observed.records.values() for field in record.values())

@@ -1,4 +1,4 @@
-"""What a policy and a table say of the fields that records get from their file.
+"""How a policy and a table treat the fields that records get from their file.
 
 Source: docs/evolution-rules.md#d9, #d21; see `widen.observe.file_fields`.
 """
@@ -16,49 +16,51 @@ from widen.observe.observation import RecordObservation
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import SOURCE, role_of
 
-_Said = TypeVar("_Said")
+_Rule = TypeVar("_Rule")
 
 
 def for_file_fields(policy: Policy) -> Policy:
-    """Return a policy that says of each field of the file what it says of the name of that field.
+    """Return a policy in which a rule for a name also applies to the file field of that name.
 
-    So a rule to mask ``region`` masks the folder ``region=eu``, too. The time of the load is a timestamp.
+    For example, a rule to mask ``region`` also masks the folder ``region=eu``. The load time is a timestamp.
     """
     names = policy.file_fields
     if not names:
         return policy
-    dated = _also(policy.dated, names) | {(LOADED_AT + SIGN,) for name in names if name == LOADED_AT}
+    date_fields = _add_file_fields(policy.date_fields, names) | {
+        (LOADED_AT + SIGN,) for name in names if name == LOADED_AT
+    }
     return replace(
         policy,
-        pins=_copied(policy.pins, names),
-        dated=frozenset(dated),
-        epoch_units=_copied(policy.epoch_units, names),
-        left_out=_also(policy.left_out, names),
-        masked=_also(policy.masked, names),
+        pins=_with_file_fields(policy.pins, names),
+        date_fields=frozenset(date_fields),
+        epoch_units=_with_file_fields(policy.epoch_units, names),
+        excluded=_add_file_fields(policy.excluded, names),
+        masked=_add_file_fields(policy.masked, names),
     )
 
 
-def _copied(said: Mapping[Path, _Said], names: frozenset[str]) -> dict[Path, _Said]:
-    return {**{(name + SIGN,): said[(name,)] for name in names if (name,) in said}, **said}
+def _with_file_fields(rules: Mapping[Path, _Rule], names: frozenset[str]) -> dict[Path, _Rule]:
+    return {**{(name + SIGN,): rules[(name,)] for name in names if (name,) in rules}, **rules}
 
 
-def _also(said: frozenset[Path], names: frozenset[str]) -> frozenset[Path]:
-    return said | {(name + SIGN,) for name in names if (name,) in said}
+def _add_file_fields(rules: frozenset[Path], names: frozenset[str]) -> frozenset[Path]:
+    return rules | {(name + SIGN,) for name in names if (name,) in rules}
 
 
-def adopted(schema: StructType, seen: RecordObservation, names: frozenset[str]) -> StructType:
-    """Return the columns of a table, of which declared ones hold the fields of the file that are called so.
+def with_file_fields(schema: StructType, observed: RecordObservation, names: frozenset[str]) -> StructType:
+    """Return the columns of a table, with file fields assigned to declared columns of the same name.
 
-    A column that was declared and has not been ingested into holds the field of its name. If no record has such a
-    field itself, that is the one of the file: a table that is partitioned by ``day`` takes the folders ``day=…``.
+    A declared column that was never ingested into holds the source field of its name. If no record has that field, it
+    holds the file field instead: a table partitioned by ``day`` takes the folders ``day=…``.
 
     Args:
         schema: The columns of the table.
-        seen: What the records hold.
-        names: What the fields of the file are called.
+        observed: The fields of the records.
+        names: The names of the file fields.
     """
     known = {field.metadata[SOURCE][-1] for field in schema if SOURCE in field.metadata}
-    free = {name for name in names if name not in seen and name + SIGN not in known}
+    free = {name for name in names if name not in observed and name + SIGN not in known}
     if not free.intersection(schema.names):
         return schema
     return StructType(

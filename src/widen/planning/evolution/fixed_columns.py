@@ -1,5 +1,4 @@
-"""Which columns of a table cannot yield to what comes: those that files are split by, that must not be null, and that
-its rules look at.
+"""The fixed columns of a table, which ingestion must not reroute: partition, NOT NULL, and CHECK columns.
 
 Source: docs/evolution-rules.md#d12; PROTOCOL.md#column-invariants, #check-constraints
 """
@@ -16,19 +15,22 @@ from widen.planning.table.table_state import TableState
 
 
 def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
-    """Return the columns that cannot yield, by their paths with steps into arrays and maps, and why they cannot.
+    """Return the fixed columns with the reason, by path with steps into arrays and maps.
 
-    A column that a rule looks at keeps its type too, for the rule is about values of that type.
+    A column that a CHECK constraint or an invariant references keeps its type too, since the condition was written for
+    values of that type.
 
     Raises:
-        CorruptLog: an invariant cannot be read.
+        CorruptLog: an invariant cannot be parsed.
     """
-    found: dict[Path, FixedColumn] = {}
+    columns: dict[Path, FixedColumn] = {}
     for path, reason, can_widen, is_required in _reasons(state):
-        known = found.get(path, FixedColumn(path[-1], ""))
-        reason = f"{known.reason} and {reason}" if known.reason else reason
-        found[path] = FixedColumn(path[-1], reason, known.can_widen and can_widen, known.is_required or is_required)
-    return found
+        previous = columns.get(path, FixedColumn(path[-1], ""))
+        reason = f"{previous.reason} and {reason}" if previous.reason else reason
+        columns[path] = FixedColumn(
+            path[-1], reason, previous.can_widen and can_widen, previous.is_required or is_required
+        )
+    return columns
 
 
 def _reasons(state: TableState) -> Iterator[tuple[Path, str, bool, bool]]:
@@ -40,4 +42,4 @@ def _reasons(state: TableState) -> Iterator[tuple[Path, str, bool, bool]]:
     for name, text in row_conditions(state.schema, state.protocol, state.properties):
         for path in sorted(referenced_columns(text, state.schema)):
             if find_field(state.schema, path) is not None:
-                yield path, f"looked at by the {name}", False, False
+                yield path, f"referenced by the {name}", False, False

@@ -1,4 +1,4 @@
-"""What each table format can widen in place, in one table, which `print_capabilities` prints.
+"""What each table format can widen in place, as one table; `print_capabilities` prints it.
 
 Source: PROTOCOL.md#type-widening; Iceberg's table specification, "Schema Evolution".
 """
@@ -15,7 +15,7 @@ from widen.protocol.type_widening import is_iceberg_compatible, is_same_family, 
 
 
 class TableFormat(str, Enum):
-    """The formats that a table may have to satisfy."""
+    """A table format, with the compatibility that it must keep."""
 
     DELTA = "delta"
     DELTA_FIXED = "delta-without-type-widening"
@@ -25,7 +25,7 @@ class TableFormat(str, Enum):
 
 
 class AutomaticWidening(str, Enum):
-    """Which types a write may widen by itself."""
+    """Which types a write may widen automatically."""
 
     ALWAYS = "always"
     SAME_FAMILY = "same_family"
@@ -33,10 +33,10 @@ class AutomaticWidening(str, Enum):
 
 
 ICEBERG_V2_PROMOTIONS = frozenset({(INTEGER, LONG), (FLOAT, DOUBLE)})
-"""Iceberg's promotions of every version; of decimals the precision may grow too."""
+"""Iceberg's promotions in every version. The precision of decimals may grow too."""
 
 ICEBERG_V3_PROMOTIONS = ICEBERG_V2_PROMOTIONS | {(DATE, TIMESTAMP_NTZ)}
-"""What version 3 adds; Iceberg's ``timestamp`` is the one without a zone."""
+"""Iceberg's promotions in version 3. Its ``timestamp`` has no time zone."""
 
 
 def _in_iceberg_v2(old: DataType, new: DataType) -> bool:
@@ -65,11 +65,11 @@ CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = Mappi
         TableFormat.ICEBERG_V3: _in_iceberg_v3,
     }
 )
-"""For each format: whether it widens a leaf from one type to the other without rewriting."""
+"""For each format, whether it can widen a leaf from one type to another without rewriting files."""
 
 
 def can_widen(table_format: TableFormat, old: DataType, new: DataType) -> bool:
-    """Tell whether tables of the format can widen a leaf from one type to the other in place."""
+    """Tell whether a table of the format can widen a leaf from one type to another in place."""
     return CAPABILITIES[table_format](old, new)
 
 
@@ -86,15 +86,15 @@ _CHANGES: tuple[tuple[str, str, DataType, DataType], ...] = (
     ("byte, short, integer", "decimal(10+a, b), a ≥ b ≥ 0", INTEGER, DecimalType(10, 0)),
     ("long", "decimal(20+a, b), a ≥ b ≥ 0", LONG, DecimalType(20, 0)),
 )
-"""Every change that some format knows: what to print, and one pair of types that is such a change."""
+"""Every change that any format supports: its text, and one pair of types as an example."""
 
 
 def print_capabilities() -> str:
-    """Return the table of what each format widens in place, in Markdown; a pair in no row is widened by none."""
+    """Return the table in Markdown. A pair of types that is not in it cannot be widened in any format."""
     formats = tuple(each for each in TableFormat if each is not TableFormat.DELTA_FIXED)
     lines = [f"| from | to | {' | '.join(each.value for each in formats)} |", "|---" * (2 + len(formats)) + "|"]
-    for old, new, first, second in _CHANGES:
-        marks = ("✓" if can_widen(each, first, second) else "–" for each in formats)
+    for old, new, old_type, new_type in _CHANGES:
+        marks = ("✓" if can_widen(each, old_type, new_type) else "–" for each in formats)
         lines.append(f"| {old} | {new} | {' | '.join(marks)} |")
     return "\n".join(lines)
 
@@ -106,11 +106,11 @@ AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = Ma
         AutomaticWidening.NEVER: _never,
     }
 )
-"""For each mode: whether a write may widen a leaf from one type to the other by itself, where the format can."""
+"""For each mode, whether a write may widen a leaf automatically, provided that the format can."""
 
 
 def can_widen_automatically(table_format: TableFormat, mode: AutomaticWidening, old: DataType, new: DataType) -> bool:
-    """Tell whether a write may widen a leaf of a table of the format from one type to the other.
+    """Tell whether a write may automatically widen a leaf of a table of the format.
 
     Source: Delta Spark's modes of automatic widening
     """
@@ -118,13 +118,13 @@ def can_widen_automatically(table_format: TableFormat, mode: AutomaticWidening, 
 
 
 def parse_automatic_widening(text: str) -> AutomaticWidening:
-    """Return the mode that a text names, in any case; also as Delta Spark calls it, ``SAME_FAMILY_TYPE``.
+    """Parse a mode, case-insensitively; Delta Spark's ``SAME_FAMILY_TYPE`` is accepted too.
 
     Raises:
-        InvalidOption: it names none.
+        InvalidOption: the text is not a mode.
     """
     name = text.strip().lower().removesuffix("_type")
     modes = {mode.value: mode for mode in AutomaticWidening}
     if name not in modes:
-        raise InvalidOption(option="widening", value=text, expected=f"It is one of {', '.join(modes)}.")
+        raise InvalidOption(option="widening", value=text, expected=f"Must be one of {', '.join(modes)}.")
     return modes[name]

@@ -1,4 +1,4 @@
-"""The plan: what a batch needs, as one value that is decided, explained, checked and executed.
+"""The plan: the schema changes that a batch needs, as one value that is explained, checked and executed.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -22,39 +22,39 @@ from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.planning.table.operation import Operation
 
 QUARANTINED = "numQuarantinedRecords"
-"""The metric that says how many records an interval kept out of the table."""
+"""The metric for the number of records that an interval quarantined."""
 
 CORRUPT_TEXTS = "numCorruptTexts"
-"""The metric that says how many texts of an interval are not records. The statistics of files tell it only where the
-column of these texts is among the first ones of the table."""
+"""The metric for the number of texts in an interval that are not records. File statistics do not replace it: they exist
+only if the column for these texts is among the first ones of the table."""
 
 
 class Grade(str, Enum):
-    """How much a change means for those who read the table."""
+    """How much a change affects readers of the table."""
 
     ADDITIVE = "additive"
-    """A field that was not there before."""
+    """A new field."""
     WIDENING = "widening"
-    """A column holds more than before; what it held it holds as before."""
+    """A column gets a wider type; its values stay equal."""
     CONFLICT = "conflict"
-    """A field has values of types that one column does not hold."""
+    """A field has values of types that no single column holds."""
     STRUCTURAL = "structural"
-    """A field changes between single values, arrays and records."""
+    """A field changes between scalars, arrays and records."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """One thing that the plan does, and what in the batch made it necessary.
+    """One change of the plan, with the values in the batch that require it.
 
     Args:
-        rules: The rules that ask for it, e.g. ``("U8",)``.
-        source: The path of the source field; empty for lines that are no record.
+        rules: The rules that require it, e.g. ``("U8",)``.
+        source: The path of the source field; empty for texts that are not records.
         kinds: The kinds that it is for, e.g. ``("long[]",)``.
-        column: Where the column stands, with steps into arrays.
-        count: How many values the batch has of these kinds.
-        first: The file and the position of the first of them.
+        column: The path of the column, with steps into arrays.
+        count: The number of values of these kinds in the batch.
+        first: The file and position of the first of them.
         sample: The beginning of that value.
-        grade: How much it means.
+        grade: How much it affects readers.
     """
 
     rules: tuple[str, ...]
@@ -69,15 +69,15 @@ class PlanEvent:
 
 @dataclass(frozen=True, slots=True)
 class RescuedField:
-    """Values that go to the rescue column, since no other may be made for them.
+    """Values that go to the rescue column, since no column may be added for them.
 
     Args:
         source: The path of the source field.
         kinds: Their kinds.
-        count: How many they are.
-        first: The file and the position of the first of them.
+        count: The number of values.
+        first: The file and position of the first of them.
         sample: The beginning of that value.
-        reason: Why: the mode, or the bound on columns.
+        reason: The mode ``freeze``, or ``max_columns``.
     """
 
     source: Path
@@ -90,14 +90,14 @@ class RescuedField:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedField:
-    """Values that keep their records out of the table, since their columns cannot yield.
+    """Values that do not fit a fixed column, so that their records are quarantined.
 
     Args:
         source: The path of the source field.
-        column: Why its column cannot: what it is.
-        kinds: The kinds of the values; ``null`` for one that has to be there.
-        count: How many they are.
-        first: The file and the position of the first of them.
+        column: Why the column is fixed, e.g. ``a partition column``.
+        kinds: The kinds of the values; ``null`` for a missing value of a NOT NULL column.
+        count: The number of values.
+        first: The file and position of the first of them.
         sample: The beginning of that value.
     """
 
@@ -111,13 +111,13 @@ class QuarantinedField:
 
 @dataclass(frozen=True, slots=True)
 class PendingField:
-    """A field of which the batch has only what no column can be made for.
+    """A field with only nulls and empties in the batch, for which no column can be created yet.
 
     Args:
         source: The path of the source field.
-        nulls: How many nulls, those in arrays too.
-        empty: How many ``[]`` that no column of the field holds.
-        empty_records: How many ``{}`` that no column of the field holds.
+        nulls: The number of nulls, including those in arrays.
+        empty: The number of ``[]`` that no column of the field holds.
+        empty_records: The number of ``{}`` that no column of the field holds.
     """
 
     source: Path
@@ -128,17 +128,17 @@ class PendingField:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch needs.
+    """The schema changes that a batch needs, and what happens to values without a column.
 
     Args:
-        operations: The changes to the schema, in the order to apply them.
-        schema: The schema after them.
-        events: What they are for.
+        operations: The changes of the schema, in the order to apply them.
+        schema: The schema after the operations.
+        events: The reasons for the operations.
         pending: The fields that wait for their first value.
         rescued: The values for the rescue column.
-        refused: The changes that the batch needs and the policy forbids; if there are any, nothing may be written.
-        quarantined: The values that keep their records out of the table.
-        unmatched: What the policy says of fields that are not there.
+        refused: The changes that the policy forbids. If there are any, nothing may be written.
+        quarantined: The values whose records are quarantined.
+        unmatched: The rules of the policy that have no effect.
     """
 
     operations: tuple[Operation, ...]
@@ -152,15 +152,17 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the schema stays as it is and nothing is refused."""
+        """Whether the schema does not change and nothing is refused."""
         return not self.operations and not self.refused
 
     @property
     def hash(self) -> str:
-        """The same text for the same decisions, on every machine, however many values they are for."""
+        """A hash of the decisions. It is the same on every machine, and does not depend on counts and samples."""
         items: tuple[RescuedField | QuarantinedField, ...] = (*self.rescued, *self.quarantined)
-        left = [(*item.source, "", *item.kinds) for item in items]
-        decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {"left": sorted(left)}
+        remaining = [(*item.source, "", *item.kinds) for item in items]
+        decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {
+            "left": sorted(remaining)
+        }
         return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
 
     def __repr__(self) -> str:

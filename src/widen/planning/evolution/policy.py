@@ -1,4 +1,4 @@
-"""The policy: what an ingestion may do to the schema, and how it takes the values of single fields.
+"""The policy: which schema changes an ingestion may make, and how it reads single fields.
 
 Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13
 """
@@ -16,36 +16,36 @@ from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.samples import Samples
 
 MAX_COLUMNS = 2000
-"""How many leaves a table may get by ingestion, unless told otherwise."""
+"""The default limit of leaves in a table that ingestion adds columns to."""
 
 ANYWHERE: Path = ()
-"""Stands for all fields."""
+"""The path that stands for all fields."""
 
 
 class Mode(str, Enum):
     """What happens when a batch does not fit the schema."""
 
     WIDEN = "widen"
-    """Widen the column in place where that is exact, else add columns."""
+    """Widen the column in place if that is exact, else add columns."""
     SPLIT = "split"
-    """Add columns; never change one."""
+    """Add columns; never change existing ones."""
     FREEZE = "freeze"
-    """Keep the schema; what does not fit goes to the rescue column."""
+    """Keep the schema. Values that do not fit go to the rescue column."""
     FAIL = "fail"
     """Refuse the batch."""
 
 
 class TextForm(str, Enum):
-    """How a field is kept in one column of texts, whatever its values are."""
+    """How a field is stored in one string column, whatever its values are."""
 
     TEXT = "text"
-    """Texts as they are, other scalars as the source spells them, arrays and records as JSON."""
+    """Strings as they are, other scalars as spelled in the source, arrays and records as JSON."""
     JSON = "json"
     """Every value as JSON."""
 
 
 class EpochUnit(str, Enum):
-    """What a whole number that goes to a timestamp counts since 1970."""
+    """The unit of integers that are converted to timestamps, counted since 1970."""
 
     SECONDS = "s"
     MILLISECONDS = "ms"
@@ -54,18 +54,18 @@ class EpochUnit(str, Enum):
 
 
 Pin: TypeAlias = Mode | TextForm | DataType
-"""What a field is pinned to."""
+"""What a field can be pinned to."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedColumn:
-    """Why a column of a table cannot yield: it gets no column beside it, and rows that do not fit it are kept out.
+    """A column that ingestion must not reroute: it gets no evolved column, and records that do not fit are quarantined.
 
     Args:
         column: Its name.
-        reason: What it is, e.g. ``a partition column``.
-        can_widen: Its type may become wider in place.
-        is_required: It must not be null.
+        reason: Why it is fixed, e.g. ``a partition column``.
+        can_widen: Whether its type may be widened in place.
+        is_required: Whether it is NOT NULL.
     """
 
     column: str
@@ -76,46 +76,47 @@ class FixedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What an ingestion may do to the schema, and how it takes the values of single fields.
+    """Which schema changes an ingestion may make, and how it reads single fields.
 
-    Fields are named by their path in the source: keys from the root, places in arrays and keys of maps passed over.
+    A field is named by its path in the source: the keys from the root, without array indexes and keys of maps.
 
     Args:
-        mode: What happens when the batch does not fit.
-        pins: For single fields: a mode of their own, for them and all below them; or the type or the form of the
-            column that they get when they are first seen and that is never widened.
-        max_columns: How many leaves ingestion may bring the schema to.
-        table_format: What can be widened in place.
-        dated: The fields in which, and below which, texts that are dates or instants are taken as such.
-        epoch_units: For single fields: what their whole numbers count; of others it is told by the size.
-        left_out: The fields that are not looked at.
-        masked: The fields whose values nobody is to see.
-        guards: The fields whose columns cannot yield.
-        file_fields: The names of the fields that the records have from their files.
-        samples: How plans, events and commits show values of records.
+        mode: What happens when a batch does not fit the schema.
+        pins: For single fields, a mode for the field and everything below it; or the type or text form of its first
+            column, which is never widened.
+        max_columns: The limit of leaves up to which ingestion may add columns.
+        table_format: The format of the table, which decides what can be widened in place.
+        date_fields: The fields in and below which strings that are ISO 8601 dates or timestamps are converted.
+        epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
+            value decides.
+        excluded: The fields that are not ingested.
+        masked: The fields whose values are masked.
+        fixed_columns: The columns that must not be rerouted, by their path in the table.
+        file_fields: The names of the fields that records get from their file.
+        samples: How plans, events and commits show sample values.
     """
 
     mode: Mode = Mode.WIDEN
     pins: Mapping[Path, Pin] = field(default_factory=dict)
     max_columns: int = MAX_COLUMNS
     table_format: TableFormat = TableFormat.DELTA
-    dated: frozenset[Path] = frozenset()
+    date_fields: frozenset[Path] = frozenset()
     epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
-    left_out: frozenset[Path] = frozenset()
+    excluded: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()
-    guards: Mapping[Path, FixedColumn] = field(default_factory=dict)
+    fixed_columns: Mapping[Path, FixedColumn] = field(default_factory=dict)
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED
 
     @property
     def refuses_nulls(self) -> bool:
-        """Whether a row in which all source fields are null may be one that the table refuses."""
-        return any(guard.is_required or not guard.can_widen for guard in self.guards.values())
+        """Whether the table may refuse a row in which all source fields are null."""
+        return any(fixed.is_required or not fixed.can_widen for fixed in self.fixed_columns.values())
 
     def mode_of(self, source: Path) -> Mode:
-        """Return the mode for a field: its own pin, else that of the nearest pinned field above it.
+        """Return the mode of a field: its own pin, else the pin of its nearest pinned ancestor, else the default.
 
-        A field that is pinned to a type is never widened: it is split. That says nothing about what is below it.
+        A field that is pinned to a type is split, never widened. This does not apply to the fields below it.
         """
         pin = self.pins.get(source)
         if pin is not None and not isinstance(pin, Mode):
@@ -124,9 +125,9 @@ class Policy:
         return self._nearest_mode(source)
 
     def keeps_booleans(self, source: Path) -> bool:
-        """Tell whether booleans of a field never become numbers. They do only in mode split.
+        """Tell whether booleans of a field never become numbers. They do so only in mode split.
 
-        A pin to a type does not change that: `true` and 1 stay apart beside a pinned column, too.
+        A pin to a type does not change this: `true` and 1 stay apart beside a pinned column, too.
 
         Source: docs/evolution-rules.md#d18
         """
@@ -140,6 +141,6 @@ class Policy:
         return self.mode
 
     def type_of(self, source: Path) -> DataType | None:
-        """Return the type that a field is pinned to, if it is."""
+        """Return the type that a field is pinned to; None if it has no such pin."""
         pin = self.pins.get(source)
         return None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin

@@ -1,7 +1,7 @@
-"""How the values of each field are taken: as the table has shown, and as the policy says.
+"""The field rules of an ingestion: how to read the values of each field, from the table and the policy.
 
-What a column shows needs not be said again: objects are maps where a column is a map, and values are texts where a
-column was made for them as texts.
+A choice that a column shows need not be repeated in the policy: objects stay maps if the column is a map, and values
+stay strings if the column was created for their text form.
 
 Source: docs/evolution-rules.md#d6, #d10, #d13
 """
@@ -25,26 +25,26 @@ _DATED = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
-    """Return how the values of the records for a table are taken.
+    """Return the field rules for a table and a policy.
 
     Args:
-        schema: Of the table, with the metadata of its columns.
-        policy: What else was said.
+        schema: The schema of the table, with the metadata of its columns.
+        policy: The policy; its rules take precedence.
 
     Source: docs/evolution-rules.md#d6, #d10, #d13
     """
     root = _RuleNode()
     for column in schema:
         if role_of(column) is None:
-            _see_column(root.at((source_key(column),)), column.type, column.metadata.get(FORM))
+            _add_column_rules(root.at((source_key(column),)), column.type, column.metadata.get(FORM))
     for source, pin in policy.pins.items():
         if isinstance(pin, TextForm):
             root.at(source).take = _FIELD_RULE[pin]
         elif not isinstance(pin, Mode):
-            _see_pin(root.at(source), pin)
-    for source in policy.dated:
+            _add_pin_rules(root.at(source), pin)
+    for source in policy.date_fields:
         root.at(source).is_dated = True
-    for sources, take in ((policy.masked, FieldRule.MASKED), (policy.left_out, FieldRule.LEFT_OUT)):
+    for sources, take in ((policy.masked, FieldRule.MASKED), (policy.excluded, FieldRule.LEFT_OUT)):
         for source in sources:
             root.at(source).take = take
     return root.reading(is_dated=False)
@@ -52,7 +52,7 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
 
 @dataclass(slots=True)
 class _RuleNode:
-    """A `FieldRules` that is being made."""
+    """A mutable tree of field rules, from which `FieldRules` are built."""
 
     take: FieldRule = FieldRule.AS_IS
     maps: int = 0
@@ -73,24 +73,24 @@ class _RuleNode:
         return PLAIN if found.is_plain else found
 
 
-def _see_column(node: _RuleNode, data_type: DataType, form: object = None) -> None:
+def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None) -> None:
     if form is not None:
         node.take = _FIELD_RULE[TextForm(form)]
     leaf, maps = _inside(data_type)
     node.maps = max(node.maps, maps)
     for item in leaf if isinstance(leaf, StructType) else ():
-        _see_column(node.at((source_key(item),)), item.type, item.metadata.get(FORM))
+        _add_column_rules(node.at((source_key(item),)), item.type, item.metadata.get(FORM))
 
 
-def _see_pin(node: _RuleNode, data_type: DataType) -> None:
+def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:
     leaf, node.maps = _inside(data_type)
     node.is_dated = leaf in _DATED
     for item in leaf if isinstance(leaf, StructType) else ():
-        _see_pin(node.at((item.name,)), item.type)
+        _add_pin_rules(node.at((item.name,)), item.type)
 
 
 def _inside(data_type: DataType) -> tuple[DataType, int]:
-    """Return what stands in the arrays and maps of a type, and how many maps there are; a record may be a key's."""
+    """Return the type inside the arrays and maps of a type, and the number of maps with string keys."""
     match data_type:
         case ArrayType(element):
             return _inside(element)

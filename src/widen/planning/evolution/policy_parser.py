@@ -1,4 +1,4 @@
-"""The words of a policy, as people write them: pins, paths, units.
+"""Parse the settings of a policy: pins, paths, modes and units.
 
 Source: docs/evolution-rules.md#d1, #d5, #d10
 """
@@ -18,18 +18,18 @@ from widen.planning.evolution.policy import EpochUnit, Mode, Pin, TextForm
 _Word = TypeVar("_Word", bound=Enum)
 
 _WORDS = ", ".join(each.value for each in (*Mode, *TextForm))
-_EXPECTED = f"Give one of {_WORDS}, or a type like decimal(18,4), map<string,string>, array<int>."
+_EXPECTED = f"Must be one of {_WORDS}, or a type like decimal(18,4), map<string,string>, array<int>."
 
 
 def parse_pin(place: str, text: object) -> Pin:
-    """Return what a field is to be pinned to.
+    """Parse what a field is pinned to.
 
     Args:
-        place: Where it stands, for the error.
-        text: A mode, a form, or a type of which a JSON value can be.
+        place: The setting, for the error.
+        text: A mode, a text form, or a type that a JSON value can have.
 
     Raises:
-        InvalidOption: it is none of them.
+        InvalidOption: the text is none of these.
     """
     if not isinstance(text, str):
         raise InvalidOption(option=place, value=text, expected=_EXPECTED)
@@ -37,21 +37,23 @@ def parse_pin(place: str, text: object) -> Pin:
         if text.strip().lower() in {each.value for each in words}:
             return words(text.strip().lower())
     try:
-        found = parse_type(text)
+        data_type = parse_type(text)
     except InvalidType as error:
         raise InvalidOption(option=place, value=text, expected=f"{error.message} {_EXPECTED}") from error
-    wrong = _unsupported_part(found)
-    if wrong is not None:
-        raise InvalidOption(option=place, value=text, expected=f"No JSON value is of type {wrong.sql}. {_EXPECTED}")
-    return as_nullable(StructType((Field(place, found),))).fields[0].type
+    unsupported = _unsupported_part(data_type)
+    if unsupported is not None:
+        raise InvalidOption(
+            option=place, value=text, expected=f"A JSON value cannot have the type {unsupported.sql}. {_EXPECTED}"
+        )
+    return as_nullable(StructType((Field(place, data_type),))).fields[0].type
 
 
 def _unsupported_part(data_type: DataType) -> DataType | None:
-    """Return what of a type no JSON value is of; None if every part can hold some."""
+    """Return the part of a type that no JSON value can have; None if there is none."""
     match data_type:
         case StructType(fields):
-            wrong = [part for field in fields if (part := _unsupported_part(field.type)) is not None]
-            return data_type if not fields else wrong[0] if wrong else None
+            unsupported = [part for field in fields if (part := _unsupported_part(field.type)) is not None]
+            return data_type if not fields else unsupported[0] if unsupported else None
         case ArrayType(element):
             return _unsupported_part(element)
         case MapType(key, value):
@@ -62,12 +64,12 @@ def _unsupported_part(data_type: DataType) -> DataType | None:
 
 
 def parse_source(place: str, text: object) -> Path:
-    """Return the path of a field of the source, e.g. ``a.b``.
+    """Parse the path of a source field, e.g. ``a.b``.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: the text is not a path.
     """
-    expected = "Name a field by its keys: a.b, odd ones in back-ticks."
+    expected = "Must be a path of keys like a.b; quote special characters with backticks."
     if not isinstance(text, str):
         raise InvalidOption(option=place, value=text, expected=expected)
     try:
@@ -77,19 +79,19 @@ def parse_source(place: str, text: object) -> Path:
 
 
 def parse_mode(place: str, text: object) -> Mode:
-    """Return the mode that a word names.
+    """Parse a mode.
 
     Raises:
-        InvalidOption: it names none.
+        InvalidOption: the text is not a mode.
     """
     return _parse_word(Mode, place, text)
 
 
 def parse_unit(place: str, text: object) -> EpochUnit:
-    """Return the unit that a word names.
+    """Parse an epoch unit.
 
     Raises:
-        InvalidOption: it names none.
+        InvalidOption: the text is not a unit.
     """
     return _parse_word(EpochUnit, place, text)
 
@@ -97,5 +99,5 @@ def parse_unit(place: str, text: object) -> EpochUnit:
 def _parse_word(words: type[_Word], place: str, text: object) -> _Word:
     known = {each.value: each for each in words}
     if text not in known:
-        raise InvalidOption(option=place, value=text, expected=f"It is one of {', '.join(known)}.")
+        raise InvalidOption(option=place, value=text, expected=f"Must be one of {', '.join(known)}.")
     return known[text]

@@ -1,6 +1,6 @@
-"""What is shown and stored of the values of records: nothing, their shape, or the values themselves.
+"""How sample values are shown and stored: not at all, masked, or raw.
 
-The shape tells why a value did not fit, and nothing of what it says: `12.50 EUR` is `99.99 XXX`.
+A masked value shows why it did not fit without its content: `12.50 EUR` becomes `99.99 XXX`.
 
 Source: docs/evolution-rules.md#d24
 """
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 
 class Samples(str, Enum):
-    """How values are shown."""
+    """How sample values are shown."""
 
     NONE = "none"
     MASKED = "masked"
@@ -21,7 +21,7 @@ class Samples(str, Enum):
 
 
 def mask(text: str) -> str:
-    """Return the shape of a text: every letter as x or X, every digit as 9, anything else as it is.
+    """Replace every letter of a text with x or X and every digit with 9; keep other characters.
 
     Example:
         >>> mask("12.50 EUR"), mask("Müller-Lüdenscheidt")
@@ -38,8 +38,8 @@ def _masked(char: str) -> str:
     return char
 
 
-def shown_as(samples: Samples | str) -> Callable[[str], str]:
-    """Return what makes a value as it is shown; empty if it is not shown at all."""
+def sample_formatter(samples: Samples | str) -> Callable[[str], str]:
+    """Return the function that formats a sample value; its result is empty if samples are not shown."""
     return _SHOWN[Samples(samples)]
 
 

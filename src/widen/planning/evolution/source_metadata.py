@@ -1,7 +1,7 @@
-"""The names of columns that ingestion makes, and the metadata that says which source field each one holds.
+"""The names of columns that ingestion creates, and the metadata with the source field of each column.
 
-Routing never goes by a name: the source path stands in the metadata of the column, and stays there whoever renames it.
-Only a column without it, which was declared and has not been ingested into yet, holds the key that it is called.
+Values are routed by the source path in the metadata, never by column name, so a rename does not break an ingestion.
+Only a column without that metadata, which was declared and never ingested into, is matched by name.
 
 Source: docs/evolution-rules.md#u12, #u13, #u18, #d9, #d14
 """
@@ -19,30 +19,29 @@ from widen.planning.evolution.format_capability import TableFormat
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 SOURCE = "widen.source"
-"""Metadata key: the path of the source field, from the root, as a list of keys without array steps."""
+"""Metadata key: the path of the source field from the root, as a list of keys without array steps."""
 
 EVOLVED_FROM = "widen.evolvedFrom"
-"""Metadata key: the same path as text, on columns that stand beside the one with the plain name."""
+"""Metadata key: the same path as text, on columns beside the one with the plain name."""
 
 FORM = "widen.form"
-"""Metadata key: that a column of texts holds all values of its field, ``text`` or ``json``."""
+"""Metadata key: the text form (``text`` or ``json``) of a string column that holds all values of its field."""
 
 FILE_METADATA = "_metadata"
-"""The column under which Spark tells of the file of a row, unless a column of the table hides it."""
+"""The column in which Spark describes the file of a row, unless a column of the table hides it."""
 
 ROLE = "widen.role"
-"""Metadata key: that the column holds no source field but what is named by one of `ROLES`."""
+"""Metadata key: the role of a column that does not hold a source field, one of `ROLES`."""
 
 COMMENT = "comment"
-"""Metadata key: what people read about a column."""
+"""Metadata key: the comment of a column."""
 
 RESCUED, CORRUPT, CORRUPT_AT = "_rescued", "_corrupt_record", "_corrupt_at"
 ROLES = (RESCUED, CORRUPT, CORRUPT_AT)
-"""The columns for what found no other column, for lines that are no record, and for where those stand. Their names are
-kept for them."""
+"""The rescue column, the column for corrupt records, and the column for their positions. The names are reserved."""
 
 RESERVED = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP, FILE_METADATA)
-"""The names that a new column at the top of a table must not have: change data and Spark use them."""
+"""Names that a new top-level column must not have, since the change data feed and Spark use them."""
 
 _RESERVED_BY_ICEBERG = (
     *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
@@ -56,13 +55,13 @@ Source: Iceberg's table specification, "Reserved Field IDs".
 _ICEBERG = frozenset({TableFormat.DELTA_ICEBERG_COMPAT, TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3})
 
 FORBIDDEN = " ,;{}()\n\t="
-"""Characters that Delta allows in no name unless columns are mapped."""
+"""Characters that Delta does not allow in column names without column mapping."""
 
 _TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN, "_"))
 
 
 def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
-    """Return the names that a new column at the top of a table must not have.
+    """Return the names that a new top-level column must not have.
 
     Source: docs/evolution-rules.md#d22
     """
@@ -70,12 +69,12 @@ def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
 
 
 def column_suffix(word: str, dim: int) -> str:
-    """Return what is put behind the name of a field for one of its types.
+    """Return the suffix of a column for one kind of a field.
 
     Source: docs/evolution-rules.md#u12
 
     Example:
-        >>> suffix("long", 0), suffix("string", 1), suffix("long", 3)
+        >>> column_suffix("long", 0), column_suffix("string", 1), column_suffix("long", 3)
         ('_long', '_array_string', '_array3_long')
     """
     array = "" if dim == 0 else "_array" if dim == 1 else f"_array{dim}"
@@ -83,12 +82,12 @@ def column_suffix(word: str, dim: int) -> str:
 
 
 def sanitize_name(key: str) -> str:
-    """Return the key as a column may be called: forbidden characters and the empty name become underscores.
+    """Return a valid column name for a key: forbidden characters and the empty name become underscores.
 
-    The sign at the end of keys that are from the file is left out.
+    The sign at the end of the keys of file fields is removed.
 
     Example:
-        >>> allowed_name("unit price"), allowed_name(""), allowed_name("region=")
+        >>> sanitize_name("unit price"), sanitize_name(""), sanitize_name("region=")
         ('unit_price', '_', 'region')
     """
     return key.rstrip(SIGN).translate(_TO_UNDERSCORE) or "_"
@@ -101,13 +100,13 @@ def source_key(field: Field) -> str:
 
 
 def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bool) -> Field:
-    """Return the field for a new column, with what says where its values come from.
+    """Return a new column with the metadata and the comment that name its source field.
 
     Args:
-        name: The name it got.
+        name: Its name.
         data_type: Its type.
-        source: The path of the source field, from the root.
-        is_evolved: Whether it stands beside the column with the plain name.
+        source: The path of the source field from the root.
+        is_evolved: Whether it is beside the column with the plain name.
 
     Source: docs/evolution-rules.md#u13, #d9, #d14
     """
@@ -121,13 +120,13 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
 
 
 def with_sources(schema: StructType, planned: StructType) -> StructType:
-    """Return the schema of a table with the source path written down for every column that holds a source field.
+    """Return the schema of a table with the source path in the metadata of every column that holds a source field.
 
-    Declared columns get it with the first interval, so that they keep their field when somebody renames them.
+    Declared columns get it with the first interval, so that a later rename does not change their source field.
 
     Args:
         schema: The columns of the table.
-        planned: The same as the plan has them, which says if a column holds a field of the file.
+        planned: The columns in the plan, which say whether a column holds a file field.
 
     Source: docs/evolution-rules.md#d9
     """
@@ -135,10 +134,10 @@ def with_sources(schema: StructType, planned: StructType) -> StructType:
 
 
 def _planned(item: Field, planned: StructType) -> Field:
-    found = planned.find(item.name)
-    if found is None or SOURCE in item.metadata or SOURCE not in found.metadata:
+    column = planned.find(item.name)
+    if column is None or SOURCE in item.metadata or SOURCE not in column.metadata:
         return item
-    return item.with_metadata(**{SOURCE: found.metadata[SOURCE]})
+    return item.with_metadata(**{SOURCE: column.metadata[SOURCE]})
 
 
 def _with_source(item: Field, above: Path) -> Field:
@@ -159,12 +158,12 @@ def _with_sources(data_type: DataType, source: Path) -> DataType:
 
 
 def role_field(schema: StructType, role: str) -> Field | None:
-    """Return the column of the table that has a role, if it has one."""
+    """Return the column with a role; None if the table has none."""
     return next((field for field in schema if role_of(field) == role), None)
 
 
 def role_of(field: Field) -> str | None:
-    """Return the role of a top-level column; None for those that hold source fields."""
+    """Return the role of a top-level column; None if it holds a source field."""
     if ROLE in field.metadata:
         return str(field.metadata[ROLE])
     is_plain = field.name in ROLES and field.type == STRING and SOURCE not in field.metadata
@@ -174,42 +173,42 @@ def role_of(field: Field) -> str | None:
 def new_role_field(schema: StructType, role: str) -> Field:
     """Return the column to add for a role."""
     name = NameAllocator(schema.names).take(role)
-    return Field(name, STRING, metadata={COMMENT: _ABOUT[role], ROLE: role})
+    return Field(name, STRING, metadata={COMMENT: _ROLE_COMMENTS[role], ROLE: role})
 
 
-_ABOUT = {
-    RESCUED: "What no other column of this row holds, as JSON.",
-    CORRUPT: "The source text, where it is no record; bytes that are not UTF-8 as Python writes them: b'...'.",
-    CORRUPT_AT: "The file of that line and its number there.",
+_ROLE_COMMENTS = {
+    RESCUED: "Values of this row that no other column holds, as JSON.",
+    CORRUPT: "The source text, if it is not a record; if it is not UTF-8, its bytes in the notation of Python: b'...'.",
+    CORRUPT_AT: "The file and the position of that text.",
 }
 
 
 class NameAllocator:
-    """The names in use in one struct; two that differ only in case are one.
+    """Allocates unique names in one struct, case-insensitively.
 
     Args:
-        taken: The names that are there already, or that nobody may have.
+        used: The names that exist already or are reserved.
     """
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = {name.casefold() for name in taken}
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = {name.casefold() for name in used}
 
     def is_free(self, name: str) -> bool:
-        """Tell whether nobody has the name."""
-        return name.casefold() not in self._taken
+        """Tell whether a name is free."""
+        return name.casefold() not in self._used
 
     def take(self, wanted: str) -> str:
-        """Return the name, with the first number from 2 behind it that is free if the name is not, and keep it.
+        """Reserve a name. If it is not free, the first free one of ``name_2``, ``name_3``… is reserved and returned.
 
         Source: docs/evolution-rules.md#d9
         """
         name, number = wanted, 2
         while not self.is_free(name):
             name, number = f"{wanted}_{number}", number + 1
-        self._taken.add(name.casefold())
+        self._used.add(name.casefold())
         return name
 
 
 def naming_order(key: str) -> tuple[str, str]:
-    """Return what to sort keys by before they get names: without case first, then lower case before upper."""
+    """Return the sort key for keys before they get names: case-insensitive, then lower case before upper case."""
     return key.casefold(), key.swapcase()

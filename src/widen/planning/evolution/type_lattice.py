@@ -1,7 +1,7 @@
-"""The lattice: which kinds a column takes, which it holds exactly, and what holds several types together.
+"""The type lattice: which columns accept a kind, which hold it exactly, and the common type of several types.
 
-Two tables are the rule. `TAKES` says for every kind which columns take it and on what condition they hold every value
-of an interval exactly; `WIDER` orders the types whatever the values.
+The rules are two tables. `TAKES` says for every kind which columns accept it, and on which condition they hold every
+value of an interval exactly. `WIDER` orders the types regardless of values.
 
 Source: docs/evolution-rules.md#lattice, #u14 to #u16, #d1 to #d4
 """
@@ -43,39 +43,39 @@ RECORD = StructType()
 """Stands for a record whose sub-fields are decided elsewhere."""
 
 DATE_DIGITS, EPOCH_MS_DIGITS = 7, 15
-"""Digits of the days, and of the milliseconds, from 1970 to the years 1 and 9999."""
+"""The digits of epoch days and of epoch milliseconds between the years 1 and 9999."""
 
 
-def _always(leaf: DataType, seen: KindObservation) -> bool:
+def _always(leaf: DataType, observed: KindObservation) -> bool:
     return True
 
 
-def _never(leaf: DataType, seen: KindObservation) -> bool:
+def _never(leaf: DataType, observed: KindObservation) -> bool:
     return False
 
 
-def _int32(leaf: DataType, seen: KindObservation) -> bool:
-    return seen.fits_int32
+def _int32(leaf: DataType, observed: KindObservation) -> bool:
+    return observed.fits_int32
 
 
-def _exact_double(leaf: DataType, seen: KindObservation) -> bool:
-    return seen.exact_double
+def _exact_double(leaf: DataType, observed: KindObservation) -> bool:
+    return observed.exact_double
 
 
-def _epoch(leaf: DataType, seen: KindObservation) -> bool:
-    return seen.epoch_ms_exact
+def _epoch(leaf: DataType, observed: KindObservation) -> bool:
+    return observed.epoch_ms_exact
 
 
 def _up_to(digits: int) -> Condition:
-    return lambda leaf, seen: seen.integer_digits <= digits
+    return lambda leaf, observed: observed.integer_digits <= digits
 
 
-def _room(digits: int) -> Condition:
-    return lambda leaf, seen: _has_room(leaf, digits, 0) and seen.epoch_ms_exact
+def _epoch_with_room(digits: int) -> Condition:
+    return lambda leaf, observed: _has_room(leaf, digits, 0) and observed.epoch_ms_exact
 
 
-def _own_room(leaf: DataType, seen: KindObservation) -> bool:
-    return seen.decimal_exact and _has_room(leaf, seen.integer_digits, seen.scale)
+def _decimal_with_room(leaf: DataType, observed: KindObservation) -> bool:
+    return observed.decimal_exact and _has_room(leaf, observed.integer_digits, observed.scale)
 
 
 def _has_room(leaf: DataType, digits: int, scale: int) -> bool:
@@ -89,7 +89,7 @@ TAKES: Mapping[str, Mapping[str, Condition]] = MappingProxyType(
         BOOLEAN_WORD: {
             **dict.fromkeys(("boolean", "float", "double", "string"), _always),
             **_WHOLE,
-            "decimal": _room(1),
+            "decimal": _epoch_with_room(1),
         },
         LONG_WORD: {
             "byte": _up_to(2),
@@ -98,21 +98,21 @@ TAKES: Mapping[str, Mapping[str, Condition]] = MappingProxyType(
             "long": _always,
             "float": _never,
             "double": _exact_double,
-            "decimal": _own_room,
+            "decimal": _decimal_with_room,
             "timestamp": _never,
             "string": _always,
         },
-        DOUBLE_WORD: {"float": _never, "double": _always, "decimal": _own_room, "string": _always},
-        DECIMAL_WORD: {"float": _never, "double": _exact_double, "decimal": _own_room, "string": _always},
+        DOUBLE_WORD: {"float": _never, "double": _always, "decimal": _decimal_with_room, "string": _always},
+        DECIMAL_WORD: {"float": _never, "double": _exact_double, "decimal": _decimal_with_room, "string": _always},
         DATE_WORD: {
             **dict.fromkeys(("date", "integer", "long", "double", "timestamp", "timestamp_ntz", "string"), _always),
-            "decimal": _room(DATE_DIGITS),
+            "decimal": _epoch_with_room(DATE_DIGITS),
         },
         TIMESTAMP_WORD: {
             "timestamp": _always,
             "long": _epoch,
             "double": _epoch,
-            "decimal": _room(EPOCH_MS_DIGITS),
+            "decimal": _epoch_with_room(EPOCH_MS_DIGITS),
             "string": _always,
         },
         NTZ_WORD: dict.fromkeys(("timestamp_ntz", "string"), _always),
@@ -121,10 +121,11 @@ TAKES: Mapping[str, Mapping[str, Condition]] = MappingProxyType(
         RECORD_WORD: {"record": _always},
     }
 )
-"""For the word of a kind: the columns that take it, by the name of their leaf type, and when they hold it.
+"""For each kind, the leaf types that accept it, and the condition under which they hold all its values exactly.
 
-``_never`` marks what is routed but does not count: a long into a timestamp (U16), numbers into a float. A value that a
-column takes but cannot hold is null there.
+``_never`` marks columns that values are routed to but that do not cover the kind, so that another column is added. A
+long in a timestamp column may be an epoch time, or any other number: only a long column says that it was a long (U16).
+A float rounds. A value that a column accepts but cannot hold is null there.
 """
 
 WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -143,10 +144,10 @@ WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
         }.items()
     }
 )
-"""For each word those that are wider, whatever the values. Bytes are in no order with others, as records are not."""
+"""For each type, the wider types, regardless of values. Binary and records are not comparable to other types."""
 
 NUMERIC_WORDS = frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
-"""The words of columns of numbers."""
+"""The words of numeric columns."""
 
 KEEPS_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -165,9 +166,8 @@ KEEPS_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
         }.items()
     }
 )
-"""For each kind the words of the columns in which its values stay what they are. A value that stands only in columns of
-other words is converted, even if it can be converted back: a text column does not tell 7 from ``"7"``, nor a number
-column ``true`` from 1."""
+"""For each kind, the columns in which its values keep their kind. In other columns a value counts as converted, even if
+it can be converted back: a string column does not distinguish 7 from ``"7"``, nor a numeric column ``true`` from 1."""
 
 _WIDEST_FIRST = (
     *(STRING_WORD, DOUBLE_WORD, DECIMAL_WORD, LONG_WORD),
@@ -177,7 +177,7 @@ _WIDEST_FIRST = (
 _DIGITS: Mapping[str, int] = MappingProxyType(
     {BOOLEAN_WORD: 1, INT_WORD: 10, LONG_WORD: 20, DATE_WORD: DATE_DIGITS, TIMESTAMP_WORD: EPOCH_MS_DIGITS}
 )
-"""The digits before the point that a decimal needs for every value of a type; of integers as the matrix asks."""
+"""The integer digits that a decimal needs for all values of a type. For integers it is what type widening requires."""
 
 _SPECIFIC_FIRST = (
     *(RECORD_WORD, BOOLEAN_WORD, INT_WORD, LONG_WORD, DOUBLE_WORD),
@@ -187,15 +187,15 @@ _SPECIFIC_FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class ValueSpan:
-    """The values that a type must make room for.
+    """The values that a common type must hold.
 
     Args:
-        leaf: The type they have now.
-        seen: What is known of them; None stands for every value of the type.
+        leaf: Their current type.
+        observed: What is known of them; None stands for every value of the type.
     """
 
     leaf: DataType
-    seen: KindObservation | None = None
+    observed: KindObservation | None = None
 
     @property
     def word(self) -> str | None:
@@ -204,9 +204,9 @@ class ValueSpan:
 
     @property
     def digits(self) -> tuple[int, int] | None:
-        """The digits before and after the point that a decimal needs; None if no decimal does."""
-        if self.seen is not None and (self.word in NUMBER_WORDS or self.word == INT_WORD):
-            return (self.seen.integer_digits, self.seen.scale) if self.seen.decimal_exact else None
+        """The integer digits and the scale that a decimal needs for the values; None if no decimal can hold them."""
+        if self.observed is not None and (self.word in NUMBER_WORDS or self.word == INT_WORD):
+            return (self.observed.integer_digits, self.observed.scale) if self.observed.decimal_exact else None
         if isinstance(self.leaf, DecimalType):
             return self.leaf.precision - self.leaf.scale, self.leaf.scale
         whole = _DIGITS.get(self.word or "")
@@ -214,37 +214,37 @@ class ValueSpan:
 
 
 def can_route(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether values of a kind are routed to columns of that leaf type, exact or not.
+    """Tell whether values of a kind are routed to columns of a leaf type, exact or not.
 
     Source: docs/evolution-rules.md#u14, #u16, #d4
     """
     return _name(leaf) in TAKES[kind_word]
 
 
-def holds_exactly(leaf: DataType, kind_word: str, seen: KindObservation) -> bool:
-    """Tell whether a column of that leaf type holds all the values of a kind, each exactly.
+def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> bool:
+    """Tell whether a column of a leaf type holds all values of a kind exactly.
 
-    Where the source says a type, the column holds them if it is of that type, or of one that it can be widened to.
+    If the source declares a type, a column of that type or of a wider one holds its values.
 
     Args:
-        leaf: What the arrays of the column hold in the end.
+        leaf: The type inside the arrays of the column.
         kind_word: The word of the kind.
-        seen: What is known of its values.
+        observed: What is known of its values.
 
     Source: docs/evolution-rules.md#d2, #d16
     """
-    said = parse_type(seen.type) if seen.type else None
-    if said is not None and (said == leaf or is_widening(said, leaf)):
+    declared = parse_type(observed.type) if observed.type else None
+    if declared is not None and (declared == leaf or is_widening(declared, leaf)):
         return True
-    return TAKES[kind_word].get(_name(leaf), _never)(leaf, seen)
+    return TAKES[kind_word].get(_name(leaf), _never)(leaf, observed)
 
 
 def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether a column of that leaf type holds a value as what it is; if not, the value is converted there.
+    """Tell whether values keep their kind in a column of a leaf type; otherwise they count as converted.
 
     Args:
-        leaf: What the arrays of the column hold in the end.
-        kind_word: The word of the kind of a value that the column holds.
+        leaf: The type inside the arrays of the column.
+        kind_word: The word of the kind.
 
     Source: docs/evolution-rules.md#d20
     """
@@ -252,36 +252,37 @@ def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
 
 
 def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether values of a kind are booleans and a column of that leaf type holds numbers.
+    """Tell whether the kind is boolean and the leaf type numeric.
 
     Source: docs/evolution-rules.md#d18
     """
     return kind_word == BOOLEAN_WORD and word_of(leaf) in NUMERIC_WORDS
 
 
-def covers_kind(leaf: DataType, dim: int, kind: Kind, seen: KindObservation) -> bool:
-    """Tell whether a column needs no other beside it for a kind.
+def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation) -> bool:
+    """Tell whether a column covers a kind, so that the kind needs no other column.
 
     Args:
-        leaf: What the arrays of the column hold in the end.
-        dim: How many arrays the column has.
+        leaf: The type inside the arrays of the column.
+        dim: The number of arrays of the column.
         kind: The kind.
-        seen: What is known of its values.
+        observed: What is known of its values.
 
     Source: docs/evolution-rules.md#u7, #d2
     """
-    return kind.dim <= dim and holds_exactly(leaf, kind.word, seen)
+    return kind.dim <= dim and holds_exactly(leaf, kind.word, observed)
 
 
 def common_leaf(spans: Iterable[ValueSpan]) -> DataType:
-    """Return the widest of the types if it is wider than all the others, else string.
+    """Return the widest of the types if it is wider than all others, else string.
 
-    A double and a decimal are comparable only by their values. Types that no word stands for are not looked at.
+    A double and a decimal are comparable only by their values. Types without a word are ignored.
 
     Source: docs/evolution-rules.md#u4, #u9
     """
     known = [span for span in spans if span.word in WIDER]
     words = {span.word for span in known}
+    # A timestamp converts to epoch milliseconds, for which an int is too small: the common type of both is long (U16).
     if {INT_WORD, TIMESTAMP_WORD} <= words:
         words.add(LONG_WORD)
     for word in _WIDEST_FIRST:
@@ -293,7 +294,7 @@ def common_leaf(spans: Iterable[ValueSpan]) -> DataType:
 
 
 def decimal_for(spans: Iterable[ValueSpan]) -> DecimalType | None:
-    """Return the narrowest decimal that holds all the values; None if there is none of up to 38 digits."""
+    """Return the narrowest decimal that holds all values; None if it would need more than 38 digits."""
     whole, scale = 0, 0
     for span in spans:
         if span.digits is None:
@@ -304,14 +305,14 @@ def decimal_for(spans: Iterable[ValueSpan]) -> DecimalType | None:
 
 
 def number_types(words: Iterable[str], spans: Iterable[ValueSpan]) -> tuple[DataType, ...]:
-    """Return the types that may hold numbers together, narrowest first; whether one does is not checked.
+    """Return the candidate types for numbers, narrowest first. The caller checks whether one holds the values.
 
-    A double is only offered where doubles are among the values, or a float is to become one: whole numbers past 64
-    bits are decimals even where a double would hold them.
+    Double is a candidate only if the values include doubles or a float column: integers past 64 bits become decimals
+    even if a double would hold them, since the next one in the field would not be exact.
 
     Args:
-        words: The words of the kinds and columns they come from.
-        spans: What a decimal must have room for.
+        words: The words of the kinds and columns of the numbers.
+        spans: The values that a decimal must hold.
 
     Source: docs/evolution-rules.md#d1
     """
@@ -321,17 +322,17 @@ def number_types(words: Iterable[str], spans: Iterable[ValueSpan]) -> tuple[Data
 
 
 def column_sort_key(leaf: DataType, dim: int) -> tuple[bool, int, int]:
-    """Return what to sort columns of one field by: records first, then few dims, then narrow types."""
+    """Return the sort key for the columns of a field: records first, then by dim, then narrow types first."""
     word = word_of(leaf)
     rank = _SPECIFIC_FIRST.index(word) if word in _SPECIFIC_FIRST else len(_SPECIFIC_FIRST)
     return word != RECORD_WORD, dim, rank
 
 
 def _precedes(span: ValueSpan, word: str) -> bool:
-    """Tell whether the values of a span go into the type of a word: by the table, else by what is known of them."""
+    """Tell whether a type holds the values of a span: by `WIDER`, or for double and decimal by the values."""
     if span.word == word or word in WIDER[span.word or ""]:
         return True
-    known = span.seen
+    known = span.observed
     if known is None or {span.word, word} != {DOUBLE_WORD, DECIMAL_WORD}:
         return False
     return known.exact_double if word == DOUBLE_WORD else known.decimal_exact

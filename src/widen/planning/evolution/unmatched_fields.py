@@ -1,6 +1,6 @@
-"""What a policy says of fields that neither the table nor the batch has, and of columns that are there in another type.
+"""Rules of a policy without effect: for fields that do not exist, and pins that contradict an existing column.
 
-A name with a slip in it hides nothing: it must not pass without a word.
+A misspelled name in `mask` or `exclude` would hide nothing, so it must be reported.
 
 Source: docs/evolution-rules.md#d13
 """
@@ -24,13 +24,13 @@ _NEAREST = 3
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """Something that a policy says of a field, and that has no effect.
+    """A rule of a policy that has no effect.
 
     Args:
-        option: What says it: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
+        option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
         source: The path of the field.
-        reason: Why it has none.
-        nearest: The fields that are there whose names are closest.
+        reason: Why it has no effect.
+        nearest: The existing fields with the most similar names.
     """
 
     option: str
@@ -44,49 +44,49 @@ class Unmatched:
 
 
 def find_unmatched(
-    policy: Policy, base: StructType | None, planned: StructType, seen: Observation
+    policy: Policy, base: StructType | None, planned: StructType, observed: Observation
 ) -> tuple[Unmatched, ...]:
-    """Return what a policy says without any effect, sorted by the option and the field.
+    """Return the rules of a policy without effect, sorted by option and field.
 
     Args:
-        policy: What was said.
-        base: The columns of the table before the batch; None if there is none yet.
-        planned: Its columns afterwards.
-        seen: What the batch holds.
+        policy: The policy.
+        base: The columns of the table before the batch; None if it does not exist yet.
+        planned: The columns after the batch.
+        observed: The observation of the batch.
     """
-    known, closed = _known(planned, seen)
+    known, closed = _known(planned, observed)
     known |= {(name,) for name in policy.file_fields}
-    names = sorted(map(format_path, known))
-    found = []
-    for option, source in _said(policy):
+    known_names = sorted(map(format_path, known))
+    unmatched = []
+    for option, source in _rules(policy):
         is_open = not any(source[:length] in closed for length in range(1, len(source)))
         if is_open and source not in known and (*source[:-1], source[-1] + SIGN) not in known:
-            nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
-            found.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
-    found += _contradictions(policy, base or StructType())
-    return tuple(sorted(found, key=lambda each: (each.option, each.source)))
+            nearest = tuple(get_close_matches(format_path(source), known_names, _NEAREST))
+            unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
+    unmatched += _contradictions(policy, base or StructType())
+    return tuple(sorted(unmatched, key=lambda each: (each.option, each.source)))
 
 
-def _said(policy: Policy) -> Iterator[tuple[str, Path]]:
-    """Yield what was said of each field, without what it also means for fields of the file."""
+def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
+    """Yield the option and the field of every rule, without those derived for file fields."""
     for option, sources in (
         ("mask", policy.masked),
-        ("exclude", policy.left_out),
+        ("exclude", policy.excluded),
         ("pin", policy.pins),
         ("epoch_unit", policy.epoch_units),
-        ("detect_dates", policy.dated),
+        ("detect_dates", policy.date_fields),
     ):
         for source in sources:
             if source != ANYWHERE and not (len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields):
                 yield option, source
 
 
-def _known(planned: StructType, seen: Observation) -> tuple[set[Path], set[Path]]:
-    """Return the fields that are there, and those into which nobody looks: maps, and what is kept as a text."""
-    known, closed = {tuple(path) for path in seen.met}, set[Path]()
+def _known(planned: StructType, observed: Observation) -> tuple[set[Path], set[Path]]:
+    """Return the existing fields, and those whose inner fields are unknown: maps, and values kept as text."""
+    known, closed = {tuple(path) for path in observed.met}, set[Path]()
     _add_columns(planned, (), known, closed)
-    for records in (seen.root, seen.kept_out):
-        _add_seen(records, (), known, closed)
+    for records in (observed.root, observed.kept_out):
+        _add_observed(records, (), known, closed)
     return known, closed
 
 
@@ -102,12 +102,12 @@ def _add_columns(struct: StructType, above: Path, known: set[Path], closed: set[
                 closed.add(source)
 
 
-def _add_seen(records: RecordObservation, above: Path, known: set[Path], closed: set[Path]) -> None:
+def _add_observed(records: RecordObservation, above: Path, known: set[Path], closed: set[Path]) -> None:
     for key, field in records.items():
         source = (*above, key)
         known.add(source)
         for below in _records_in(field):
-            _add_seen(below, source, known, closed)
+            _add_observed(below, source, known, closed)
 
 
 def _records_in(field: FieldObservation) -> Iterator[RecordObservation]:
@@ -120,9 +120,9 @@ def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
     for source, pin in policy.pins.items():
         types = list(_types_of(base, source))
         wanted = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
-        if wanted is not None and types and not any(_is_like(found, wanted) for found in types):
-            there = " and ".join(each.sql for each in types)
-            yield Unmatched("pin", source, f"it says {wanted.sql}, and the table has this field as {there}")
+        if wanted is not None and types and not any(_is_like(unmatched, wanted) for unmatched in types):
+            existing_types = " and ".join(each.sql for each in types)
+            yield Unmatched("pin", source, f"the pin is {wanted.sql}, but the table has this field as {existing_types}")
 
 
 def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
@@ -135,9 +135,9 @@ def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
                 yield from _types_of(leaf, source[1:])
 
 
-def _is_like(found: DataType, wanted: DataType) -> bool:
-    """Tell whether a column has a type, whatever fields its records have."""
-    (leaf, dim), (wanted_leaf, wanted_dim) = leaf_and_dim(found), leaf_and_dim(wanted)
+def _is_like(unmatched: DataType, wanted: DataType) -> bool:
+    """Tell whether a column has a type, ignoring the fields of its records."""
+    (leaf, dim), (wanted_leaf, wanted_dim) = leaf_and_dim(unmatched), leaf_and_dim(wanted)
     kinds: Collection[type] = (StructType, MapType)
     is_same = any(isinstance(leaf, kind) and isinstance(wanted_leaf, kind) for kind in kinds)
     return dim == wanted_dim and (is_same or str(leaf) == str(wanted_leaf))

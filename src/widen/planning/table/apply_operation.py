@@ -1,4 +1,7 @@
-"""Operations to schemas: what the schema is after them."""
+"""Apply operations to a schema.
+
+The evolution of a batch keeps a running schema of its own; a test checks that applying its plan gives the same one.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,15 @@ _Change: TypeAlias = Callable[[StructType, Field], StructType]
 
 
 def apply_operations(schema: StructType | None, operations: Iterable[Operation]) -> StructType:
-    """Return the schema after the operations. Other metadata stays as it is; type histories are not written.
+    """Return the schema after the operations. Other metadata is kept; type histories are not recorded.
 
     Args:
-        schema: The schema before them; None if there is no table yet.
-        operations: In their order.
+        schema: The schema before the operations; None if there is no table yet.
+        operations: The operations, applied in this order.
 
     Raises:
-        ColumnNotFound: an operation names a struct or a leaf that is not there.
-        InternalError: an operation does not fit the schema: a name is taken, a type is another one.
+        ColumnNotFound: an operation names a struct or a leaf that does not exist.
+        InternalError: an operation does not fit the schema: a name exists already, or a type differs from the expected.
     """
     current = schema
     for operation in operations:
@@ -54,30 +57,30 @@ def apply_operations(schema: StructType | None, operations: Iterable[Operation])
 
 
 def _apply(schema: StructType | None, operation: Operation) -> StructType:
-    known = schema or StructType()
+    existing = schema or StructType()
     match operation:
         case CreateTable():
             return operation.schema
         case ReplaceColumns():
-            return replace_schema(known, operation.schema)
+            return replace_schema(existing, operation.schema)
         case AddColumn():
-            return _with_column(known, operation)
+            return _with_column(existing, operation)
         case WidenType():
-            return _with_type(known, operation)
+            return _with_type(existing, operation)
         case AddConstraint() | DropConstraint():
-            return known
+            return existing
         case RenameColumn(path, name):
             return _change_struct(
-                known, path, lambda struct, field: _swap_field(struct, field, replace(field, name=name))
+                existing, path, lambda struct, field: _swap_field(struct, field, replace(field, name=name))
             )
         case DropColumn(path):
             return _change_struct(
-                known, path, lambda struct, field: StructType(tuple(f for f in struct if f is not field))
+                existing, path, lambda struct, field: StructType(tuple(f for f in struct if f is not field))
             )
         case MoveColumn(path, place):
-            return _change_struct(known, path, lambda struct, field: insert_field(struct, field, place))
+            return _change_struct(existing, path, lambda struct, field: insert_field(struct, field, place))
     return _change_struct(
-        known, operation.path, lambda struct, field: _swap_field(struct, field, _with_detail(field, operation))
+        existing, operation.path, lambda struct, field: _swap_field(struct, field, _with_detail(field, operation))
     )
 
 
@@ -85,7 +88,7 @@ _Detail: TypeAlias = SetComment | SetDefault | DropDefault | SetNotNull | DropNo
 
 
 def _with_detail(field: Field, operation: _Detail) -> Field:
-    """Return a field with another detail than its name, its place and its type."""
+    """Return the field after an operation that changes its metadata or its nullability."""
     match operation:
         case SetComment(_, comment):
             return field.with_metadata(**{COMMENT: comment})
@@ -95,8 +98,8 @@ def _with_detail(field: Field, operation: _Detail) -> Field:
             return field.without_metadata(DEFAULT)
         case SetNotNull() | DropNotNull():
             return replace(field, nullable=isinstance(operation, DropNotNull))
-        case SyncIdentity(_, mark):
-            return field.with_metadata(**{HIGH_WATER_MARK: mark})
+        case SyncIdentity(_, high_water_mark):
+            return field.with_metadata(**{HIGH_WATER_MARK: high_water_mark})
         case LoosenText(_, "string"):
             return field.without_metadata(TEXT_LIMIT)
         case LoosenText(_, limit):
@@ -104,11 +107,11 @@ def _with_detail(field: Field, operation: _Detail) -> Field:
 
 
 def _change_struct(schema: StructType, path: Path, change: _Change) -> StructType:
-    """Return the schema with one struct changed, as a function of it and of one field in it says."""
+    """Return the schema with the struct around a path replaced by what a function makes of it and of the field."""
     parent, struct = resolve(schema, path[:-1])
     field = struct.find(path[-1]) if isinstance(struct, StructType) else None
     if not isinstance(struct, StructType) or field is None:
-        raise InternalError(reason=f"{format_path(path)} is no field of a struct")
+        raise InternalError(reason=f"{format_path(path)} is not a field of a struct")
     return replace_type(schema, parent, change(struct, field))
 
 
@@ -120,13 +123,13 @@ def _with_column(schema: StructType, operation: AddColumn) -> StructType:
     path, struct = resolve(schema, operation.parent)
     if not isinstance(struct, StructType) or struct.find(operation.field.name) is not None:
         raise InternalError(
-            reason=f"{format_path(operation.path)} cannot be added: the name is taken, or is in no struct"
+            reason=f"{format_path(operation.path)} cannot be added: the name exists, or the parent is not a struct"
         )
     return replace_type(schema, path, insert_field(struct, operation.field, operation.place))
 
 
 def _with_type(schema: StructType, operation: WidenType) -> StructType:
-    path, found = resolve(schema, operation.path)
-    if found != operation.old:
-        raise InternalError(reason=f"{format_path(operation.path)} is {found.sql}, not {operation.old.sql}")
+    path, actual = resolve(schema, operation.path)
+    if actual != operation.old:
+        raise InternalError(reason=f"{format_path(operation.path)} is {actual.sql}, not {operation.old.sql}")
     return replace_type(schema, path, operation.new)

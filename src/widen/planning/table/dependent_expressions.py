@@ -1,6 +1,6 @@
-"""What of a table depends on its columns: constraints, invariants and generated columns.
+"""The expressions of a table that reference its columns: CHECK constraints, invariants and generated columns.
 
-Source: Delta Lake's check of dependent expressions, before types change and names change or go.
+Source: Delta Lake's check of dependent expressions, which runs before a column is renamed, dropped or retyped.
 """
 
 from __future__ import annotations
@@ -19,70 +19,70 @@ from widen.protocol.table_properties import CONSTRAINT_PREFIX
 
 
 def ensure_independent(state: TableState, path: Path) -> None:
-    """Check that no expression of the table looks at a column, at something in it or at what it is in.
+    """Check that no expression of the table references a column, a field inside it, or a struct around it.
 
     Raises:
-        ConstraintDependsOnColumn: a CHECK constraint does.
-        GeneratedColumnDependsOnColumn: a generated column does.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
 
-    Source: Delta Lake: constraints first; lines of name and expression.
+    Source: Delta Lake's check of dependent expressions: constraints first; the error lists names and expressions.
     """
-    found = dependent_expressions(path, state.schema, check_constraints(state.properties))
-    if found:
-        raise ConstraintDependsOnColumn(column=format_path(path), constraints=format_expressions(found))
-    found = dependent_expressions(path, state.schema, generated_columns(state))
-    if found:
-        raise GeneratedColumnDependsOnColumn(column=format_path(path), columns=format_expressions(found))
+    dependents = dependent_expressions(path, state.schema, check_constraints(state.properties))
+    if dependents:
+        raise ConstraintDependsOnColumn(column=format_path(path), constraints=format_expressions(dependents))
+    dependents = dependent_expressions(path, state.schema, generated_columns(state))
+    if dependents:
+        raise GeneratedColumnDependsOnColumn(column=format_path(path), columns=format_expressions(dependents))
 
 
 def dependent_expressions(path: Path, schema: StructType, expressions: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those of the expressions that look at a column, at something in it or at what it is in.
+    """Return the expressions that reference a column, a field inside it, or a struct around it.
 
     Args:
         path: The column.
-        schema: Of the table.
-        expressions: By what they are called.
+        schema: The schema of the table.
+        expressions: The expressions, by name.
     """
     return {name: text for name, text in expressions.items() if is_referenced(path, referenced_columns(text, schema))}
 
 
 def check_constraints(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the CHECK constraints of a table, by the properties that hold them."""
+    """Return the CHECK constraints of a table, by property key."""
     return {key: text for key, text in properties.items() if key.lower().startswith(CONSTRAINT_PREFIX)}
 
 
 def constraint_key(name: str) -> str:
-    """Return the property that holds a constraint; case does not count in its name."""
+    """Return the property key of a constraint. Names of constraints are case-insensitive."""
     return CONSTRAINT_PREFIX + name.lower()
 
 
 def find_constraint(state: TableState, name: str) -> str | None:
-    """Return the property that holds a constraint, or None; case does not count."""
+    """Return the property key of a constraint as the table spells it; None if it does not exist."""
     wanted = constraint_key(name)
     return next((key for key in state.properties if key.lower() == wanted), None)
 
 
 def generated_columns(state: TableState) -> Mapping[str, str]:
-    """Return the expressions of the generated columns, by their names.
+    """Return the expressions of the generated columns, by column name; empty if the protocol does not support them.
 
-    Source: PROTOCOL.md#generated-columns (they count only where the protocol supports them)
+    Source: PROTOCOL.md#generated-columns
     """
     if not is_supported(state.protocol, "generatedColumns"):
         return {}
-    made = {format_path(path): find_generation(field) for path, field in fields(state.schema)}
-    return {name: text for name, text in made.items() if text is not None}
+    generations = {format_path(path): find_generation(field) for path, field in fields(state.schema)}
+    return {name: text for name, text in generations.items() if text is not None}
 
 
 def row_conditions(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the conditions that every row must fulfil: what each is called, e.g. ``constraint positive``, and its text.
+    """Yield the conditions that every row must satisfy: a label, e.g. ``constraint positive``, and the expression.
 
     Args:
-        schema: Of the table, with all metadata.
-        protocol: Of the table: a condition counts only where its feature is supported.
-        properties: Of the table.
+        schema: The schema of the table, with all metadata.
+        protocol: The protocol of the table. A condition applies only if its feature is supported.
+        properties: The properties of the table.
 
     Raises:
-        CorruptLog: an invariant cannot be read.
+        CorruptLog: an invariant cannot be parsed.
 
     Source: PROTOCOL.md#column-invariants, #check-constraints
     """
@@ -96,5 +96,5 @@ def row_conditions(schema: StructType, protocol: Protocol, properties: Mapping[s
 
 
 def format_expressions(expressions: Mapping[str, str]) -> str:
-    """Return expressions with what they are called, one on a line, as errors show them."""
+    """Format expressions for an error message, one ``name -> expression`` per line."""
     return "\n".join(f"{name} -> {text}" for name, text in expressions.items())

@@ -1,9 +1,9 @@
-"""Which columns an expression of the table looks at: SQL text to column paths.
+"""Which columns an SQL expression references.
 
-The only module of planning that knows a parser; where it does not understand a text, every column whose name stands in
-it counts.
+If sqlglot cannot parse an expression, every column whose name occurs in it counts as referenced: a change is then
+refused rather than made behind a constraint.
 
-Source: Delta Lake's check of dependent expressions; Spark SQL's grammar, as sqlglot reads it.
+Source: Delta Lake's check of dependent expressions; sqlglot's Spark dialect.
 """
 
 from __future__ import annotations
@@ -24,40 +24,41 @@ _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
 
 def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
-    """Return the columns that an expression looks at, each as deep as it says, spelled as in the schema.
+    """Return the paths that an expression references, as deep as it goes, spelled as in the schema.
 
-    An item of an array adds the step element. What is looked up in a map adds value, and its key is looked at too.
+    An array item adds the step ``element``. A map lookup adds ``value``, and references ``key`` as well.
 
     Args:
-        text: An expression in Spark SQL.
-        schema: Of the table.
+        text: A Spark SQL expression.
+        schema: The schema of the table.
 
     Example:
-        >>> sorted(references("a > 0 AND m[7] = 1", parse_type("struct<a: int, m: map<int,int>>")))
+        >>> from widen.model.type_parser import parse_type
+        >>> sorted(referenced_columns("a > 0 AND m[7] = 1", parse_type("struct<a: int, m: map<int,int>>")))
         [('a',), ('m', 'key'), ('m', 'value')]
     """
     try:
         parsed = _parse_expression(text)
-        return frozenset(_ReferenceResolver(schema).at(parsed))
+        return frozenset(_ReferenceResolver(schema).resolve(parsed))
     except (SqlglotError, _UnresolvedName):
         words = {(quoted.replace("``", "`") or plain).casefold() for quoted, plain in _WORD.findall(text)}
         return frozenset((field.name,) for field in schema if field.name.casefold() in words)
 
 
-def is_referenced(changed: Path, looked_at: Iterable[Path]) -> bool:
-    """Tell whether one of the paths is the changed one, leads to it or begins with it; case does not count.
+def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
+    """Tell whether one of the paths is the changed one, a parent of it or below it. Names are case-insensitive.
 
     Example:
-        >>> touches(("a", "y"), [("a", "x")]), touches(("a",), [("a", "x")]), touches(("a", "x", "z"), [("a", "x")])
-        (False, True, True)
+        >>> is_referenced(("a", "y"), [("a", "x")]), is_referenced(("a",), [("a", "x")])
+        (False, True)
     """
     return any(
-        all(one.casefold() == two.casefold() for one, two in zip(changed, path, strict=False)) for path in looked_at
+        all(old.casefold() == new.casefold() for old, new in zip(changed, path, strict=False)) for path in references
     )
 
 
 def is_constant(text: str) -> bool:
-    """Tell whether an expression can be read, and looks at no column and no other table."""
+    """Tell whether an expression can be parsed and references neither columns nor tables."""
     try:
         parsed = _parse_expression(text)
     except SqlglotError:
@@ -67,62 +68,62 @@ def is_constant(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _parse_expression(text: str) -> Any:
-    found = Dialect.get_or_raise("spark").parse_into(sql.Condition, text)
-    if len(found) != 1 or found[0] is None:
-        raise ParseError("There is not one expression.")
-    return found[0]
+    parsed = Dialect.get_or_raise("spark").parse_into(sql.Condition, text)
+    if len(parsed) != 1 or parsed[0] is None:
+        raise ParseError("Must be exactly one expression.")
+    return parsed[0]
 
 
 class _UnresolvedName(Exception):
-    """A name in the expression is no column, or does not lead where it should."""
+    """A name in the expression is not a column, or not a field of the type before it."""
 
 
 class _ReferenceResolver:
-    """A walk over one expression, as Spark would resolve it against a schema."""
+    """Resolves the column references of one expression against a schema, as Spark does."""
 
     def __init__(self, schema: StructType) -> None:
         self._schema = schema
 
-    def at(self, node: Any) -> Iterator[Path]:
-        """Yield the paths that a part of the expression looks at."""
-        found, others = self._value(node)
+    def resolve(self, node: Any) -> Iterator[Path]:
+        """Yield the paths that a node references."""
+        path, others = self._value(node)
         yield from others
-        if found is not None:
-            yield found
+        if path is not None:
+            yield path
 
     def _value(self, node: Any) -> tuple[Path | None, list[Path]]:
-        """Return the path whose value a part of the expression is, if it is one, and what it looks at besides."""
+        """Return the path that a node evaluates to, if it is a plain reference, and what else it references."""
         match node:
             case sql.Paren():
                 return self._value(node.this)
             case sql.Column():
                 first, *steps = (part.name for part in node.parts)
-                return self._stepped(self._column(first), [], steps)
+                return self._follow_names(self._column(first), [], steps)
             case sql.Dot():
                 start, others = self._value(node.this)
                 name = node.expression.name
-                return (None, others) if start is None else self._stepped(start, others, [name])
+                return (None, others) if start is None else self._follow_names(start, others, [name])
             case sql.Bracket():
                 start, others = self._value(node.this)
-                others += [path for key in node.expressions for path in self.at(key)]
-                return (None, others) if start is None else self._looked_up(start, others)
-        return None, [path for child in node.iter_expressions() for path in self.at(child)]
+                others += [path for key in node.expressions for path in self.resolve(key)]
+                return (None, others) if start is None else self._follow_brackets(start, others)
+        return None, [path for child in node.iter_expressions() for path in self.resolve(child)]
 
     def _column(self, name: str) -> Path:
-        found = self._schema.find(name)
-        if found is None:
+        field = self._schema.find(name)
+        if field is None:
             raise _UnresolvedName(name)
-        return (found.name,)
+        return (field.name,)
 
     def _type(self, path: Path) -> DataType:
         return resolve(self._schema, path)[1]
 
-    def _stepped(self, path: Path, others: list[Path], names: Iterable[str]) -> tuple[Path, list[Path]]:
-        """Go on by names: to a field, to the field of every element, or to what a map holds under a name."""
+    def _follow_names(self, path: Path, others: list[Path], names: Iterable[str]) -> tuple[Path, list[Path]]:
+        """Follow names from a path: to a field of a struct, a field of every element, or a value of a map."""
         for name in names:
             data_type = self._type(path)
             if isinstance(data_type, MapType):
-                path, others = self._looked_up(path, others)
+                path, others = self._follow_brackets(path, others)
                 continue
             if isinstance(data_type, ArrayType):
                 path, data_type = (*path, ELEMENT), data_type.element
@@ -132,8 +133,8 @@ class _ReferenceResolver:
             path = (*path, field.name)
         return path, others
 
-    def _looked_up(self, path: Path, others: list[Path]) -> tuple[Path, list[Path]]:
-        """Go on into brackets. What is no array and no map here is a struct, or a field of every element: it stays."""
+    def _follow_brackets(self, path: Path, others: list[Path]) -> tuple[Path, list[Path]]:
+        """Follow brackets from a path. On a struct, brackets name a field; the path then stays the whole struct."""
         match self._type(path):
             case ArrayType():
                 return (*path, ELEMENT), others

@@ -1,4 +1,4 @@
-"""Where a field stands in its struct: first, last, or behind another one.
+"""The position of a field in its struct: first, last, or after another field.
 
 Source: Spark's ALTER TABLE … FIRST | AFTER.
 """
@@ -14,7 +14,7 @@ from widen.model.types import Field, StructType, quote_name
 
 
 class StructEnd(Enum):
-    """One of the two ends of a struct."""
+    """The beginning or the end of a struct."""
 
     FIRST = "FIRST"
     LAST = "LAST"
@@ -25,7 +25,7 @@ class StructEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AfterField:
-    """Behind another field of the struct."""
+    """After another field of the struct."""
 
     name: str
 
@@ -37,24 +37,22 @@ FieldPosition: TypeAlias = StructEnd | AfterField
 
 
 def insert_field(struct: StructType, field: Field, place: FieldPosition) -> StructType:
-    """Return the struct with a field at its place, whether it was there before or not.
-
-    A field that is to stand behind itself stays where it is.
+    """Return the struct with a field added or moved to a position. A field that is to follow itself stays in place.
 
     Raises:
-        ColumnNotFound: there is no other field of the name that it is to follow.
+        ColumnNotFound: the struct has no field of the name to insert after.
     """
-    others = StructType(tuple(known for known in struct if known.name != field.name))
+    others = StructType(tuple(other for other in struct if other.name != field.name))
     match place:
         case StructEnd.FIRST:
-            at = 0
+            index = 0
         case StructEnd.LAST:
-            at = len(others)
+            index = len(others)
         case AfterField(name) if struct.find(name) == struct.find(field.name) is not None:
             return struct.with_field(field)
         case AfterField(name):
             anchor = others.find(name)
             if anchor is None:
                 raise ColumnNotFound(column=quote_name(name), available=", ".join(map(quote_name, others.names)))
-            at = others.names.index(anchor.name) + 1
-    return StructType((*others.fields[:at], field, *others.fields[at:]))
+            index = others.names.index(anchor.name) + 1
+    return StructType((*others.fields[:index], field, *others.fields[index:]))

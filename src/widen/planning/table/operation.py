@@ -1,7 +1,7 @@
-"""Operations: every kind of change to a table's columns, one frozen class each.
+"""Operations: every kind of change to the columns of a table, one frozen class each.
 
-A plan is a tuple of them; several readers interpret the same objects: apply, explain, print, check, tell. Paths have
-the steps of element, key and value that lead to a field, and are spelled as in the schema.
+A plan is a tuple of operations. The same objects are checked, applied, explained, and written to the history. Paths
+contain the steps ``element``, ``key`` and ``value``, and are spelled as in the schema.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from widen.model.types import DataType, Field, StructType
 from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
 
 KIND = "operation"
-"""The key that says which operation a JSON value holds."""
+"""The JSON key for the kind of an operation."""
 
 
 class _JsonOperation:
-    """What all operations have in common: their form in JSON."""
+    """The JSON form that all operations share."""
 
     __slots__ = ()
 
@@ -31,11 +31,11 @@ class _JsonOperation:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(_JsonOperation):
-    """Make the table.
+    """Create the table.
 
     Args:
         schema: All its columns.
-        partition_by: The names of the columns that its files are split by.
+        partition_by: The names of its partition columns.
     """
 
     schema: StructType
@@ -48,12 +48,12 @@ class CreateTable(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class AddColumn(_JsonOperation):
-    """Add one more field to a struct; rows written before have null in it.
+    """Add a field to a struct. It is null in rows written before.
 
     Args:
-        parent: The struct; empty for the table itself.
+        parent: The path of the struct; empty for the table itself.
         field: The new field, with everything inside it.
-        place: Where in the struct.
+        place: Its position in the struct.
     """
 
     parent: Path
@@ -62,7 +62,7 @@ class AddColumn(_JsonOperation):
 
     @property
     def path(self) -> Path:
-        """Where the new field stands."""
+        """The path of the new field."""
         return (*self.parent, self.field.name)
 
     def __str__(self) -> str:
@@ -72,12 +72,12 @@ class AddColumn(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class WidenType(_JsonOperation):
-    """Change the type of one leaf to a wider one, in place; the files stay as they are.
+    """Change the type of a leaf to a wider one in place. No file is rewritten.
 
     Args:
         path: The leaf.
-        old: The type it has.
-        new: The type it gets.
+        old: Its current type.
+        new: Its new type.
     """
 
     path: Path
@@ -90,27 +90,27 @@ class WidenType(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class LoosenText(_JsonOperation):
-    """Let a text column hold longer texts.
+    """Raise or remove the length limit of a string column.
 
     Args:
         path: The column.
-        limit: What it becomes: varchar(n), or string for any length.
+        limit: The new limit: ``varchar(n)``, or ``string`` for any length.
     """
 
     path: Path
     limit: str
 
     def __str__(self) -> str:
-        return f"let {format_path(self.path)} be {self.limit}"
+        return f"change the limit of {format_path(self.path)} to {self.limit}"
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn(_JsonOperation):
-    """Give a field another name; what is in the files keeps its own.
+    """Rename a field. Files keep its physical name.
 
     Args:
         path: The field.
-        name: Its new name.
+        name: Its new name, without the parent.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class RenameColumn(_JsonOperation):
 
     @property
     def new_path(self) -> Path:
-        """Where the field is found afterwards."""
+        """The path of the field after the rename."""
         return (*self.path[:-1], self.name)
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class RenameColumn(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class DropColumn(_JsonOperation):
-    """Take a field away with everything inside it; the files keep what they hold."""
+    """Drop a field with everything inside it. Its values stay in the files, unread."""
 
     path: Path
 
@@ -137,7 +137,7 @@ class DropColumn(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn(_JsonOperation):
-    """Put a field at another place of its struct."""
+    """Move a field to another position in its struct."""
 
     path: Path
     place: FieldPosition
@@ -148,7 +148,7 @@ class MoveColumn(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class SetComment(_JsonOperation):
-    """Say something of a field; an empty comment is one too."""
+    """Set the comment of a field. It may be empty."""
 
     path: Path
     comment: str
@@ -159,86 +159,86 @@ class SetComment(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class DropNotNull(_JsonOperation):
-    """Let a field be null."""
+    """Make a field nullable."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"let {format_path(self.path)} be null"
+        return f"allow null in {format_path(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SetNotNull(_JsonOperation):
-    """Forbid a field to be null; all rows must have shown that it never is."""
+    """Make a field NOT NULL. All rows must have been checked before."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"forbid {format_path(self.path)} to be null"
+        return f"forbid null in {format_path(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SetDefault(_JsonOperation):
-    """Let rows that say nothing of a column have a value there.
+    """Set the default of a column, for rows written without a value for it.
 
     Args:
         path: The column.
-        expression: The value, in SQL.
+        expression: The default, an SQL expression.
     """
 
     path: Path
     expression: str
 
     def __str__(self) -> str:
-        return f"let {format_path(self.path)} be {self.expression} by default"
+        return f"set the default of {format_path(self.path)} to {self.expression}"
 
 
 @dataclass(frozen=True, slots=True)
 class DropDefault(_JsonOperation):
-    """Let rows that say nothing of a column have null there."""
+    """Drop the default of a column: rows written without a value for it get null."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"let {format_path(self.path)} have no default"
+        return f"drop the default of {format_path(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncIdentity(_JsonOperation):
-    """Let an identity column go on behind the values that it has.
+    """Let an identity column continue after the values that it has.
 
     Args:
         path: The column.
-        high_water_mark: The value to go on from.
+        high_water_mark: The last value; new values come after it.
     """
 
     path: Path
     high_water_mark: int
 
     def __str__(self) -> str:
-        return f"let {format_path(self.path)} go on from {self.high_water_mark}"
+        return f"continue {format_path(self.path)} after {self.high_water_mark}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns(_JsonOperation):
-    """Let the columns be those given, in that order; those that stay keep what is known of them.
+    """Replace all columns. Those that stay keep their metadata.
 
     Args:
-        schema: The columns, as they were given.
+        schema: The new columns in their order, as the caller wrote them.
     """
 
     schema: StructType
 
     def __str__(self) -> str:
-        return f"replace the columns by {', '.join(field.sql for field in self.schema)}"
+        return f"replace the columns with {', '.join(field.sql for field in self.schema)}"
 
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint(_JsonOperation):
-    """Forbid rows that do not fulfil a condition; all rows must have shown that they do.
+    """Add a CHECK constraint. All rows must have been checked before.
 
     Args:
-        name: What it is called.
+        name: Its name.
         expression: The condition, in SQL.
     """
 
@@ -251,7 +251,7 @@ class AddConstraint(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class DropConstraint(_JsonOperation):
-    """Allow what a constraint forbade."""
+    """Drop a CHECK constraint."""
 
     name: str
 
@@ -270,7 +270,7 @@ ColumnOperation: TypeAlias = (
     | DropDefault
     | SyncIdentity
 )
-"""What changes a column that stays and keeps its name."""
+"""A change of a column that keeps its name."""
 
 Operation: TypeAlias = (
     ColumnOperation
@@ -282,7 +282,7 @@ Operation: TypeAlias = (
     | AddConstraint
     | DropConstraint
 )
-"""Any of the changes."""
+"""Any operation."""
 
 
 def _key(name: str) -> str:

@@ -1,6 +1,6 @@
-"""All columns at once: what becomes of those that were there, and how the two schemas differ.
+"""REPLACE COLUMNS: the resulting schema, and how it differs from the old one.
 
-Fields are matched by name, without case; arrays and maps by position.
+Fields are matched by name, case-insensitively; elements, keys and values by position.
 
 Source: Delta Lake's REPLACE COLUMNS.
 """
@@ -21,65 +21,65 @@ Difference: TypeAlias = AddColumn | DropColumn | SetNotNull | WidenType
 
 
 def replace_schema(old: StructType, given: StructType) -> StructType:
-    """Return the columns in the order and with the types given; those that were there keep name and metadata.
+    """Return the given columns, in their order and with their types; existing ones keep their spelling and metadata.
 
-    A comment is taken over where one is given. Whether items of arrays and maps may be null stays as it is.
+    A given comment replaces the old one. The nullability of elements and map values does not change.
     """
     result = _merge_type(old, given)
     assert isinstance(result, StructType)
     return result
 
 
-def schema_differences(old: StructType, given: StructType, at: Path = ()) -> Iterator[Difference]:
-    """Yield what the columns given ask for, as single operations: what is new, gone, of another type, never null.
+def schema_differences(old: StructType, given: StructType, parent: Path = ()) -> Iterator[Difference]:
+    """Yield the difference between two schemas as operations: columns added, dropped, retyped, or made NOT NULL.
 
     Args:
-        old: The columns as they are.
-        given: The columns as they are to be.
-        at: The path of the struct that both stand in; empty for the table itself.
+        old: The current columns.
+        given: The columns to replace them with.
+        parent: The path of the struct that contains both; empty for the table itself.
 
     Raises:
-        AmbiguousReplacement: in one struct fields would come and others go, which might be a change of names.
+        AmbiguousReplacement: fields of one struct would be added and others dropped, which might be a rename.
 
-    Source: Delta Lake: adding and dropping in one struct is ambiguous.
+    Source: Delta Lake's REPLACE COLUMNS: adding and dropping in one struct is ambiguous.
     """
     names = {field.name.casefold() for field in given}
     dropped = [field.name for field in old if field.name.casefold() not in names]
     added = [field for field in given if old.find(field.name) is None]
     if dropped and added:
         raise AmbiguousReplacement(
-            place=format_path(at) or "the table",
+            place=format_path(parent) or "the table",
             dropped=", ".join(dropped),
             added=", ".join(field.name for field in added),
         )
     for name in dropped:
-        yield DropColumn((*at, name))
+        yield DropColumn((*parent, name))
     for field in given:
-        known, path = old.find(field.name), (*at, field.name)
-        if known is None:
-            yield AddColumn(at, field)
+        current, path = old.find(field.name), (*parent, field.name)
+        if current is None:
+            yield AddColumn(parent, field)
             continue
-        path = (*at, known.name)
-        if known.nullable and not field.nullable:
+        path = (*parent, current.name)
+        if current.nullable and not field.nullable:
             yield SetNotNull(path)
-        yield from _below(known.type, field.type, path)
+        yield from _below(current.type, field.type, path)
 
 
-def _below(old: DataType, given: DataType, at: Path) -> Iterator[Difference]:
+def _below(old: DataType, given: DataType, parent: Path) -> Iterator[Difference]:
     match old, given:
         case StructType(), StructType():
-            yield from schema_differences(old, given, at)
+            yield from schema_differences(old, given, parent)
         case ArrayType(), ArrayType():
             if old.contains_null and not given.contains_null:
-                yield SetNotNull((*at, ELEMENT))
-            yield from _below(old.element, given.element, (*at, ELEMENT))
+                yield SetNotNull((*parent, ELEMENT))
+            yield from _below(old.element, given.element, (*parent, ELEMENT))
         case MapType(), MapType():
-            yield from _below(old.key, given.key, (*at, KEY))
+            yield from _below(old.key, given.key, (*parent, KEY))
             if old.value_contains_null and not given.value_contains_null:
-                yield SetNotNull((*at, VALUE))
-            yield from _below(old.value, given.value, (*at, VALUE))
+                yield SetNotNull((*parent, VALUE))
+            yield from _below(old.value, given.value, (*parent, VALUE))
         case _ if old != given:
-            yield WidenType(at, old, given)
+            yield WidenType(parent, old, given)
 
 
 def _merge_type(old: DataType, given: DataType) -> DataType:
@@ -96,5 +96,5 @@ def _merge_type(old: DataType, given: DataType) -> DataType:
 def _field(old: Field | None, given: Field) -> Field:
     if old is None:
         return given
-    said = {key: text for key, text in given.metadata.items() if key == COMMENT}
-    return replace(old, type=_merge_type(old.type, given.type), nullable=given.nullable).with_metadata(**said)
+    comment = {key: text for key, text in given.metadata.items() if key == COMMENT}
+    return replace(old, type=_merge_type(old.type, given.type), nullable=given.nullable).with_metadata(**comment)

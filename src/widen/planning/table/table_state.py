@@ -1,4 +1,4 @@
-"""What a change of a table is judged by, and what it becomes: both are values."""
+"""The state of a table that a command is planned against, and the metadata-only commit that it becomes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from widen.protocol.actions import Metadata, Protocol
 
 @dataclass(frozen=True)
 class TableState:
-    """What a command is judged by.
+    """The version of a table that a command is planned against.
 
     Args:
-        version: The version that was read.
-        protocol: Of that version.
-        metadata: Likewise.
-        clustered_by: The columns by which its rows are clustered, in the names that they have in files.
+        version: Its number.
+        protocol: Its protocol.
+        metadata: Its metadata.
+        clustered_by: The physical paths of its clustering columns.
     """
 
     version: int
@@ -46,13 +46,13 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange:
-    """One commit that changes no data.
+    """A commit that changes no data.
 
     Args:
-        actions: What it says.
+        actions: Its actions.
         operation: Its name in the history.
-        parameters: What the history says of it.
-        operations: What it does to the columns, in their order; none if it is about something else.
+        parameters: Its parameters in the history.
+        operations: What it does to the columns, in order; empty for other changes.
     """
 
     actions: tuple[Metadata | Protocol, ...]

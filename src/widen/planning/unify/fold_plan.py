@@ -1,4 +1,4 @@
-"""Bringing a column that evolved back into another one of its field, after the source is repaired.
+"""FOLD: move the values of an evolved column back into another column of its field, after the source is repaired.
 
 Source: docs/evolution-rules.md#u3
 """
@@ -17,25 +17,25 @@ from widen.planning.evolution.source_metadata import EVOLVED_FROM, SOURCE, sourc
 
 
 class Rest(str, Enum):
-    """What becomes of values that do not convert exactly."""
+    """What happens to values that do not convert exactly."""
 
     REFUSE = "refuse"
-    """If there is one, nothing is done."""
+    """If there is any, the fold is refused."""
     KEEP = "keep"
-    """They stay where they are; the others are brought back."""
+    """They stay in their column; the others are moved."""
     LOSE = "lose"
-    """They are given up."""
+    """They are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """A column that goes back into another one.
+    """A fold of one column into another.
 
     Args:
-        column: Where it stands.
+        column: The path of the column.
         type: Its type.
-        into: Where the other one stands.
-        into_type: The type of that.
+        into: The path of the target column.
+        into_type: The type of the target column.
     """
 
     column: Path
@@ -49,15 +49,15 @@ class FoldPlan:
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """What a fold comes to.
+    """The result of a fold.
 
     Args:
-        fold: What goes where.
-        values: How many rows have a value in the column.
-        fits: How many of those values convert exactly, and the other column has none.
-        held: How many the other column holds already.
-        samples: Some of the others.
-        is_dropped: Whether the column goes if nothing is left in it; else it stays, and is null.
+        fold: The columns.
+        values: The number of rows with a value in the column.
+        fits: How many of the values convert exactly, where the target column is null.
+        held: How many of the values the target column contains already.
+        samples: Samples of the other values.
+        is_dropped: Whether the column is dropped if it is empty afterwards; else it stays, and is null.
     """
 
     fold: FoldPlan
@@ -69,11 +69,11 @@ class FoldResult:
 
     @property
     def lost(self) -> int:
-        """How many values do not convert exactly, or stand beside another one."""
+        """The number of values that do not convert exactly, or whose row has another value in the target column."""
         return self.values - self.fits - self.held
 
     def to_value(self) -> dict[str, Any]:
-        """Return what the fold comes to as a JSON object, without samples."""
+        """Return the result as a JSON object, without samples."""
         fold = self.fold
         places = {"column": format_path(fold.column), "into": format_path(fold.into), "type": fold.into_type.sql}
         counts = {"values": self.values, "fits": self.fits, "held": self.held, "lost": self.lost}
@@ -81,16 +81,16 @@ class FoldResult:
 
 
 def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> FoldPlan:
-    """Return where a column goes.
+    """Plan the fold of a column.
 
     Args:
-        schema: Of the table, with its metadata.
-        column: The column that evolved.
-        into: Another one of its field; by default the one with the plain name.
+        schema: The schema of the table, with metadata.
+        column: The evolved column.
+        into: Another column of its field; by default the one with the plain name.
 
     Raises:
-        ColumnNotFound: there is no such column.
-        FoldRefused: the two are not of one field, or their values cannot be converted one by one.
+        ColumnNotFound: a column does not exist.
+        FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
     """
     found = _LocatedColumn.at(schema, column)
     other = _LocatedColumn.at(schema, into) if into is not None else _plain_column(schema, found)
@@ -110,7 +110,7 @@ class _LocatedColumn:
         spelled, _ = resolve(schema, path)
         field = find_field(schema, spelled)
         if field is None or not is_struct_path(schema, spelled):
-            reason = "what is inside an array or a map is not a column of its own"
+            reason = "a field inside an array or a map cannot be folded"
             raise FoldRefused(column=format_path(path), into="another", reason=reason)
         return cls(spelled, field)
 
@@ -121,7 +121,7 @@ def _plain_column(schema: StructType, found: _LocatedColumn) -> _LocatedColumn:
     for item in parent:
         if _is_of_same_field(item, found.field) and EVOLVED_FROM not in item.metadata:
             return _LocatedColumn((*found.path[:-1], item.name), item)
-    reason = "its field has no column with the plain name; say which one is meant"
+    reason = "its field has no column with the plain name; name the target column"
     raise FoldRefused(column=format_path(found.path), into="another", reason=reason)
 
 

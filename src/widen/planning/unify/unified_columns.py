@@ -1,9 +1,9 @@
-"""One logical column for each source field: what all the columns that it has say together, as Spark SQL.
+"""One logical column for each source field, which combines all its columns, as Spark SQL.
 
-Columns of a field are told by the source path in their metadata, at every depth. They are joined value by value: of
-arrays the elements, of maps the entries, of records the fields, so that what stands partly in one column and partly in
-another comes back whole. The type is one to which every value of every column converts exactly: the common denominator
-of the types, text where there is none, as many arrays as a column has, and records with the fields of all.
+The columns of a field are found by the source path in their metadata, at every depth. They are combined value by value:
+elements of arrays, entries of maps, fields of records. So a value that is split over several columns becomes whole
+again. Every value of every column converts exactly to the resulting type: the common denominator of the types, or
+string if there is none, with the largest number of arrays, and records with the fields of all.
 
 Source: docs/evolution-rules.md#one-logical-field, #d2, #d9
 """
@@ -37,8 +37,8 @@ ROUNDING = frozenset(
     [(LONG_WORD, DOUBLE_WORD), (DECIMAL_WORD, DOUBLE_WORD), *((TIMESTAMP_WORD, word) for word in NUMBER_WORDS)]
     + [(BOOLEAN_WORD, word) for word in NUMERIC_WORDS]
 )
-"""Types of which only some values convert exactly to a wider one: without a look at the values both become text. So do
-booleans and numbers, since ``true`` is not 1 (D18)."""
+"""Pairs of types of which only some values convert exactly to the wider one. Since the values are not read here, both
+become strings. So do booleans and numbers, since ``true`` is not 1 (D18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class UnifiedColumn:
     """One column of the unified table.
 
     Args:
-        name: What it is called: as the column of its field that has the plain name.
+        name: Its name: that of the column of the field with the plain name.
         type: Its type.
-        sql: The expression that makes it of the columns of the table.
-        columns: Those of them that it is made of.
+        sql: The expression that computes it from the columns of the table.
+        columns: The columns that it combines.
     """
 
     name: str
@@ -59,10 +59,10 @@ class UnifiedColumn:
 
 
 def unify_schema(schema: StructType) -> list[UnifiedColumn]:
-    """Return one column for each source field, in the order of the schema; columns with a role stay as they are.
+    """Return one column for each source field, in the order of the schema. Columns with a role do not change.
 
     Args:
-        schema: Of the table, with its metadata.
+        schema: The schema of the table, with metadata.
 
     Source: docs/evolution-rules.md#one-logical-field
     """
@@ -74,20 +74,20 @@ def unify_schema(schema: StructType) -> list[UnifiedColumn]:
 
 
 def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = False) -> str:
-    """Return the statement that makes a view with one column for each source field.
+    """Return the SQL statement for a view with one column for each source field.
 
     Args:
-        schema: Of the table, with its metadata.
-        name: What the view is called, as SQL writes it.
-        rows: What it is a view of, likewise.
-        is_temporary: Whether the view goes with the session.
+        schema: The schema of the table, with metadata.
+        name: The name of the view, quoted for SQL.
+        rows: The table, quoted for SQL.
+        is_temporary: Whether the view is temporary.
     """
     columns = ",\n".join(f"  {column.sql} AS {quote_name(column.name)}" for column in unify_schema(schema))
     return f"CREATE OR REPLACE {'TEMPORARY ' * is_temporary}VIEW {name} AS\nSELECT\n{columns}\nFROM {rows}"
 
 
 def _free_prefix(names: Iterable[str]) -> str:
-    """Return what no column begins with: a variable of a lambda hides the column of its name."""
+    """Return a prefix that no column name starts with, since a lambda variable hides a column of the same name."""
     taken = tuple(name.casefold() for name in names)
     candidates = ("x" + "_" * at for at in count())
     return next(text for text in candidates if not any(name.startswith(text) for name in taken))
@@ -102,12 +102,12 @@ def _by_source(items: Iterable[Field]) -> list[list[Field]]:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnRef:
-    """What one column says of a value.
+    """A reference to a value in one column.
 
     Args:
         sql: The expression.
         type: Its type.
-        given: What is null where it says nothing, if that is a shorter expression.
+        given: A shorter expression that is null exactly if this one is; empty if there is none.
     """
 
     sql: str
@@ -116,7 +116,7 @@ class _ColumnRef:
 
     @property
     def is_there(self) -> str:
-        """The condition that it says something."""
+        """The condition that the value is not null."""
         return f"{self.given or self.sql} IS NOT NULL"
 
     def step(self, name: str) -> str:
@@ -126,25 +126,25 @@ class _ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class _Joiner:
-    """Joins what several columns say of one value.
+    """Combines the references to one value in several columns.
 
     Args:
-        prefix: What the variables of lambdas begin with.
-        depth: In how many lambdas the value stands.
+        prefix: The prefix of lambda variables.
+        depth: The number of lambdas around the value.
     """
 
     prefix: str
     depth: int = 1
 
     def column(self, members: Sequence[tuple[Field, str]]) -> UnifiedColumn:
-        """Return what the columns of one source field say together, each given with its expression."""
+        """Combine the columns of one source field, each with its expression."""
         joined = self.join([_ColumnRef(sql, item.type) for item, sql in members])
         items = [item for item, _ in members]
         main = next((item for item in items if EVOLVED_FROM not in item.metadata), items[0])
         return UnifiedColumn(main.name, joined.type, joined.sql, tuple(item.name for item in items))
 
     def join(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
-        """Return what parts say together; where several are not null they say the same, or complete each other."""
+        """Combine references. If several are not null, they are equal or complete each other."""
         if len(parts) == 1 and not _has_siblings(parts[0].type):
             return parts[0]
         if any(isinstance(part.type, ArrayType) for part in parts):
@@ -169,20 +169,20 @@ class _Joiner:
             return _ColumnRef(f"transform({parts[0].sql}, {item} -> {joined.sql})", ArrayType(joined.type))
         joined = self._inner.join([_ColumnRef(f"{item}.`{at}`", element) for at, element in enumerate(elements)])
         together = ", ".join(f"coalesce({part.sql}, array())" for part in parts)
-        made = f"transform(arrays_zip({together}), {item} -> {joined.sql})"
-        return _where_any(parts, made, ArrayType(joined.type))
+        combined = f"transform(arrays_zip({together}), {item} -> {joined.sql})"
+        return _where_any(parts, combined, ArrayType(joined.type))
 
     def _records(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
-        """Return records with the fields of all, each joined in turn."""
+        """Combine records: the result has the fields of all, combined by source field."""
         owners = {id(item): part for part in parts for item in _fields(part.type)}
         groups = _by_source(item for part in parts for item in _fields(part.type))
         columns = [self.column([(item, owners[id(item)].step(item.name)) for item in group]) for group in groups]
-        made = ", ".join(f"{to_literal(column.name)}, {column.sql}" for column in columns)
+        combined = ", ".join(f"{to_literal(column.name)}, {column.sql}" for column in columns)
         struct = StructType(tuple(Field(column.name, column.type) for column in columns))
-        return _where_any(parts, f"named_struct({made})", struct)
+        return _where_any(parts, f"named_struct({combined})", struct)
 
     def _maps(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
-        """Return maps with the entries of all, the values of equal keys joined."""
+        """Combine maps: the result has the entries of all, with the values of equal keys combined."""
         types = [part.type for part in parts if isinstance(part.type, MapType)]
         key = f"{self.prefix}{self.depth}"
         values = [_ColumnRef(f"try_element_at({p.sql}, {key})", t.value) for p, t in zip(parts, types, strict=True)]
@@ -190,8 +190,8 @@ class _Joiner:
         keys = "array()"
         for part in parts:
             keys = f"array_union({keys}, coalesce(map_keys({part.sql}), array()))"
-        made = f"map_from_arrays({keys}, transform({keys}, {key} -> {joined.sql}))"
-        return _where_any(parts, made, MapType(types[0].key, joined.type))
+        combined = f"map_from_arrays({keys}, transform({keys}, {key} -> {joined.sql}))"
+        return _where_any(parts, combined, MapType(types[0].key, joined.type))
 
     @property
     def _inner(self) -> _Joiner:
@@ -199,12 +199,12 @@ class _Joiner:
 
 
 def _shape(data_type: DataType) -> object:
-    """Return what parts that can be joined have in common."""
+    """Return the key by which references are grouped; those of one group can be combined without conversion."""
     return (MapType, data_type.key) if isinstance(data_type, MapType) else isinstance(data_type, StructType)
 
 
 def _has_siblings(data_type: DataType) -> bool:
-    """Tell whether anywhere in a type a source field has several columns."""
+    """Tell whether a source field anywhere in a type has several columns."""
     is_split = isinstance(data_type, StructType) and len(_by_source(data_type)) < len(data_type)
     return is_split or any(_has_siblings(child) for _, child in children(data_type))
 
@@ -225,18 +225,18 @@ def _fields(data_type: DataType) -> tuple[Field, ...]:
     return data_type.fields
 
 
-def _where_any(parts: Sequence[_ColumnRef], made: str, data_type: DataType) -> _ColumnRef:
+def _where_any(parts: Sequence[_ColumnRef], combined: str, data_type: DataType) -> _ColumnRef:
     is_there = " OR ".join(part.is_there for part in parts)
-    return _ColumnRef(f"CASE WHEN {is_there} THEN {made} END", data_type)
+    return _ColumnRef(f"CASE WHEN {is_there} THEN {combined} END", data_type)
 
 
 # ---- single values ---------------------------------------------------------------------------------
 
 
 def _scalars(parts: Sequence[_ColumnRef], leaf: DataType | None = None) -> _ColumnRef:
-    """Return the first that is not null: what needs no conversion comes first, then what is narrow.
+    """Return the first reference that is not null: those without conversion first, then narrow types first.
 
-    A whole number comes before the point in time that it may have been taken for (U16).
+    A long comes before a timestamp: the timestamp may be only the routed copy of the long (U16).
     """
     leaf = leaf or _exact_common([part.type for part in parts])
     ordered = sorted(parts, key=lambda part: (part.type != leaf, column_sort_key(part.type, 0)))
@@ -248,7 +248,7 @@ def _first(expressions: Sequence[str], leaf: DataType) -> _ColumnRef:
 
 
 def _exact_common(types: Sequence[DataType]) -> DataType:
-    """Return the type to which every value of all these types converts exactly."""
+    """Return a type to which every value of these types converts exactly."""
     if len(set(types)) == 1:
         return types[0]
     words = [word_of(data_type) for data_type in types]
@@ -258,7 +258,7 @@ def _exact_common(types: Sequence[DataType]) -> DataType:
 
 
 def _convert(part: _ColumnRef, leaf: DataType) -> str:
-    """Return an expression in a wider type, the same in every time zone."""
+    """Return the conversion to a wider type. Its result must not depend on the time zone of the session."""
     if part.type == leaf:
         return part.sql
     to = "string" if leaf == STRING else "timestamp" if leaf == TIMESTAMP else "number"

@@ -1,6 +1,6 @@
-"""What is assigned: columns and fields of structs by their paths, no two of which contradict each other.
+"""The columns and nested fields that an UPDATE or MERGE assigns.
 
-Source: Delta Lake's UPDATE: nested fields are assigned one by one, what is in arrays and maps is not.
+Source: Delta Lake's UPDATE: nested fields can be assigned one by one, but not inside arrays and maps.
 """
 
 from __future__ import annotations
@@ -17,73 +17,75 @@ from widen.protocol.column_metadata import has_generated_values
 
 @dataclass(frozen=True)
 class Relation:
-    """What the names of columns may mean.
+    """A table or source that column names are resolved against.
 
     Args:
-        schema: The columns.
-        alias: What may stand before them; it comes before a column of that name.
+        schema: Its columns.
+        alias: Its alias; in a path it takes precedence over a column of that name.
     """
 
     schema: StructType
     alias: str | None = None
 
     def resolve(self, path: Path) -> Path:
-        """Return a path as the schema spells it, without the alias.
+        """Return a path spelled as in the schema, without the alias.
 
         Raises:
-            ColumnNotFound: there is no such column.
+            ColumnNotFound: the column does not exist.
             ItemAssignmentRefused: the path leads into an array or a map.
         """
         is_aliased = len(path) > 1 and self.alias is not None and path[0].casefold() == self.alias.casefold()
         if is_aliased and self.schema.find(path[1]) is not None:
             path = path[1:]
-        found, _ = resolve(self.schema, path)
-        for at in range(1, len(found)):
-            parent = resolve(self.schema, found[:at])[1]
+        resolved, _ = resolve(self.schema, path)
+        for depth in range(1, len(resolved)):
+            parent = resolve(self.schema, resolved[:depth])[1]
             if not isinstance(parent, StructType):
-                raise ItemAssignmentRefused(column=format_path(found), parent=format_path(found[:at]), type=parent.sql)
-        return found
+                raise ItemAssignmentRefused(
+                    column=format_path(resolved), parent=format_path(resolved[:depth]), type=parent.sql
+                )
+        return resolved
 
 
 def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | None = None) -> dict[str, Path]:
-    """Return the columns that texts name, each as the table spells it.
+    """Parse the names of assigned columns, and return their paths spelled as in the table.
 
     Args:
         target: The table.
-        texts: E.g. ``amount`` or ``address.zip``.
-        source: Whose columns may be added to the table; none may be if it is None.
+        texts: The names, e.g. ``amount`` or ``address.zip``.
+        source: The source whose columns may be added to the table; None if no column may be added.
 
     Raises:
-        InvalidPath: a text is no path.
-        ColumnNotFound: there is no such column.
+        InvalidPath: a name is not a path.
+        ColumnNotFound: a column does not exist.
         ItemAssignmentRefused: a path leads into an array or a map.
-        AssignmentConflict: two of them are the same, or one is in the other.
+        AssignmentConflict: two paths are equal, or one is inside the other.
     """
-    found = {text: _resolve_assigned(target, parse_path(text), source) for text in texts}
-    ordered = sorted(found.values())
-    for one, two in pairwise(ordered):
-        if two[: len(one)] == one:
-            raise AssignmentConflict(columns=f"{format_path(one)} and {format_path(two)}")
-    return found
+    resolved = {text: _resolve_assigned(target, parse_path(text), source) for text in texts}
+    ordered = sorted(resolved.values())
+    for outer, inner in pairwise(ordered):
+        if inner[: len(outer)] == outer:
+            raise AssignmentConflict(columns=f"{format_path(outer)} and {format_path(inner)}")
+    return resolved
 
 
 def overlay_types(schema: StructType, types: Mapping[Path, DataType]) -> StructType:
-    """Return what data would look like that have the columns of a table, some of them in other types.
+    """Return the schema of data for a table in which the assigned columns have other types.
 
-    Columns whose values the table makes are left out unless something is assigned to them.
+    Generated columns are not part of it unless they are assigned.
 
     Args:
-        schema: Of the table.
-        types: The types by path; a path that is not in the schema adds a column or a field.
+        schema: The schema of the table.
+        types: The types by path. A path that is not in the schema adds a column or a field.
     """
-    known = [field for field in schema if not has_generated_values(field) or _is_named(types, field.name)]
+    columns = [field for field in schema if not has_generated_values(field) or _is_named(types, field.name)]
     added = {path[0] for path in types} - {field.name for field in schema}
-    fields = (Field(f.name, _overlay(f.type, _below(types, f.name)), f.nullable) for f in known)
+    fields = (Field(f.name, _overlay(f.type, _below(types, f.name)), f.nullable) for f in columns)
     return StructType((*fields, *(Field(name, _added(_below(types, name))) for name in sorted(added))))
 
 
 def _added(types: Mapping[Path, DataType]) -> DataType:
-    """Return the type of a new column: the one that is given, or a struct of the fields that are."""
+    """Return the type of a new column: the given one, or a struct of the given fields."""
     return types[()] if () in types else overlay_types(StructType(()), types)
 
 
@@ -102,7 +104,7 @@ def _is_named(types: Mapping[Path, DataType], name: str) -> bool:
 
 
 def _resolve_assigned(target: Relation, path: Path, source: Relation | None) -> Path:
-    """Return a path as the table spells it; what only the source has becomes a new column or field.
+    """Return a path spelled as in the table. A path that only the source has becomes a new column or field.
 
     Source: Delta Lake's MERGE with schema evolution
     """
@@ -115,18 +117,18 @@ def _resolve_assigned(target: Relation, path: Path, source: Relation | None) -> 
 
 
 def _spelled(schema: StructType, path: Path) -> Path:
-    """Return a path of which not everything is in a schema, the part that is there spelled as in it.
+    """Return a path with its existing part spelled as in the schema.
 
     Raises:
-        ItemAssignmentRefused: what is there is not a struct.
+        ItemAssignmentRefused: the existing part is not a struct.
     """
-    found: Path = ()
+    resolved: Path = ()
     current: DataType = schema
-    for at, name in enumerate(path):
+    for depth, name in enumerate(path):
         if not isinstance(current, StructType):
-            raise ItemAssignmentRefused(column=format_path(path), parent=format_path(found), type=current.sql)
+            raise ItemAssignmentRefused(column=format_path(path), parent=format_path(resolved), type=current.sql)
         field = current.find(name)
         if field is None:
-            return (*found, *path[at:])
-        found, current = (*found, field.name), field.type
-    return found
+            return (*resolved, *path[depth:])
+        resolved, current = (*resolved, field.name), field.type
+    return resolved

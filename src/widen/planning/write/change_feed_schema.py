@@ -1,6 +1,6 @@
-"""Changes between versions: whether they can be told in the columns of one version.
+"""Whether the change data feed can return rows of one version in the schema of another.
 
-A change of type is never bridged, not even a widening: whoever follows the changes must see that it happened.
+It never converts across a change of type, not even a widening: consumers of the feed must notice the change.
 
 Source: Delta Spark's change data feed
 """
@@ -14,15 +14,15 @@ from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
 
 
 def is_representable_in(schema: StructType, version: int, shown: StructType, shown_version: int) -> bool:
-    """Tell whether rows of one version can stand in the columns of another one.
+    """Tell whether rows of one version can be returned in the schema of another.
 
-    Only new columns may have come in the later of the two.
+    The later version may only have new columns, and columns that became nullable.
 
     Args:
-        schema: Of the version that the rows are from.
-        version: Its number.
-        shown: The columns in which they are to be told.
-        shown_version: The version that has those.
+        schema: The schema of the version of the rows.
+        version: The version of the rows.
+        shown: The schema to return them in.
+        shown_version: The version of that schema.
     """
     if version <= shown_version:
         return _has_grown(schema, shown, lambda old, new: new or not old)
@@ -30,7 +30,7 @@ def is_representable_in(schema: StructType, version: int, shown: StructType, sho
 
 
 def _has_grown(old: DataType, new: DataType, may_be: Callable[[bool, bool], bool]) -> bool:
-    """Tell whether a type has become another one by nothing but new fields, and fields that may be null."""
+    """Tell whether two types differ only by new fields and by nullability."""
     match old, new:
         case StructType(), StructType():
             return all(_field_has_grown(field, new.find(field.name), may_be) for field in old)

@@ -1,4 +1,4 @@
-"""Overwrites: what becomes of the schema, and which partitions a write has touched.
+"""Overwrites: the new schema of a table, and the partitions that a dynamic overwrite replaces.
 
 Source: Delta Lake's overwrites: overwriteSchema, replaceWhere, dynamic partitions
 """
@@ -29,21 +29,21 @@ from widen.protocol.skipping.predicate import And, Compare, IsNull, Or, Predicat
 
 
 def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool) -> None:
-    """Check that the options of an overwrite can go together.
+    """Check that the options of an overwrite can be combined.
 
     Args:
-        has_where: Whether it is limited to rows with a condition.
+        has_where: Whether it replaces only the rows that satisfy a condition.
         has_new_schema: Whether the table gets the schema of the data.
-        is_dynamic: Whether it is limited to the partitions that the data have rows for.
+        is_dynamic: Whether it replaces only the partitions that the data have rows for.
 
     Raises:
-        ReplaceWhereInPartitions: a condition and dynamic partitions.
-        NewSchemaInPartitions: a new schema and dynamic partitions.
-        OverwriteRefused: a new schema and a condition.
+        ReplaceWhereInPartitions: a condition is combined with dynamic partitions.
+        NewSchemaInPartitions: a new schema is combined with dynamic partitions.
+        OverwriteRefused: a new schema is combined with a condition.
     """
     if has_where and is_dynamic:
         raise ReplaceWhereInPartitions(
-            option="where", other_option="partitions='dynamic'", reason="both say what is replaced"
+            option="where", other_option="partitions='dynamic'", reason="both select the rows to replace"
         )
     if has_new_schema and is_dynamic:
         reason = "the rows of other partitions stay as they are"
@@ -53,9 +53,9 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
 
 
 def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
-    """Return the metadata of a table that gets the schema of the data in place of its own; no row stays.
+    """Return the metadata of a table whose schema is replaced by that of the data.
 
-    Every column may be null and has no history: nothing that was written before is read with it.
+    All columns become nullable, without type history: no file that was written before stays in the table.
 
     Args:
         state: The table.
@@ -63,19 +63,19 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
 
     Raises:
         ColumnNotFound: the data lack a partition column.
-        ConstraintDependsOnColumn: a constraint looks at a column that goes or gets another type.
-        InvalidColumnName: a column cannot be called so.
-        FeatureRequired: a type needs a feature that the table does not have.
+        ConstraintDependsOnColumn: a constraint references a column that is dropped or gets another type.
+        InvalidColumnName: the name of a column is not allowed.
+        FeatureRequired: a type needs a feature that the table does not support.
 
     Source: Delta Lake's overwriteSchema; PROTOCOL.md#writer-requirements-for-column-mapping
     """
     schema = map_fields(as_nullable(incoming), lambda _, field: field.only_metadata(COMMENT))
-    split = []
+    partition_names = []
     for name in state.metadata.partition_columns:
         column = schema.find(name)
         if column is None:
             raise ColumnNotFound(column=name, available=", ".join(schema.names))
-        split.append(column.name)
+        partition_names.append(column.name)
     for field in state.schema:
         known = schema.find(field.name)
         found = dependent_expressions((field.name,), state.schema, check_constraints(state.properties))
@@ -83,27 +83,27 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
             raise ConstraintDependsOnColumn(column=field.name, constraints=format_expressions(found))
     ensure_names_allowed(schema.fields, state.properties)
     ensure_types(state, schema)
-    return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(split))
+    return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(partition_names))
 
 
 def partition_predicate(
     schema: StructType, columns: Sequence[str], partitions: Iterable[Sequence[str | None]]
 ) -> Predicate:
-    """Return the condition that is true for the rows of some partitions, as far as their texts tell their values.
+    """Return the condition that holds for the rows of some partitions. Values that cannot be parsed match any value.
 
     Args:
-        schema: Of the table.
+        schema: The schema of the table.
         columns: The partition columns.
-        partitions: The texts of each, in the order of the columns; at least one.
+        partitions: The partition values as text, in the order of the columns; at least one partition.
 
     Source: PROTOCOL.md#partition-value-serialization
     """
     known = {field.name: field for field in schema}
     found = [
-        _joined(And, [_equals(known[name], text) for name, text in zip(columns, texts, strict=True)])
+        _combine(And, [_equals(known[name], text) for name, text in zip(columns, texts, strict=True)])
         for texts in partitions
     ]
-    return _joined(Or, found)
+    return _combine(Or, found)
 
 
 def _equals(field: Field, text: str | None) -> Predicate:
@@ -116,9 +116,9 @@ def _equals(field: Field, text: str | None) -> Predicate:
     )
 
 
-def _joined(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:
-    """Return the parts as one condition that is not nested deeper than it has to be."""
+def _combine(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:
+    """Combine conditions into a balanced tree, so that thousands of partitions do not exceed the recursion limit."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
-    return kind(_joined(kind, parts[:middle]), _joined(kind, parts[middle:]))
+    return kind(_combine(kind, parts[:middle]), _combine(kind, parts[middle:]))

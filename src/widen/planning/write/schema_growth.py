@@ -1,4 +1,4 @@
-"""What a write makes of a table, so that its data fit.
+"""The schema changes that a write makes so that its data fit the table.
 
 Source: Delta Lake's schema evolution on write
 """
@@ -36,11 +36,11 @@ from widen.protocol.column_metadata import find_generation, find_identity
 
 @dataclass(frozen=True, slots=True)
 class SchemaGrowth:
-    """What becomes of a table.
+    """The schema changes of a write.
 
     Args:
-        metadata: After the operations: under it the data are written.
-        operations: What happens to the columns; often nothing.
+        metadata: The metadata after the operations, with which the data are written.
+        operations: The changes of columns; usually empty.
     """
 
     metadata: Metadata
@@ -48,23 +48,23 @@ class SchemaGrowth:
 
     @property
     def added(self) -> frozenset[Path]:
-        """Where there are new columns and fields."""
+        """The paths of new columns and fields."""
         return frozenset(operation.path for operation in self.operations if isinstance(operation, AddColumn))
 
 
 def schema_change_options(
     state: TableState, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
 ) -> SchemaChangeOptions:
-    """Return what a write may do, as far as the table can do it.
+    """Return the schema changes that a write may make, as far as the table supports them.
 
     Args:
         state: The table.
         merge_schema: Whether the table may get new columns and wider types.
-        widening: Which types may widen.
-        cast: Whether values may be cast where that can fail.
+        widening: Which types may widen automatically.
+        cast: Whether values may be cast even if a cast can fail.
 
     Raises:
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+        EnabledWithoutFeature: type widening is enabled, but the protocol does not list the feature.
     """
     table_format = table_format_of(state)
     widens = partial(can_widen_automatically, table_format, widening) if merge_schema else never
@@ -72,20 +72,20 @@ def schema_change_options(
 
 
 def grow_schema(state: TableState, incoming: StructType, leeway: SchemaChangeOptions) -> SchemaGrowth:
-    """Return what becomes of a table so that data fit.
+    """Return the schema changes after which data fit a table.
 
     Args:
         state: The table.
         incoming: The schema of the data.
-        leeway: What may be done.
+        leeway: The changes that are allowed.
 
     Raises:
-        SchemaMismatch: the data do not fit, or a constraint or a generated column keeps a type from widening.
-        IdentityColumnGiven: the data have values for a column whose values only the table makes.
+        SchemaMismatch: the data do not fit, or a constraint or a generated column prevents a widening.
+        IdentityColumnGiven: the data have values for an identity column that is GENERATED ALWAYS.
         GeneratedColumnTypeFixed: a generated column would widen.
         IdentityColumnFixed: an identity column would widen.
-        InvalidColumnName: a new column cannot be called so.
-        FeatureRequired: a new type needs a feature that the table does not have.
+        InvalidColumnName: the name of a new column is not allowed.
+        FeatureRequired: a new type needs a feature that the table does not support.
 
     Source: Delta Lake's schema evolution on write: the checks and their order
     """
@@ -100,17 +100,17 @@ def grow_schema(state: TableState, incoming: StructType, leeway: SchemaChangeOpt
 
 
 def ensure_types_unreferenced(state: TableState, operations: Iterable[Operation]) -> None:
-    """Check that nothing of the table has to do with the types of columns that would widen by themselves.
+    """Check that no expression of the table depends on the type of a column that would widen automatically.
 
     Args:
         state: The table.
-        operations: What a write would do to its columns.
+        operations: The changes that a write would make.
 
     Raises:
-        ConstraintTypeMismatch: a CHECK constraint looks at one.
-        GeneratedColumnTypeMismatch: a generated column is made of one.
-        GeneratedColumnTypeFixed: one is a generated column.
-        IdentityColumnFixed: one is an identity column.
+        ConstraintTypeMismatch: a CHECK constraint references such a column.
+        GeneratedColumnTypeMismatch: a generated column references one.
+        GeneratedColumnTypeFixed: such a column is a generated column.
+        IdentityColumnFixed: such a column is an identity column.
 
     Source: Delta Lake's check of dependent expressions on write
     """
@@ -124,26 +124,26 @@ def _ensure_type_unreferenced(state: TableState, operation: WidenType) -> None:
     field = nearest_field(state.schema, operation.path)
     if find_identity(field) is not None:
         raise IdentityColumnFixed(column=column)
-    found = dependent_expressions(operation.path, state.schema, check_constraints(state.properties))
-    if found:
-        raise ConstraintTypeMismatch(column=column, old=old, new=new, constraints=format_expressions(found))
-    found = dependent_expressions(operation.path, state.schema, generated_columns(state))
-    if found:
-        raise GeneratedColumnTypeMismatch(column=column, old=old, new=new, columns=format_expressions(found))
+    dependents = dependent_expressions(operation.path, state.schema, check_constraints(state.properties))
+    if dependents:
+        raise ConstraintTypeMismatch(column=column, old=old, new=new, constraints=format_expressions(dependents))
+    dependents = dependent_expressions(operation.path, state.schema, generated_columns(state))
+    if dependents:
+        raise GeneratedColumnTypeMismatch(column=column, old=old, new=new, columns=format_expressions(dependents))
     if find_generation(field) is not None:
         reason = "it has the type of the expression that generates it"
         raise GeneratedColumnTypeFixed(column=column, old=old, new=new, reason=reason, fix="Cast the data.")
 
 
 def can_retry_write(before: TableState, first: SchemaGrowth, now: TableState, again: SchemaGrowth) -> bool:
-    """Tell whether a write that lost a race may be made again as planned anew, without asking.
+    """Tell whether a write may be retried with a new plan after a conflict.
 
-    It may if it would not put back what somebody has dropped or renamed, or write to another table of that name.
+    It may not if it would add back a column that was dropped or renamed meanwhile, or if the table was replaced.
 
     Args:
-        before: The table when the write began.
+        before: The table when the write started.
         first: The first plan.
-        now: The table after the winners.
-        again: The plan for that.
+        now: The table after the conflicting commits.
+        again: The new plan.
     """
     return before.metadata.id == now.metadata.id and again.added <= first.added

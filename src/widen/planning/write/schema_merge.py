@@ -1,6 +1,6 @@
-"""What an incoming schema asks of a table: nothing, new columns, wider types, casts, or what cannot be.
+"""Merge the schema of incoming data into a table: new columns, wider types, casts, or a refusal.
 
-Names are matched without case; the table's order and spelling stay.
+Names are matched case-insensitively. The order and spelling of the table are kept.
 
 Source: Delta Lake's schema enforcement and evolution.
 """
@@ -21,24 +21,24 @@ from widen.protocol.column_metadata import find_identity, has_generated_values
 from widen.protocol.type_widening import is_widening
 
 Widens: TypeAlias = Callable[[DataType, DataType], bool]
-"""Tells whether a leaf of the table may become wider by itself."""
+"""Whether a leaf of the table may widen automatically, from an old to a new type."""
 
 
 def never(old: DataType, new: DataType) -> bool:
-    """Tell that no leaf may."""
+    """Allow no widening."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChangeOptions:
-    """What a write may do so that its data fit.
+    """The changes that a write may make so that its data fit.
 
     Args:
-        adds: Whether new columns and nested fields may be added, and columns without a type get one.
-        widens: Which types may become wider.
-        casts: Whether values may be cast to the type of the table where that can fail or lose digits.
+        adds: Whether new columns and nested fields may be added, and void columns may get a type.
+        widens: Which types may widen.
+        casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
-        can_cast: Which types of values may be cast to which types of the table, if values may be cast.
+        can_cast: Which types may be cast to which, if casts are allowed.
     """
 
     NONE: ClassVar[SchemaChangeOptions]
@@ -55,10 +55,10 @@ SchemaChangeOptions.NONE = SchemaChangeOptions()
 
 @dataclass(frozen=True, slots=True)
 class CastValues:
-    """The values of a column go to another type, of which not all may be values.
+    """A cast of the values of a column, which fails for values that the new type cannot hold.
 
     Args:
-        path: The column, as the table spells it.
+        path: The column, spelled as in the table.
         old: Its type in the data.
         new: Its type in the table.
     """
@@ -73,11 +73,11 @@ class CastValues:
 
 @dataclass(frozen=True, slots=True)
 class TypeMismatch:
-    """A column of the data that a table cannot take, whatever it does.
+    """A column of the data that cannot be written to the table under any options.
 
     Args:
         path: The column.
-        reason: Why not.
+        reason: Why it cannot.
     """
 
     path: Path
@@ -89,36 +89,36 @@ class TypeMismatch:
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleTypePair(TypeMismatch):
-    """A misfit of two types."""
+    """Two types of which neither can be converted to the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingField(TypeMismatch):
-    """A struct of the data lacks a field of the table."""
+    """A field of the table that a struct of the data lacks."""
 
 
 SchemaNeed: TypeAlias = Operation | CastValues | TypeMismatch
-"""What one column of the data asks for."""
+"""What one column of the data requires."""
 
 
 def merge_schema(current: StructType, incoming: StructType, leeway: SchemaChangeOptions) -> tuple[Operation, ...]:
     """Return the operations after which the data fit the table.
 
-    What is narrower than the table is cast, which loses nothing; what is missing is null, or what the table fills in.
+    A narrower type is cast to that of the table, which is exact. A missing column is null, or gets its default or
+    generated value.
 
     Args:
         current: The schema of the table, with all metadata.
         incoming: The schema of the data.
-        leeway: What may be done.
+        leeway: The changes that are allowed.
 
     Raises:
-        SchemaMismatch: the data do not fit; the error names every column that does not, with both types, and what
-            they would need.
-        IncompatibleTypes: the same, and for some columns nothing would help.
-        IdentityColumnGiven: the data have values for a column whose values only the table makes.
+        SchemaMismatch: the data do not fit. The error lists every such column, with both types and what it would need.
+        IncompatibleTypes: likewise, and for some columns no option would help.
+        IdentityColumnGiven: the data have values for an identity column that is GENERATED ALWAYS.
 
-    Source: Delta Lake's schema enforcement and evolution. Differs: what only a cast makes fit is refused unless casts
-        are asked for, so that no value is rounded or refused in the middle of a job without anybody's wish.
+    Source: Delta Lake's schema enforcement and evolution. Differs: a cast that can fail is refused unless casts are
+        allowed, so that no value is rounded, and no job fails halfway, unless the caller accepts it.
     """
     _ensure_not_given(current, incoming)
     needs = tuple(_struct(current, incoming, (), leeway))
@@ -160,12 +160,12 @@ def _describe_need(need: SchemaNeed) -> str:
 
 
 def _to_operation(need: SchemaNeed) -> str:
-    return f"  - {need}" if not isinstance(need, TypeMismatch) else f"  - {need}: cannot be"
+    return f"  - {need}" if not isinstance(need, TypeMismatch) else f"  - {need}: not possible"
 
 
 def _fix(refused: list[SchemaNeed]) -> str:
     if all(isinstance(need, MissingField) for need in refused):
-        return "Give the struct every field of the column, with null where there is no value."
+        return "Add the missing fields to the struct, e.g. as null."
     if any(isinstance(need, TypeMismatch) for need in refused):
         return "Cast or rename the columns, or change the table with alter_column."
     grows = any(isinstance(need, AddColumn) or _gets_type(need) for need in refused)
@@ -175,16 +175,16 @@ def _fix(refused: list[SchemaNeed]) -> str:
     return " ".join(text for holds, text in fixes if holds)
 
 
-_GROW = "Let the table grow with merge_schema=True, or select the columns it has."
+_GROW = "Add the columns with merge_schema=True, or select only the columns of the table."
 _WIDEN = (
-    "Let types widen with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
+    "Widen the types with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
     "widening='always'."
 )
-_CAST = "Let values be cast with cast=True; one that does not fit fails the write."
+_CAST = "Cast values with cast=True; a value that does not fit fails the write."
 
 
 def _gets_type(need: SchemaNeed) -> bool:
-    """Tell whether a column that had no type gets one, which is no widening."""
+    """Tell whether a void column gets a type, which is not type widening."""
     return isinstance(need, WidenType) and need.old == VOID
 
 
@@ -196,7 +196,7 @@ def _struct(current: StructType, incoming: StructType, at: Path, leeway: SchemaC
     for field in incoming:
         other = folded.setdefault(field.name.casefold(), field.name)
         if other is not field.name:
-            yield TypeMismatch((*at, field.name), f"is there twice: another column is called {other}")
+            yield TypeMismatch((*at, field.name), f"is a duplicate of {other}")
             continue
         known = current.find(field.name)
         if known is None:
@@ -213,7 +213,7 @@ def _struct(current: StructType, incoming: StructType, at: Path, leeway: SchemaC
 
 
 def _as_new_field(field: Field) -> Field:
-    """Return a new field as the table gets it: all in it may be null, and of its metadata only comments stay."""
+    """Return a new field for the table: nullable throughout, and without metadata other than comments."""
     return map_fields(as_nullable(StructType((field,))), lambda _, inner: inner.only_metadata(COMMENT)).fields[0]
 
 

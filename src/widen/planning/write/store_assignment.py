@@ -1,6 +1,6 @@
-"""Which values may be assigned to a column of another type, where a cast is asked for.
+"""Which types can be assigned to a column of another type with a cast.
 
-A value that turns out not to fit fails the write; what is not here cannot be assigned at all.
+A value that does not fit fails the write. Any other pair of types is refused before the write.
 
 Source: Spark's ANSI store assignment, which INSERT follows; Spark's ANSI casts, which UPDATE and MERGE follow.
 """
@@ -15,20 +15,20 @@ NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "dec
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 FAMILIES = (NUMBERS, TIMES)
-"""Types of one family can be assigned to each other; besides, what can be printed can be assigned to text."""
+"""Types of one family can be assigned to each other. Most types can also be assigned to string."""
 
-_UNPRINTED = (VOID, VARIANT, BINARY)
+_NOT_TO_STRING = (VOID, VARIANT, BINARY)
 
 
 def can_assign(old: DataType, new: DataType) -> bool:
-    """Tell whether values of one atomic type can be cast to the other one when they are written.
+    """Tell whether values of one atomic type can be written to a column of another.
 
-    Source: Spark's ANSI store assignment. Differs: bytes are not taken for text, for not all of them are.
+    Source: Spark's ANSI store assignment. Differs: binary cannot be assigned to string, since it may not be UTF-8.
     """
     if not is_atomic(old) or not is_atomic(new):
         return False
     if new == STRING:
-        return old not in _UNPRINTED
+        return old not in _NOT_TO_STRING
     return any(_name(old) in family and _name(new) in family for family in FAMILIES)
 
 
@@ -40,21 +40,21 @@ _CASTS: Mapping[str, frozenset[str]] = {
     "timestamp": NUMBERS | {"date", "timestamp_ntz"},
     "timestamp_ntz": frozenset({"date", "timestamp"}),
 }
-"""The types that values of a type are cast to; besides, what can be printed is cast to text."""
+"""The types that each type can be cast to. Most types can also be cast to string."""
 
 
 def can_cast(old: DataType, new: DataType) -> bool:
-    """Tell whether UPDATE and MERGE cast values of one type to the other one.
+    """Tell whether UPDATE and MERGE cast values of one type to another.
 
     Args:
         old: The type of the value, not of the same structure as the new one.
         new: The type of the column.
 
     Source: Delta Lake's UPDATE and MERGE: an explicit cast in ANSI mode, which fails for a value that does not fit.
-        Differs: bytes are not cast to text, for not all of them are text.
+        Differs: binary is not cast to string, since it may not be UTF-8.
     """
     if new == STRING:
-        return old not in _UNPRINTED
+        return old not in _NOT_TO_STRING
     return _name(new) in _CASTS.get(_name(old), frozenset())
 
 

@@ -124,7 +124,7 @@ class RowBuilder:
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
         self._base = build_routes(base or StructType(), policy)
         self._rows: list[Row] = []
-        self._search_budgets = dict.fromkeys(policy.left_out, MAX_SEARCHED_TEXTS)
+        self._search_budgets = dict.fromkeys(policy.excluded, MAX_SEARCHED_TEXTS)
         self._use(BatchProfile(RESCUED in self._roles))
 
     def _use(self, profile: BatchProfile) -> None:

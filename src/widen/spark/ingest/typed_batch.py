@@ -89,7 +89,7 @@ class TypedBatch:
 
     def _excluded(self, policy: Policy) -> list[Path]:
         """Return the excluded fields that the records have."""
-        return [path for path in sorted(policy.left_out) if any(_has(each.schema, path) for each in self.parts)]
+        return [path for path in sorted(policy.excluded) if any(_has(each.schema, path) for each in self.parts)]
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""

@@ -76,7 +76,7 @@ def write_fitting(
         StorageError: the store refused.
     """
     rule = first_violated_rule(from_json(metadata.schema_string), protocol, metadata.configuration)
-    if rule is None and not spec.policy.guards:
+    if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
         rows = build_rows(texts, spec).observe(metrics, notes_aggregate().alias(NOTES))
         adds = write_parquet(rows.where(F.col(NOTE).isNull()).drop(NOTE), store, protocol, metadata)

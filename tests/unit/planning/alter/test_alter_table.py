@@ -294,7 +294,7 @@ def test_null_is_allowed_anywhere_and_forbidden_where_no_parent_can_be_null() ->
     assert field(after(before, change), "s.x").nullable
     assert not field(after(before, alter(before, "s.t.u", nullable=False)), "s.t.u").nullable
     assert not field(after(before, alter(before, "B", nullable=False)), "b").nullable
-    for path, told in [("l.element.q", "array"), ("s.t.u", "s may be null")]:
+    for path, told in [("l.element.q", "array"), ("s.t.u", "s is nullable")]:
         loose = after(before, alter(before, "s", nullable=True))
         with pytest.raises(WidenError, match=told) as caught:
             alter(loose, path, nullable=False)
@@ -382,8 +382,13 @@ def test_several_columns_change_in_one_commit_or_none_does() -> None:
 
 def test_what_is_said_of_a_column_must_make_sense() -> None:
     before = state(NESTED)
-    for wanted in ({"size": 3}, {"first": True, "after": "v"}, {"default": "1", "drop_default": True}):
-        with pytest.raises(WidenError, match=r"sa(y|id)"):
+    wrong = (
+        ({"size": 3}, "Valid keys are: type, comment"),
+        ({"first": True, "after": "v"}, "Cannot have both first and after"),
+        ({"default": "1", "drop_default": True}, "Cannot have both default and drop_default"),
+    )
+    for wanted, message in wrong:
+        with pytest.raises(WidenError, match=message):
             alter(before, "a", **wanted)
     with pytest.raises(WidenError, match="needs a type"):
         add(before, {"n": {"comment": "x"}})
@@ -733,11 +738,15 @@ def test_columns_are_replaced_and_what_stays_keeps_what_is_known_of_it(mode: dic
 @pytest.mark.parametrize(
     ("columns", "expected", "told"),
     [
-        ("p int, a int, s struct<x: int, y: int>", "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", "l would go"),
+        (
+            "p int, a int, s struct<x: int, y: int>",
+            "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP",
+            "l would be dropped",
+        ),
         (
             "p int, a int, s struct<x: int>, l array<int>",
             "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP",
-            "s.y would go",
+            "s.y would be dropped",
         ),
         (
             "p int, a int, s struct<x: int, z: int>, l array<int>",
@@ -747,13 +756,13 @@ def test_columns_are_replaced_and_what_stays_keeps_what_is_known_of_it(mode: dic
         (
             "p int, a smallint, s struct<x: int, y: int>, l array<int>",
             "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP",
-            "matrix",
+            "does not support",
         ),
         ("p int, a int, s int, l array<int>", "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP", "to INT"),
         (
             "p int, a int not null, s struct<x: int, y: int>, l array<int>",
             "DELTA_UNSUPPORTED_ALTER_TABLE_REPLACE_COL_OP",
-            "a could not be null",
+            "a would become NOT NULL",
         ),
         ("p int, a int, s struct<x: int, y: int>, l array<int>, n int not null", "DELTA_OPERATION_NOT_ALLOWED", "n"),
         ("p int, a int, s struct<x: int, y: int>, l array<int>, A int", "FIELD_ALREADY_EXISTS", "A"),

@@ -42,9 +42,9 @@ def test_partitions_nulls_and_rules() -> None:
     )
     properties = {"delta.constraints.positive": "s.x > 0 AND id < 9", "delta.constraints.odd": "length(p) = 1"}
     assert find_fixed_columns(state(schema, properties, ("p",))) == {
-        ("id",): FixedColumn("id", "NOT NULL and looked at by the constraint positive", False, True),
-        ("p",): FixedColumn("p", "a partition column and looked at by the constraint odd", False, False),
-        ("s", "x"): FixedColumn("x", "looked at by the constraint positive", False, False),
+        ("id",): FixedColumn("id", "NOT NULL and referenced by the constraint positive", False, True),
+        ("p",): FixedColumn("p", "a partition column and referenced by the constraint odd", False, False),
+        ("s", "x"): FixedColumn("x", "referenced by the constraint positive", False, False),
         ("s", "l", "element", "z"): FixedColumn("z", "NOT NULL", True, True),
-        ("i",): FixedColumn("i", "looked at by the invariant of column i", False, False),
+        ("i",): FixedColumn("i", "referenced by the invariant of column i", False, False),
     }

@@ -54,7 +54,7 @@ def test_pins_say_it_for_the_first_time() -> None:
 
 
 def test_dates_are_looked_for_below_what_was_named() -> None:
-    found = build_field_rules(table("log: struct<m: map<string,string>>"), Policy(dated=frozenset([("log",)])))
+    found = build_field_rules(table("log: struct<m: map<string,string>>"), Policy(date_fields=frozenset([("log",)])))
     log = found.at("log")
     assert log.is_dated
     assert log.at("m") == FieldRules(maps=1, is_dated=True)
@@ -63,6 +63,6 @@ def test_dates_are_looked_for_below_what_was_named() -> None:
 
 
 def test_what_is_hidden_is_hidden_whatever_else_was_said() -> None:
-    policy = Policy(pins={("a",): TextForm.JSON}, masked=frozenset([("a",)]), left_out=frozenset([("r", "b")]))
+    policy = Policy(pins={("a",): TextForm.JSON}, masked=frozenset([("a",)]), excluded=frozenset([("r", "b")]))
     found = build_field_rules(table("a: map<string,int>"), policy)
     assert (found.at("a").take, found.at("r").at("b").take) == (FieldRule.MASKED, FieldRule.LEFT_OUT)

@@ -31,11 +31,11 @@ def test_a_pin_is_a_mode_a_form_or_a_type(text: str, pin: object) -> None:
     [
         ("decimall", "unknown type decimall"),
         ("decimal(40,2)", "precision must be 1 to 38"),
-        ("binary", "No JSON value is of type binary"),
-        ("map<int,string>", r"No JSON value is of type map<int,string>"),
-        ("array<struct<a: variant>>", "No JSON value is of type variant"),
-        ("struct<>", "No JSON value is of type struct<>"),
-        (7, "Give one of widen"),
+        ("binary", "A JSON value cannot have the type binary"),
+        ("map<int,string>", r"A JSON value cannot have the type map<int,string>"),
+        ("array<struct<a: variant>>", "A JSON value cannot have the type variant"),
+        ("struct<>", "A JSON value cannot have the type struct<>"),
+        (7, "Must be one of widen"),
     ],
 )
 def test_what_is_none_is_refused_with_its_place(text: object, told: str) -> None:
@@ -52,12 +52,12 @@ def test_paths_modes_and_units() -> None:
 
 @pytest.mark.parametrize("text", ["a..b", "", None])
 def test_what_is_no_path_is_refused(text: object) -> None:
-    with pytest.raises(InvalidOption, match="Name a field by its keys"):
+    with pytest.raises(InvalidOption, match="Must be a path of keys"):
         parse_source("mask", text)
 
 
 def test_unknown_words_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidOption, match="It is one of widen, split, freeze, fail"):
+    with pytest.raises(InvalidOption, match="Must be one of widen, split, freeze, fail"):
         parse_mode("evolve", "grow")
-    with pytest.raises(InvalidOption, match="It is one of s, ms, us, ns"):
+    with pytest.raises(InvalidOption, match="Must be one of s, ms, us, ns"):
         parse_unit("epoch_unit.a", "seconds")

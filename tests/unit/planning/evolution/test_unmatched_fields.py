@@ -58,11 +58,11 @@ def test_a_field_that_is_left_out_is_there_if_it_was_met() -> None:
 @pytest.mark.parametrize(
     ("pins", "told"),
     [
-        ({"at": "string"}, ["pin at: it says string, and the table has this field as bigint."]),
-        ({"at": "text"}, ["pin at: it says string, and the table has this field as bigint."]),
+        ({"at": "string"}, ["pin at: the pin is string, but the table has this field as bigint."]),
+        ({"at": "text"}, ["pin at: the pin is string, but the table has this field as bigint."]),
         ({"at": "long"}, []),
         ({"at": "split"}, []),
-        ({"user.mail": "date"}, ["pin user.mail: it says date, and the table has this field as string."]),
+        ({"user.mail": "date"}, ["pin user.mail: the pin is date, but the table has this field as string."]),
         ({"user": "struct<mail: string, other: int>"}, []),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_column_that_is_not_there() -> None:
 
 def test_a_field_without_its_plain_column_needs_to_be_told_where() -> None:
     rest = StructType(SCHEMA.fields[1:])
-    with pytest.raises(FoldRefused, match="say which one is meant"):
+    with pytest.raises(FoldRefused, match="name the target column"):
         plan_fold(rest, ("a_string",))
 
 

@@ -143,8 +143,8 @@ NATIVE = [
     ("map<string,int>", Policy(), b'{"a":{"k":1,"l":null}}', [("k", 1), ("l", None)]),
     ("map<string,array<double>>", Policy(), b'{"a":{"k":[1,2.5]}}', [("k", [1.0, 2.5])]),
     ("string", Policy(masked=frozenset([("a",)])), b'{"a":1}', "***"),
-    ("date", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', date(2024, 5, 1)),
-    ("string", Policy(dated=frozenset([()])), b'{"a":"2024-05-01"}', "2024-05-01"),
+    ("date", Policy(date_fields=frozenset([()])), b'{"a":"2024-05-01"}', date(2024, 5, 1)),
+    ("string", Policy(date_fields=frozenset([()])), b'{"a":"2024-05-01"}', "2024-05-01"),
 ]
 
 
@@ -158,7 +158,7 @@ def test_what_columns_of_the_table_take_needs_no_look(column: str, policy: Polic
 
 
 def test_a_field_that_is_left_out_needs_no_column_and_no_look() -> None:
-    maker = RowBuilder(TABLE, Policy(left_out=frozenset([("secret",), ("r", "secret")])))
+    maker = RowBuilder(TABLE, Policy(excluded=frozenset([("secret",), ("r", "secret")])))
     for text in (b'{"a":1,"secret":"x","r":{"x":1,"secret":7}}', b'{"a":1,"secret":{"y":1},"r":{"x":1}}'):
         [row] = taken(maker, TABLE, text)
         assert (row["a"], row["r"]) == (1, {"x": 1})

@@ -332,11 +332,11 @@ def test_what_is_no_record_is_kept_whole(spark: SparkSession, tmp_path: Path) ->
     assert sorted(kept) == sorted([*bad, 'b\'{"n":"\\xff"}\''])
 
 
-def test_the_deepest_record_that_is_no_corrupt_one_goes_through(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_records_deeper_than_200_levels_are_corrupt(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
-    lines = ['{"a":' * 50 + "1" + "}" * 50, '{"a":' * 51 + "1" + "}" * 51, '{"b":' + "[" * 49 + "1" + "]" * 49 + "}"]
-    done = proved(spark, write_lines(tmp_path / "s.jsonl", lines), table)
-    assert (done.records, done.corrupt) == (2, 1)
+    lines = ['{"a":' * levels + "1" + "}" * levels for levels in (41, 42, 200, 201)]
+    done = proved(spark, write_lines(tmp_path / "s.jsonl", [*lines, '{"b":' + "[" * 49 + "1" + "]" * 49 + "}"]), table)
+    assert (done.records, done.corrupt) == (4, 1)
 
 
 def test_keys_get_columns_of_their_own(spark: SparkSession, tmp_path: Path) -> None:

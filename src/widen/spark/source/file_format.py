@@ -20,7 +20,7 @@ class FileFormat(str, Enum):
     CSV = "csv"
     """Records of strings; the first line has the names."""
     TEXT = "text"
-    """A record for file_format line, with the field ``value``."""
+    """A record for each line, with the field ``value``."""
     PARQUET = "parquet"
     AVRO = "avro"
     ORC = "orc"

@@ -135,7 +135,7 @@ def test_fold_tells_what_would_be_lost(table: str) -> None:
 def test_replay_of_no_quarantine(table: str) -> None:
     done = run("replay", table, "--into", table)
     assert done.exit_code == 1
-    assert "Must be a quarantine" in done.stderr
+    assert "Must not be the target table." in done.stderr
 
 
 def test_a_sample_is_verified(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from support.leaf import lost
 from support.settle import records_of, taken
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
-from widen.observe.corrupt_text import from_kept_text
+from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import FixedColumn, Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
@@ -40,7 +40,7 @@ def test_what_does_not_fit_is_kept_out_whole(
         fitting = [row for row in rows if row["origin"] is None]
         records = records_of(text)
         if records is None:
-            assert [from_kept_text(each["text"]) for each in kept_out] == [text] * required
+            assert [corrupt_text_to_bytes(each["text"]) for each in kept_out] == [text] * required
             continue
         assert len(kept_out) + len(fitting) == len(records)
         assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in kept_out)

@@ -11,7 +11,7 @@ from support.drift import batches
 from support.leaf import lost
 from support.settle import records_of, settle, taken, through_arrow
 from support.treat import policies
-from widen.observe.corrupt_text import from_kept_text
+from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
@@ -43,7 +43,7 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
             assert maker.observation.corrupt == before + 1
             corrupt = role_field(schema, CORRUPT)
             if corrupt:
-                assert [from_kept_text(row[corrupt.name]) for row in rows] == [text]
+                assert [corrupt_text_to_bytes(row[corrupt.name]) for row in rows] == [text]
             continue
         exact = [to_row(build_routes(schema, policy), record) for record in records]
         for row, record in zip(exact, records, strict=True):

@@ -1,1 +1,1 @@
-"""What a batch holds: kinds, observations and how they merge."""
+"""Parse records and observe which kinds of values a batch has."""

@@ -1,7 +1,7 @@
-"""Bytes that are no record, as a text that gives them back.
+"""Corrupt records as text, without loss: the original bytes can be restored from the text.
 
-Bytes that are UTF-8 are their own text. Others are kept as Python writes them, ``b'...'``, and so are texts that begin
-like that, so that no text stands for two different contents.
+UTF-8 bytes are decoded. Other bytes are written in the notation of Python, ``b'...'``. Text that already begins like
+that is written in this notation too, so that a text never means two different contents.
 
 Source: docs/evolution-rules.md#d11
 """
@@ -10,31 +10,31 @@ from __future__ import annotations
 
 import ast
 
-_BEGINS = ("b'", 'b"')
+_LITERAL_PREFIXES = ("b'", 'b"')
 
 
-def to_kept_text(data: bytes) -> str:
-    r"""Return the text for what is no record.
+def corrupt_bytes_to_text(data: bytes) -> str:
+    r"""Return the text to store for the bytes of a corrupt record.
 
     Example:
-        >>> to_kept_text(b"no"), to_kept_text(b"no\xff")
+        >>> corrupt_bytes_to_text(b"no"), corrupt_bytes_to_text(b"no\xff")
         ('no', "b'no\\xff'")
     """
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return repr(data)
-    return repr(data) if text.startswith(_BEGINS) else text
+    return repr(data) if text.startswith(_LITERAL_PREFIXES) else text
 
 
-def from_kept_text(text: str) -> bytes:
-    r"""Return the bytes that `to_kept_text` was given.
+def corrupt_text_to_bytes(text: str) -> bytes:
+    r"""Return the original bytes of a text from `corrupt_bytes_to_text`.
 
     Example:
-        >>> from_kept_text("no"), from_kept_text("b'no\\xff'")
+        >>> corrupt_text_to_bytes("no"), corrupt_text_to_bytes("b'no\\xff'")
         (b'no', b'no\xff')
     """
-    if not text.startswith(_BEGINS):
+    if not text.startswith(_LITERAL_PREFIXES):
         return text.encode()
     data = ast.literal_eval(text)
     assert isinstance(data, bytes)

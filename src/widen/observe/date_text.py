@@ -1,9 +1,9 @@
-"""Texts that are dates and points in time: which of them are, and what they say.
+"""Recognize and parse strings that are dates or timestamps.
 
-Only a text that comes back is taken: one day of the calendar, or one instant of UTC with no more digits than a
-microsecond has. An instant is the same however many zeros end its fraction, and whether UTC is spelled ``Z`` or
-``+00:00``, as a number is. A text with another offset, or with none, says more or less than an instant, and stays a
-text.
+A string is recognized only if a date or timestamp column keeps its full meaning: a day of the calendar, or an instant
+in UTC with at most six digits after the second. Trailing zeros of the fraction and the spelling of UTC (``Z`` or
+``+00:00``) do not matter. A string with another offset, or without one, has more or less information than an instant,
+so it stays a string.
 
 Source: docs/evolution-rules.md#d6; ISO 8601-1, extended format.
 """
@@ -16,28 +16,28 @@ from datetime import date, datetime, timezone
 from widen.observe.json_document import DateText, TimestampText
 from widen.observe.json_number import NO_FACTS, ValueFacts
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INSTANT = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
 )
-_DAY_CHARS, _LEAST_CHARS, _MOST_CHARS = 10, 20, 32
+_DATE_CHARS, _MIN_INSTANT_CHARS, _MAX_INSTANT_CHARS = 10, 20, 32
 
-_UNEVEN = NO_FACTS._replace(epoch_ms_exact=False)
+_FINER_THAN_MILLISECONDS = NO_FACTS._replace(epoch_ms_exact=False)
 
 
 def parse_temporal(text: str) -> str:
-    """Return a text as a `Day` or an `Instant` if it is one and comes back, else as it is.
+    """Return a string as a `DateText` or a `TimestampText` if it is one, otherwise unchanged.
 
     Example:
-        >>> type(taken("2024-05-01")).__name__, type(taken("2024-05-01T10:00:00+02:00")).__name__
-        ('Day', 'str')
+        >>> [type(parse_temporal(text)).__name__ for text in ("2024-05-01", "2024-05-01T10:00:00+02:00")]
+        ['DateText', 'str']
     """
     try:
-        if len(text) == _DAY_CHARS and _DAY.fullmatch(text):
+        if len(text) == _DATE_CHARS and _DATE.fullmatch(text):
             date.fromisoformat(text)
             return DateText(text)
-        if _LEAST_CHARS <= len(text) <= _MOST_CHARS and (found := _INSTANT.fullmatch(text)):
-            datetime.fromisoformat(found[1])
+        if _MIN_INSTANT_CHARS <= len(text) <= _MAX_INSTANT_CHARS and (match := _INSTANT.fullmatch(text)):
+            datetime.fromisoformat(match[1])
             return TimestampText(text)
     except ValueError:
         pass
@@ -45,18 +45,18 @@ def parse_temporal(text: str) -> str:
 
 
 def parse_date(text: DateText) -> date:
-    """Return the date that a text says."""
+    """Return the date of a `DateText`."""
     return date.fromisoformat(text)
 
 
 def parse_instant(text: TimestampText) -> datetime:
-    """Return the point in time that a text says, in UTC."""
-    found = _INSTANT.fullmatch(text)
-    assert found is not None
-    micros = int((found[2] or "").ljust(6, "0"))
-    return datetime.fromisoformat(found[1]).replace(microsecond=micros, tzinfo=timezone.utc)
+    """Return the instant of a `TimestampText`, in UTC."""
+    match = _INSTANT.fullmatch(text)
+    assert match is not None
+    micros = int((match[2] or "").ljust(6, "0"))
+    return datetime.fromisoformat(match[1]).replace(microsecond=micros, tzinfo=timezone.utc)
 
 
 def timestamp_facts(text: TimestampText) -> ValueFacts:
-    """Return the facts of a point in time: whether it is a whole number of milliseconds."""
-    return _UNEVEN if parse_instant(text).microsecond % 1000 else NO_FACTS
+    """Return the facts of a timestamp: whether a whole number of milliseconds represents it exactly."""
+    return _FINER_THAN_MILLISECONDS if parse_instant(text).microsecond % 1000 else NO_FACTS

@@ -1,8 +1,7 @@
-"""Fields that records get from their file: its ``key=value`` folders, its path, and when it was loaded.
+"""Fields that records get from their file: its ``key=value`` folders, its path and the time of the load.
 
-Such a field has a key of its own, its name with ``=`` behind it: ``region=`` is never the field ``region`` that a
-record may have itself, whatever the columns are called. A record that has that very key, too, keeps it; the field of
-the file gets one more ``=`` then.
+The key of such a field is its name and ``=``, so ``region=`` never collides with a field ``region`` of the record. If
+the record has a field of that very key, it keeps it, and the key of the file field gets another ``=``.
 
 Source: docs/evolution-rules.md#d9, #d21
 """
@@ -19,24 +18,24 @@ from urllib.parse import unquote, unquote_to_bytes
 _Value = TypeVar("_Value")
 
 SIGN = "="
-"""Ends the key of a field that is from the file."""
+"""The end of the key of a file field."""
 
 SOURCE_FILE, LOADED_AT = "_source_file", "_loaded_at"
-"""The names of the fields for the URI of the file and for the time of the load."""
+"""The names of the fields with the URI of the file and the time of the load."""
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""What stands in the name of a folder for null."""
+"""The value in a folder name that means null."""
 
 _PART = re.compile(r" from byte \d+$")
 
 
 @dataclass(frozen=True, slots=True)
 class FileFields:
-    """Which fields records get from their file.
+    """The fields that records get from their file.
 
     Args:
-        has_folders: Whether the folders of the file give fields.
-        loaded_at: When the interval was loaded, in UTC as ISO-8601 has it; None for neither this nor the path.
+        has_folders: Whether the ``key=value`` folders become fields.
+        loaded_at: The time of the load, in UTC as ISO 8601; None if neither it nor the path becomes a field.
     """
 
     has_folders: bool = True
@@ -46,50 +45,50 @@ class FileFields:
         """Return the fields of the records of a file, by their keys.
 
         Args:
-            file: Its URI, and maybe the byte from which on a part of it is read.
+            file: The URI of the file, with ``from byte N`` at the end for a part of it.
         """
         folders = _fields_of(file.rpartition("/")[0]) if self.has_folders else {}
         if self.loaded_at is None:
             return folders
         uri = _PART.sub("", file) or None
-        told: dict[str, str | None] = {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: self.loaded_at}
-        return joined(folders, told)
+        source_fields: dict[str, str | None] = {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: self.loaded_at}
+        return merge_file_fields(folders, source_fields)
 
     def names(self, files: Collection[str]) -> frozenset[str]:
-        """Return what the fields of some files are called, without the sign at the end."""
+        """Return the names of the fields of files, without `SIGN`."""
         keys = {key for folder in {file.rpartition("/")[0] for file in files} for key in self.of(f"{folder}/")}
         return frozenset(key.rstrip(SIGN) for key in keys)
 
 
-def joined(record: Mapping[str, _Value], fields: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return a record with the fields of its file; where it has such a key itself, that of the file gets another."""
-    found = dict(record)
+def merge_file_fields(record: Mapping[str, _Value], fields: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Return a record with the fields of its file; a file field whose key the record has gets another key."""
+    merged = dict(record)
     for key, value in fields.items():
-        while key in found:
+        while key in merged:
             key += SIGN
-        found[key] = value
-    return found
+        merged[key] = value
+    return merged
 
 
-def folders_of(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the key and the value of each folder of the form ``key=value`` on the way to a file, from the root on.
+def partition_folders(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the key and the value of each ``key=value`` folder in a path, from the root.
 
     Args:
-        path: Of the file, as the disk has it.
+        path: The path of the file; not percent-encoded as a URI.
     """
-    for part in path.split("/")[:-1]:
-        key, equals, value = part.partition("=")
+    for folder in path.split("/")[:-1]:
+        key, equals, value = folder.partition("=")
         if equals and key:
             yield key, value
 
 
-def unescaped(text: str) -> str:
-    """Return a text from the name of a folder, without the escapes that Hive writes; other per cent signs stay.
+def unescape_folder(text: str) -> str:
+    """Return a key or value of a folder name without the escapes that Hive writes; other percent signs stay.
 
     Source: Hive: ``FileUtils.unescapePathName``; Spark: ``ExternalCatalogUtils.unescapePathName``.
 
     Example:
-        >>> unescaped("10%3A30"), unescaped("100%"), unescaped("a+b")
+        >>> unescape_folder("10%3A30"), unescape_folder("100%"), unescape_folder("a+b")
         ('10:30', '100%', 'a+b')
     """
     try:
@@ -100,8 +99,8 @@ def unescaped(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _fields_of(folder: str) -> Mapping[str, str | None]:
-    found: dict[str, str | None] = {}
-    for key, value in folders_of(f"{unquote(folder)}/"):
-        text = None if value in ("", HIVE_NULL) else unescaped(value)
-        found = joined(found, {unescaped(key) + SIGN: text})
-    return found
+    fields: dict[str, str | None] = {}
+    for key, value in partition_folders(f"{unquote(folder)}/"):
+        text = None if value in ("", HIVE_NULL) else unescape_folder(value)
+        fields = merge_file_fields(fields, {unescape_folder(key) + SIGN: text})
+    return fields

@@ -1,4 +1,4 @@
-"""JSON text to documents, exactly: numbers stay the tokens they are, and what cannot be kept exactly is refused whole.
+"""Parse JSON without loss: numbers keep their spelling, and a text that cannot be stored exactly is rejected.
 
 Source: RFC 8259; docs/evolution-rules.md#d3, #d11
 """
@@ -14,98 +14,99 @@ from widen.model.column_path import Path
 BOM = b"\xef\xbb\xbf"
 
 MAX_LEVELS = 41
-"""How many records and arrays may stand in each other in a table; a record itself is the first. deltalake cannot open
-tables with more than 41 structs in each other, since its JSON reader stops at 128 levels of the schema's text."""
+"""The most levels of nested records and arrays in a table; the record itself is the first. deltalake cannot open
+tables with more than 41 nested structs, since its JSON reader stops at 128 levels of the schema's text."""
 
 
 class JsonNumber(str):
-    """A JSON number, as the source spells it. Telling it from a text is all that the class is for."""
+    """A JSON number in the spelling of the source. The class only distinguishes it from a string."""
 
     __slots__ = ()
 
 
 class JsonText(str):
-    """The JSON text of a record or an array that stands in too many others; part of any longer JSON text."""
+    """The JSON text of a record or array that is nested too deeply; `document_to_json` embeds it unquoted."""
 
     __slots__ = ()
 
 
 class DateText(str):
-    """A text that is taken as a date; it stays as the source spells it."""
+    """A string that is read as a date, in the spelling of the source."""
 
     __slots__ = ()
 
 
 class TimestampText(str):
-    """A text that is taken as a point in time; it stays as the source spells it."""
+    """A string that is read as a timestamp, in the spelling of the source."""
 
     __slots__ = ()
 
 
 class MapEntries(dict[str, "JsonDocument"]):
-    """An object that is taken as a map: its keys are data, and no names of fields."""
+    """An object that is read as a map: its keys are data, not field names."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidJson:
-    """Why a text is no document that can be kept exactly."""
+    """Why a text is not a document that can be stored exactly."""
 
     reason: str
 
 
 JsonDocument: TypeAlias = Any
-"""A dict, a list, a str, a Number, a bool or None; of dicts and lists, what is in them likewise.
+"""A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are documents too.
 
-Where a `widen.observe.field_rules.FieldRules` has been applied, a str may be a DateText or a TimestampText, and a dict
-may be MapEntries.
+After `widen.observe.field_rules.FieldRules` are applied, a str may be a DateText or a TimestampText, and a dict may be
+MapEntries.
 """
 
 
-class _RefusedError(Exception):
-    """Carries a reason out of the JSON scanner."""
+class _RejectedError(Exception):
+    """Carries the reason out of the hooks of the JSON decoder."""
 
 
 def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
-    """Return the document that a text holds, or why it holds none.
+    """Return the document of a JSON text, or why the text is rejected.
 
-    Refused are: what is no JSON (NaN and Infinity too), duplicate keys, half surrogate pairs and what is not UTF-8,
-    for no column could hold them as they are. A record or an array below `MAX_LEVELS` others becomes its JSON text;
-    a text in which hundreds stand in each other is refused.
+    A text is rejected if no column could store it exactly: it is not JSON (NaN and Infinity are not), not UTF-8, has
+    duplicate keys or half of a surrogate pair, or has hundreds of nested levels. A record or array nested in
+    `MAX_LEVELS` others becomes a `JsonText`.
 
     Args:
-        data: One JSON value as UTF-8; a byte order mark in front is passed over.
-        above: How many records and arrays the value stands in, where it is a part of a text.
+        data: One JSON value as UTF-8; a leading byte order mark is ignored.
+        above: How many records and arrays contain the value, if it is a part of a text.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
 
     Example:
-        >>> parse(b'{"a": 1.10}'), parse(b'{"a":1,"a":2}')
-        ({'a': '1.10'}, NotJson(reason="the key 'a' stands twice in one object"))
+        >>> parse_document(b'{"a": 1.10}'), parse_document(b'{"a":1,"a":2}')
+        ({'a': '1.10'}, InvalidJson(reason="the key 'a' appears twice in one object"))
     """
     try:
         text = data.removeprefix(BOM).decode()
         document = _decoder.decode(text)
         if data.count(b"{") + data.count(b"[") + above > MAX_LEVELS:
-            # An array of records is no level of the table: each record has all levels, as in a line of its own.
+            # A top-level array of records is not a level of the table: each record may use all levels.
             is_batch = not above and isinstance(document, list) and all(isinstance(item, dict) for item in document)
-            document = [_flattened(item) for item in document] if is_batch else _flattened(document, above)
+            document = [_limit_levels(item) for item in document] if is_batch else _limit_levels(document, above)
+        # Only an escape can spell half of a surrogate pair; encoding the document finds it.
         if "\\ud" in text or "\\uD" in text:
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeDecodeError:
         return InvalidJson("it is not UTF-8")
     except UnicodeEncodeError:
-        return InvalidJson("half of a surrogate pair stands alone")
+        return InvalidJson("it has half of a surrogate pair")
     except RecursionError:
         return InvalidJson(_TOO_DEEP)
-    except (json.JSONDecodeError, _RefusedError) as error:
+    except (json.JSONDecodeError, _RejectedError) as error:
         return InvalidJson(str(error))
     return document
 
 
 def has_leaf(document: JsonDocument) -> bool:
-    """Tell whether there is anything in a document but null, ``[]`` and ``{}``.
+    """Return whether a document has a value other than null, ``[]`` and ``{}``.
 
     Source: docs/evolution-rules.md#d7
     """
@@ -115,7 +116,7 @@ def has_leaf(document: JsonDocument) -> bool:
 
 
 def has_field(document: JsonDocument | InvalidJson, path: Path) -> bool:
-    """Tell whether a record has a field, in any of the arrays on the way to it."""
+    """Return whether a record has a field; of arrays on the path, one element that has it is enough."""
     if not path:
         return True
     if isinstance(document, list):
@@ -124,7 +125,7 @@ def has_field(document: JsonDocument | InvalidJson, path: Path) -> bool:
 
 
 def document_to_json(document: JsonDocument) -> str:
-    """Return the JSON text of a document, its numbers as the tokens they were."""
+    """Return the JSON text of a document, with the numbers in their original spelling."""
     match document:
         case dict():
             return (
@@ -139,18 +140,18 @@ def document_to_json(document: JsonDocument) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
-_REFUSED_DEPTH = 200
-"""How many records and arrays may stand in each other in a text: a bound that does not depend on Python's stack."""
+_MAX_TEXT_LEVELS = 200
+"""The most nested records and arrays in a text: a limit that does not depend on Python's stack."""
 
-_TOO_DEEP = f"more than {_REFUSED_DEPTH} records and arrays stand in each other"
+_TOO_DEEP = f"more than {_MAX_TEXT_LEVELS} nested records and arrays"
 
 
-def _flattened(document: JsonDocument, above: int = 0) -> JsonDocument:
-    """Return a document with the JSON text of every record and array that stands in too many others.
+def _limit_levels(document: JsonDocument, above: int = 0) -> JsonDocument:
+    """Return a document whose records and arrays below the last level are replaced by their JSON text.
 
     Args:
-        document: The document; what is in it is changed in place.
-        above: How many records and arrays it stands in.
+        document: The document; changes in place.
+        above: How many records and arrays contain it.
 
     Source: docs/evolution-rules.md#d23
     """
@@ -161,14 +162,14 @@ def _flattened(document: JsonDocument, above: int = 0) -> JsonDocument:
     for _ in range(levels - 1):
         groups = [item for group in groups for _, item in _items(group) if isinstance(item, (dict, list))]
     for group in groups:
-        for place, item in _items(group):
+        for key, item in _items(group):
             if isinstance(item, (dict, list)):
-                group[place] = _to_json_text(item, MAX_LEVELS)
+                group[key] = _to_json_text(item, MAX_LEVELS)
     return document
 
 
 def _to_json_text(document: JsonDocument, above: int) -> JsonText:
-    _ensure_depth(document, _REFUSED_DEPTH - above)
+    _ensure_depth(document, _MAX_TEXT_LEVELS - above)
     return JsonText(document_to_json(document))
 
 
@@ -182,21 +183,21 @@ def _ensure_depth(document: JsonDocument, levels: int) -> None:
         groups = [item for group in groups for _, item in _items(group) if isinstance(item, (dict, list))]
         if not groups:
             return
-    raise _RefusedError(_TOO_DEEP)
+    raise _RejectedError(_TOO_DEEP)
 
 
-def _unique(pairs: list[tuple[str, JsonDocument]]) -> dict[str, JsonDocument]:
+def _to_record(pairs: list[tuple[str, JsonDocument]]) -> dict[str, JsonDocument]:
     record = dict(pairs)
     if len(record) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise _RefusedError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice in one object")
+        raise _RejectedError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} appears twice in one object")
     return record
 
 
-def _no_constant(token: str) -> NoReturn:
-    raise _RefusedError(f"{token} is no JSON")
+def _reject_constant(token: str) -> NoReturn:
+    raise _RejectedError(f"{token} is not JSON")
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=_no_constant
+    object_pairs_hook=_to_record, parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=_reject_constant
 )

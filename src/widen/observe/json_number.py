@@ -1,4 +1,4 @@
-"""Number tokens: the kind of each, and what is needed later to say which columns hold it exactly.
+"""Number tokens: the kind of each, and the facts that decide which columns represent it exactly.
 
 Source: docs/evolution-rules.md#d1 to #d3; RFC 8259 section 6 for the tokens.
 """
@@ -12,22 +12,22 @@ from typing import NamedTuple
 from widen.observe.kind import DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, STRING_WORD
 
 SURE_CHARS = 16
-"""A fraction of so many characters, point included, is the shortest text of some double."""
+"""A fraction with at most this many characters, point included, reads back the same from a double."""
 
 MAX_DIGITS = 38
-"""The digits of the largest decimal."""
+"""The maximum precision of a decimal."""
 
 
 class ValueFacts(NamedTuple):
-    """What is known of one value, beyond its kind. The defaults say nothing against any column.
+    """What is known about one value, beyond its kind. With the defaults, every column represents it exactly.
 
     Args:
-        integer_digits: Digits before the point of the exact value; 0 for 0.5 and for what is no number.
-        scale: Digits after the point of the exact value, trailing zeros apart.
-        fits_int32: A long that 32 bits hold.
-        exact_double: The shortest text of the nearest double says the same number.
-        decimal_exact: The number, taken to a decimal of up to 38 digits and back, is the same; not so for -0.0.
-        epoch_ms_exact: A timestamp that a whole number of milliseconds holds.
+        integer_digits: Digits before the point of the exact value; 0 for 0.5 and for values that are not numbers.
+        scale: Digits after the point of the exact value, without trailing zeros.
+        fits_int32: The value is an integer of 32 bits.
+        exact_double: The shortest text of the nearest double is the same number.
+        decimal_exact: A decimal of up to 38 digits represents the number exactly; False for -0.0.
+        epoch_ms_exact: A whole number of milliseconds represents the timestamp exactly.
     """
 
     integer_digits: int = 0
@@ -42,14 +42,14 @@ NO_FACTS = ValueFacts()
 
 
 def number_kind(token: str) -> tuple[str, ValueFacts]:
-    """Return the word of the kind of a JSON number, with its facts.
+    """Return the kind word and the facts of a JSON number.
 
-    A whole number of 64 bits is a long, a longer one a decimal. A fraction or an exponent makes a double where the
-    double says exactly what the token says, else a decimal. What 38 digits do not hold is a string, so that the
-    token itself is kept.
+    An integer of 64 bits is a long, a longer one is a decimal. A number with a fraction or an exponent is a double if
+    it reads back the same from a double, otherwise a decimal. A number with more than 38 digits is a string, so that its spelling is
+    kept.
 
     Args:
-        token: The number as the source spells it, e.g. ``-1.50e3``.
+        token: The number in the spelling of the source, e.g. ``-1.50e3``.
 
     Source: docs/evolution-rules.md#d1, #d3
 
@@ -62,7 +62,7 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
         return _integer_kind(token)
     before, point, after = digits.partition(".")
     if point and len(digits) <= SURE_CHARS and after.isdecimal():
-        return DOUBLE_WORD, _plain_facts(before.lstrip("0"), after.rstrip("0"), is_negative=digits != token)
+        return DOUBLE_WORD, _short_fraction_facts(before.lstrip("0"), after.rstrip("0"), is_negative=digits != token)
     try:
         value = Decimal(token)
     except InvalidOperation:
@@ -71,22 +71,22 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
 
 
 def long_facts(value: int) -> ValueFacts:
-    """Return the facts of a whole number of 64 bits."""
+    """Return the facts of an integer of 64 bits."""
     digits = len(str(abs(value))) if value else 0
-    return ValueFacts(digits, 0, -(2**31) <= value < 2**31, abs(value) <= _ALL_EXACT or _is_exact_double(value))
+    return ValueFacts(digits, 0, -(2**31) <= value < 2**31, abs(value) <= _MAX_EXACT_INTEGER or _is_exact_double(value))
 
 
-_ALL_EXACT = 2**53
-"""Up to here every whole number is a double."""
+_MAX_EXACT_INTEGER = 2**53
+"""Every integer up to here is exact as a double."""
 
 
 def _is_exact_double(value: int) -> bool:
-    """Tell whether the shortest text of the nearest double says the number; 2**60 has one that does not."""
+    """Return whether the shortest text of the nearest double is the number; it is not for 2**60."""
     return Decimal(repr(float(value))) == value
 
 
-def _plain_facts(before: str, after: str, *, is_negative: bool) -> ValueFacts:
-    """Return the facts of a fraction so short that a double says it exactly."""
+def _short_fraction_facts(before: str, after: str, *, is_negative: bool) -> ValueFacts:
+    """Return the facts of a fraction that is so short that it reads back the same from a double."""
     signed_zero = is_negative and not before and not after
     return ValueFacts(len(before), len(after), fits_int32=False, decimal_exact=not signed_zero)
 
@@ -113,7 +113,7 @@ def _fraction_kind(value: Decimal, nearest: float) -> tuple[str, ValueFacts]:
 
 
 def _digits(value: Decimal) -> tuple[int, int]:
-    """Return the digits before and after the point, zeros at either end apart."""
+    """Return the number of digits before and after the point, without leading and trailing zeros."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).rstrip("0")

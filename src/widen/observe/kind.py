@@ -1,4 +1,4 @@
-"""Kinds: what sort of value stands somewhere, and how deep in arrays.
+"""Kinds: the sort of a value, and how many arrays contain it.
 
 Source: docs/evolution-rules.md#kinds
 """
@@ -36,8 +36,8 @@ KIND_WORDS = (
     *(DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD, MAP_WORD),
     *(NTZ_WORD, BINARY_WORD),
 )
-"""The words of kinds; of the last two only sources have values that say types. A column may also be an ``int``; a value
-never is, for it is known to be a ``long``. Of the kind ``null`` is only what is missing where something has to be."""
+"""The words of kinds. Only typed sources have values of the last two. A column may also be an ``int``, but a value is
+always a ``long``. The kind ``null`` is only used for a missing value of a required column."""
 
 NUMBER_WORDS = frozenset({LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
 """The kinds whose values have digits."""
@@ -55,7 +55,7 @@ TYPE_OF_WORD: Mapping[str, AtomicType] = MappingProxyType(
         BINARY_WORD: BINARY,
     }
 )
-"""The types that the words stand for. A decimal and a record need more than a word, and are not here."""
+"""The type of each word. Decimals and records are missing, since a word alone does not determine their type."""
 
 _WORD_OF_NAME: Mapping[str, str] = MappingProxyType(
     {"byte": INT_WORD, "short": INT_WORD, "float": DOUBLE_WORD}
@@ -65,11 +65,11 @@ _WORD_OF_NAME: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """What sort of value stands somewhere: its type and its nesting in arrays.
+    """The sort of a value: its type and its nesting in arrays.
 
     Args:
         word: One of `KIND_WORDS`.
-        dim: How many arrays are around the value; 0 for none.
+        dim: How many arrays contain the value.
 
     Examples:
         >>> str(Kind("long", 2))
@@ -84,21 +84,21 @@ class Kind:
 
     @property
     def is_record(self) -> bool:
-        """Whether the values have sub-fields."""
+        """Whether the values have nested fields."""
         return self.word == RECORD_WORD
 
 
 def parse_kind(text: str) -> Kind:
-    """Return the kind whose text this is.
+    """Return the kind with this text.
 
     Args:
-        text: What ``str`` gives for a kind, e.g. ``long[][]``.
+        text: The ``str`` of a kind, e.g. ``long[][]``.
     """
     return Kind(text.rstrip("[]"), text.count("[]"))
 
 
 def leaf_and_dim(data_type: DataType) -> tuple[DataType, int]:
-    """Return what the arrays of a type hold in the end, and how many arrays there are.
+    """Return the innermost element type of nested arrays, and the number of arrays.
 
     Example:
         >>> leaf_and_dim(ArrayType(ArrayType(LONG)))
@@ -111,17 +111,17 @@ def leaf_and_dim(data_type: DataType) -> tuple[DataType, int]:
 
 
 def nest_in_arrays(leaf: DataType, dim: int) -> DataType:
-    """Return the type with ``dim`` arrays around it."""
+    """Return a type nested in ``dim`` arrays."""
     for _ in range(dim):
         leaf = ArrayType(leaf)
     return leaf
 
 
 def word_of(leaf: DataType) -> str | None:
-    """Return the word for a type without arrays; None for maps, variants and others that no word stands for.
+    """Return the word of a type that is not an array; None for maps, variants and other types without a word.
 
-    Byte, short and integer are all ``int``; float is a ``double``. Whether such a column *holds* a value is another
-    question, for the lattice.
+    Byte, short and integer are all ``int``; float is a ``double``. The lattice decides whether such a column represents
+    a value exactly.
     """
     match leaf:
         case StructType():

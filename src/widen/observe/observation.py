@@ -1,4 +1,4 @@
-"""Observations: what a batch holds, counted by kind, as one value that merges in any order.
+"""Observations: the values of a batch, counted by kind. Observations merge in any order.
 
 Source: docs/evolution-rules.md#observe
 """
@@ -15,30 +15,30 @@ from widen.observe.json_number import ValueFacts
 from widen.observe.kind import Kind, parse_kind
 
 RecordPosition: TypeAlias = tuple[str, int]
-"""Where a record stands: the file, and its number there, from 1."""
+"""The position of a record: the file, and its number in the file, from 1."""
 
 SAMPLE_CHARS = 80
-"""How much of a value is kept to show."""
+"""The maximum length of a sample."""
 
 _Key = TypeVar("_Key")
 
 Combine: TypeAlias = Callable[[int, int], int]
-"""How the counts of two observations become one."""
+"""Combines the counts of two observations."""
 
 
 class KindObservation(msgspec.Struct, omit_defaults=True):
-    """The values of one kind: how many, and what holds for all of them.
+    """The values of one kind: how many, and what is true of all of them.
 
     Args:
-        count: The values.
-        integer_digits: The most digits that a value has before the point.
-        scale: The most digits that a value has after the point.
-        fits_int32: Every value is a whole number of 32 bits.
-        exact_double: Every value survives the way to a double and back.
-        decimal_exact: Every value survives the way to a decimal of up to 38 digits and back.
-        epoch_ms_exact: Every value is a whole number of milliseconds.
-        type: The type that the source says they have, as SQL; empty where it says none, or several.
-        first: Where the first value stands, by file name and position.
+        count: The number of values.
+        integer_digits: The most digits before the point.
+        scale: The most digits after the point.
+        fits_int32: Every value is an integer of 32 bits.
+        exact_double: Every value reads back the same from a double.
+        decimal_exact: A decimal of up to 38 digits represents every value exactly.
+        epoch_ms_exact: A whole number of milliseconds represents every value exactly.
+        type: The type that the source declares, as SQL; empty if it declares none, or several.
+        first: The position of the first value, ordered by file name and number.
         sample: The first value as text, cut to `SAMPLE_CHARS`.
     """
 
@@ -53,14 +53,14 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     first: RecordPosition | None = None
     sample: str = ""
 
-    def add(self, facts: ValueFacts, at: RecordPosition, sample: str, count: int = 1) -> None:
-        """Count a value, or several that share facts, place and sample, in place.
+    def add(self, facts: ValueFacts, position: RecordPosition, sample: str, count: int = 1) -> None:
+        """Count a value, or several with the same facts, position and sample, in place.
 
         Args:
             facts: The facts of the value.
-            at: Where it stands.
+            position: The position of its record.
             sample: Its text; only the beginning is kept.
-            count: How many values they are.
+            count: The number of values.
         """
         self.count += count
         self.integer_digits = max(self.integer_digits, facts.integer_digits)
@@ -69,12 +69,12 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
         self.exact_double &= facts.exact_double
         self.decimal_exact &= facts.decimal_exact
         self.epoch_ms_exact &= facts.epoch_ms_exact
-        if self.first is None or at < self.first:
-            self.first, self.sample = at, sample[:SAMPLE_CHARS]
+        if self.first is None or position < self.first:
+            self.first, self.sample = position, sample[:SAMPLE_CHARS]
 
     def merged(self, other: KindObservation, combine: Combine = operator.add) -> KindObservation:
-        """Return what both have seen."""
-        first, sample = _earlier(self, other)
+        """Return the observation of the values of both."""
+        first, sample = _first_sample(self, other)
         return KindObservation(
             count=combine(self.count, other.count),
             integer_digits=max(self.integer_digits, other.integer_digits),
@@ -95,15 +95,15 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
 
 
 class FieldObservation(msgspec.Struct, omit_defaults=True):
-    """What stood at one key: values by kind, and what has no kind.
+    """The values of a field by kind, and those without a kind: nulls and empty arrays and records.
 
     Args:
-        nulls: The nulls, by the number of arrays around them: 0 is the field itself.
-        empty: The empty arrays by dim: ``[]`` is 1, ``[[]]`` is 2.
-        empty_records: The ``{}`` by the number of arrays around them.
+        nulls: The number of nulls by dim, the number of arrays that contain them; 0 is the field itself.
+        empty: The number of empty arrays by dim: ``[]`` is 1, ``[[]]`` is 2.
+        empty_records: The number of ``{}`` by dim.
         kinds: The values by kind; a record with at least one key counts as a record.
-        records: The sub-fields of the records, by the number of arrays around them.
-        maps: What stood at the keys of the maps, all keys as one field, by the number of arrays around the maps.
+        records: The nested fields of the records by dim.
+        maps: The values of the maps, for all keys together, by dim.
     """
 
     nulls: dict[int, int] = {}
@@ -114,19 +114,19 @@ class FieldObservation(msgspec.Struct, omit_defaults=True):
     maps: dict[int, FieldObservation] = {}
 
     def kind(self, kind: Kind) -> KindObservation:
-        """Return what is known of a kind here, made on first use, to count on."""
+        """Return the mutable observation of a kind; the first call creates it."""
         return self.kinds.setdefault(kind, KindObservation())
 
     def record(self, dim: int) -> RecordObservation:
-        """Return the sub-fields of the records of a dim, made on first use, to count on."""
+        """Return the mutable observation of the records of a dim; the first call creates it."""
         return self.records.setdefault(dim, {})
 
     def entries(self, dim: int) -> FieldObservation:
-        """Return what stood in the maps of a dim, made on first use, to count on."""
+        """Return the mutable observation of the map values of a dim; the first call creates it."""
         return self.maps.setdefault(dim, FieldObservation())
 
     def merged(self, other: FieldObservation, combine: Combine = operator.add) -> FieldObservation:
-        """Return what both have seen."""
+        """Return the observation of the values of both."""
         return FieldObservation(
             nulls=_combine(self.nulls, other.nulls, combine),
             empty=_combine(self.empty, other.empty, combine),
@@ -147,24 +147,24 @@ class FieldObservation(msgspec.Struct, omit_defaults=True):
 
 
 RecordObservation: TypeAlias = dict[str, FieldObservation]
-"""What stood at each key of the records of one place."""
+"""The observations of the fields of a record, by key."""
 
 _NO_VALUES, _NO_FIELD = KindObservation(), FieldObservation()
 
 
 class Observation(msgspec.Struct, omit_defaults=True):
-    """What a batch holds. ``Observation()`` is the empty batch; merging is commutative and associative.
+    """The records and values of a batch. ``Observation()`` is the empty batch; merging is commutative and associative.
 
-    One walker fills it in place through `field`, `FieldSeen.kind` and `FieldSeen.record`; once it has left the
-    walker nobody changes it any more.
+    `widen.observe.observe_document` fills an observation in place through `get_field`, `FieldObservation.kind` and
+    `FieldObservation.record`. After that it does not change.
 
     Args:
-        records: The records that are good.
-        corrupt: The lines that are no record.
-        root: What stood at each key of the good records.
-        quarantined: The records that are kept out of the table, though they are records.
-        kept_out: What keeps records out: what stands at their keys and does not fit columns that cannot yield.
-        met: The paths of fields that are left out and are there; nothing else tells of them.
+        records: The number of valid records.
+        corrupt: The number of texts that are not records.
+        root: The fields of the valid records.
+        quarantined: The number of records that go to the quarantine instead of the table.
+        kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
+        met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
     """
 
     records: int = 0
@@ -175,11 +175,11 @@ class Observation(msgspec.Struct, omit_defaults=True):
     met: list[list[str]] = []
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
-        """Return what both have seen.
+        """Return the observation of both.
 
         Args:
-            other: What somebody else has seen.
-            combine: How their counts become one: ``add`` for two parts of a batch, ``max`` for two looks at the same.
+            other: The other observation.
+            combine: Combines the counts: ``add`` for two parts of a batch, ``max`` for two observations of one batch.
         """
         return Observation(
             combine(self.records, other.records),
@@ -191,12 +191,12 @@ class Observation(msgspec.Struct, omit_defaults=True):
         )
 
     def to_json(self) -> bytes:
-        """Return the observation as JSON, to send it somewhere else."""
+        """Return the observation as JSON, so that tasks can send it to the driver."""
         return _encoder.encode(self)
 
 
 def merge_observations(parts: Iterable[Observation]) -> Observation:
-    """Return what all the parts have seen together; their order does not matter."""
+    """Return the observation of all parts together; their order does not matter."""
     total = Observation()
     for part in parts:
         total = total.merged(part)
@@ -206,41 +206,41 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 def merge_records(
     left: RecordObservation, right: RecordObservation, combine: Combine = operator.add
 ) -> RecordObservation:
-    """Return what both have seen at each key; the keys come out sorted.
+    """Return the observation of the records of both, sorted by key.
 
     Args:
-        left: What one has seen.
-        right: What the other has seen.
-        combine: How their counts become one.
+        left: The observation of some records.
+        right: The observation of other records.
+        combine: Combines their counts.
     """
     return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 
 
 def get_field(record: RecordObservation, key: str) -> FieldObservation:
-    """Return what is known of a key, made on first use, to count on."""
-    found = record.get(key)
-    if found is None:
-        found = record[key] = FieldObservation()
-    return found
+    """Return the mutable observation of a field; the first call creates it."""
+    field = record.get(key)
+    if field is None:
+        field = record[key] = FieldObservation()
+    return field
 
 
-def position_text(at: RecordPosition) -> str:
-    """Return where a record stands as people read it."""
-    return f"{at[0]}:{at[1]}"
+def position_text(position: RecordPosition) -> str:
+    """Return the position of a record as ``file:number``."""
+    return f"{position[0]}:{position[1]}"
 
 
 def observation_from_json(data: bytes) -> Observation:
-    """Return the observation that `Observation.to_json` gave as JSON."""
+    """Return the observation from the JSON of `Observation.to_json`."""
     wire = _decoder.decode(data)
     return Observation(
         wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.kept_out), wire.met
     )
 
 
-def _earlier(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
+def _first_sample(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
     if left.first is None or right.first is None:
-        known = right if left.first is None else left
-        return known.first, known.sample
+        with_sample = right if left.first is None else left
+        return with_sample.first, with_sample.sample
     return min((left.first, left.sample), (right.first, right.sample))
 
 
@@ -253,7 +253,7 @@ def _combine(left: Mapping[int, int], right: Mapping[int, int], combine: Combine
 
 
 class _FieldWire(msgspec.Struct):
-    """A `FieldObservation` as it travels: a kind is its text, since JSON has no other keys."""
+    """A `FieldObservation` in JSON: kinds are text, since the keys of JSON objects are strings."""
 
     nulls: dict[int, int] = {}
     empty: dict[int, int] = {}
@@ -264,7 +264,7 @@ class _FieldWire(msgspec.Struct):
 
 
 class _ObservationWire(msgspec.Struct):
-    """An `Observation` as it travels."""
+    """An `Observation` in JSON."""
 
     records: int = 0
     corrupt: int = 0
@@ -283,15 +283,15 @@ def _field_from_wire(field: _FieldWire) -> FieldObservation:
         field.nulls,
         field.empty,
         field.empty_records,
-        {parse_kind(text): seen for text, seen in field.kinds.items()},
+        {parse_kind(text): observed for text, observed in field.kinds.items()},
         {dim: _from_wire(inner) for dim, inner in field.records.items()},
         {dim: _field_from_wire(inner) for dim, inner in field.maps.items()},
     )
 
 
-def _to_wire(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return str(value)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_to_wire)
+_encoder = msgspec.json.Encoder(enc_hook=_to_text)
 _decoder = msgspec.json.Decoder(_ObservationWire)

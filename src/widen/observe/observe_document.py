@@ -1,4 +1,4 @@
-"""Documents to observations.
+"""Observe the values of parsed records.
 
 Source: docs/evolution-rules.md#observe, #d7, #d8, #d10
 """
@@ -21,28 +21,28 @@ from widen.observe.observation import (
 )
 
 
-def observe_record(seen: RecordObservation, record: dict[str, JsonDocument], at: RecordPosition) -> None:
-    """Count what stands at each key of a record, in place, at any depth.
+def observe_record(fields: RecordObservation, record: dict[str, JsonDocument], position: RecordPosition) -> None:
+    """Count the values of a record by field, at any depth.
 
     Args:
-        seen: What earlier records held; grows.
-        record: The record, numbers as tokens.
-        at: Where it stands: the file, and the number of the record there.
+        fields: The observation of earlier records; changes in place.
+        record: A record from `widen.observe.json_document.parse_document`.
+        position: The position of the record.
 
     Source: docs/evolution-rules.md#one-interval
     """
     for key, value in record.items():
-        observe_value(get_field(seen, key), value, at)
+        observe_value(get_field(fields, key), value, position)
 
 
-def observe_value(field: FieldObservation, value: JsonDocument, at: RecordPosition, dim: int = 0) -> None:
-    """Count one value of a field, in place, and what is in it.
+def observe_value(field: FieldObservation, value: JsonDocument, position: RecordPosition, dim: int = 0) -> None:
+    """Count a value of a field and its nested values.
 
     Args:
-        field: What the field held before; grows.
-        value: The value, numbers as tokens.
-        at: Where its record stands.
-        dim: How many arrays are around the value.
+        field: The observation of earlier values; changes in place.
+        value: The value; numbers are tokens.
+        position: The position of its record.
+        dim: How many arrays contain the value.
 
     Source: docs/evolution-rules.md#d7, #d8
     """
@@ -50,17 +50,17 @@ def observe_value(field: FieldObservation, value: JsonDocument, at: RecordPositi
         case None:
             field.nulls[dim] = field.nulls.get(dim, 0) + 1
         case list():
-            _observe_array(field, value, dim + 1, at)
+            _observe_array(field, value, dim + 1, position)
         case dict():
-            _observe_object(field, value, dim, at)
+            _observe_object(field, value, dim, position)
         case _:
             word, facts = scalar_kind(value)
             sample = value if isinstance(value, str) else "true" if value else "false"
-            field.kind(_kind(word, dim)).add(facts, at, sample)
+            field.kind(_kind(word, dim)).add(facts, position, sample)
 
 
 def scalar_kind(value: str | bool) -> tuple[str, ValueFacts]:
-    """Return the word of the kind of a scalar, with its facts."""
+    """Return the kind word and the facts of a scalar."""
     match value:
         case JsonNumber():
             return number_kind(value)
@@ -73,35 +73,37 @@ def scalar_kind(value: str | bool) -> tuple[str, ValueFacts]:
     return BOOLEAN_WORD, NO_FACTS
 
 
-def _observe_array(field: FieldObservation, items: list[JsonDocument], dim: int, at: RecordPosition) -> None:
+def _observe_array(field: FieldObservation, items: list[JsonDocument], dim: int, position: RecordPosition) -> None:
     if not items:
         field.empty[dim] = field.empty.get(dim, 0) + 1
     for item in items:
-        observe_value(field, item, at, dim)
+        observe_value(field, item, position, dim)
 
 
-def _observe_object(field: FieldObservation, record: dict[str, JsonDocument], dim: int, at: RecordPosition) -> None:
+def _observe_object(
+    field: FieldObservation, record: dict[str, JsonDocument], dim: int, position: RecordPosition
+) -> None:
     if not record:
         field.empty_records[dim] = field.empty_records.get(dim, 0) + 1
         return
     if isinstance(record, MapEntries):
-        field.kind(_kind(MAP_WORD, dim)).add(NO_FACTS, at, "{…}")
+        field.kind(_kind(MAP_WORD, dim)).add(NO_FACTS, position, "{…}")
         for value in record.values():
-            observe_value(field.entries(dim), value, at)
+            observe_value(field.entries(dim), value, position)
         return
-    field.kind(_kind(RECORD_WORD, dim)).add(NO_FACTS, at, "{…}")
-    observe_record(field.record(dim), record, at)
+    field.kind(_kind(RECORD_WORD, dim)).add(NO_FACTS, position, "{…}")
+    observe_record(field.record(dim), record, position)
 
 
 _kind = cache(Kind)
 
 
-def observation_signature(seen: Observation) -> object:
-    """Return what of an observation can change a plan: two with the same signature lead to the same one.
+def observation_signature(observation: Observation) -> object:
+    """Return the part of an observation that a plan depends on: equal signatures lead to equal plans.
 
-    Counts, places and samples are left out; whether there are corrupt lines is in.
+    The signature has no counts, positions and samples, but it has whether there are corrupt records.
     """
-    return bool(seen.corrupt), _signature(seen.root), _signature(seen.kept_out)
+    return bool(observation.corrupt), _signature(observation.root), _signature(observation.kept_out)
 
 
 def _signature(record: RecordObservation) -> tuple[object, ...]:
@@ -109,12 +111,12 @@ def _signature(record: RecordObservation) -> tuple[object, ...]:
 
 
 def _field_signature(field: FieldObservation) -> tuple[object, ...]:
-    kinds = tuple(sorted((kind, _facts(seen)) for kind, seen in field.kinds.items()))
-    below = tuple((dim, _signature(record)) for dim, record in sorted(field.records.items()))
+    kinds = tuple(sorted((kind, _facts(observed)) for kind, observed in field.kinds.items()))
+    records = tuple((dim, _signature(record)) for dim, record in sorted(field.records.items()))
     entries = tuple((dim, _field_signature(inner)) for dim, inner in sorted(field.maps.items()))
-    nothing = tuple(sorted(field.nulls)), tuple(sorted(field.empty)), tuple(sorted(field.empty_records))
-    return nothing, kinds, below, entries
+    without_kind = tuple(sorted(field.nulls)), tuple(sorted(field.empty)), tuple(sorted(field.empty_records))
+    return without_kind, kinds, records, entries
 
 
-def _facts(seen: KindObservation) -> tuple[object, ...]:
-    return tuple(getattr(seen, name) for name in ValueFacts._fields)
+def _facts(observed: KindObservation) -> tuple[object, ...]:
+    return tuple(getattr(observed, name) for name in ValueFacts._fields)

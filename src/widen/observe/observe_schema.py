@@ -1,7 +1,7 @@
-"""Schemas to observations: what a source that says its types holds, told without a look at any value.
+"""Derive observations from the schema of a typed source, without reading its values.
 
-What the type alone does not tell, the best or the worst is taken for; where that makes a difference to a plan, somebody
-has to look.
+A type leaves some facts of its values open. `observe_schema` assumes the worst case for them, or the best case. If the
+plan depends on the case, the values have to be observed.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -32,7 +32,7 @@ from widen.observe.kind import (
 from widen.observe.observation import FieldObservation, KindObservation, RecordObservation
 
 DOUBLE_DIGITS = 15
-"""Up to so many digits every decimal survives the way to a double and back."""
+"""Every decimal with at most this many digits reads back the same from a double."""
 
 _WHOLE = ValueFacts(fits_int32=True, integer_digits=10)
 
@@ -52,24 +52,23 @@ FACTS: Mapping[str, tuple[str, ValueFacts]] = MappingProxyType(
         "binary": (BINARY_WORD, NO_FACTS),
     }
 )
-"""For the types without parts: the word of the kind, and what holds for every value that they can have."""
+"""The kind word of each atomic type, and the facts that are true of every possible value."""
 
-
-_HOPE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+_BEST_CASE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         LONG_WORD: {"exact_double": True, "integer_digits": 1},
         DECIMAL_WORD: {"exact_double": True},
         TIMESTAMP_WORD: {"epoch_ms_exact": True},
     }
 )
-"""What of the facts only the values tell, at its best: whether a wider column holds them exactly."""
+"""The best case of the facts that the type leaves open: a wider column represents every value exactly."""
 
 
 def type_facts(leaf: DataType) -> tuple[str, ValueFacts] | None:
-    """Return the word of the kind that values of a type are, and what holds for each; None for void and unknown types.
+    """Return the kind word of a type and the facts of all its values; None for void and unsupported types.
 
     Args:
-        leaf: A type without parts.
+        leaf: A type that is not an array, map or struct.
     """
     match leaf:
         case DecimalType(precision, scale):
@@ -80,59 +79,59 @@ def type_facts(leaf: DataType) -> tuple[str, ValueFacts] | None:
     return None
 
 
-def observe_schema(schema: StructType, *, is_hopeful: bool = False) -> RecordObservation:
-    """Return what records of a schema hold; nothing is counted.
+def observe_schema(schema: StructType, *, assume_exact: bool = False) -> RecordObservation:
+    """Return the observation of records with a schema; all counts are 0.
 
     Args:
-        schema: Of the source; `unknown_types` tells whether anything in it cannot be told.
-        is_hopeful: Whether values are exact where their type does not tell.
+        schema: The schema of the source, without the types that `unknown_types` yields.
+        assume_exact: Whether to assume that values are exact where their type leaves it open.
 
     Source: docs/evolution-rules.md#d16
     """
-    return {field.name: _field(field.type, is_hopeful=is_hopeful) for field in schema}
+    return {field.name: _field(field.type, assume_exact=assume_exact) for field in schema}
 
 
-def unknown_types(data_type: DataType, at: Path = ()) -> Iterator[tuple[Path, DataType]]:
-    """Yield what of a type no kind stands for, with the steps to it.
+def unknown_types(data_type: DataType, path: Path = ()) -> Iterator[tuple[Path, DataType]]:
+    """Yield the nested types without a kind, each with its path.
 
-    Keys of maps must be scalars: in a table they are texts.
+    Map keys must be scalars other than binary, since they become strings in the table.
     """
     match data_type:
         case StructType(fields):
             for field in fields:
-                yield from unknown_types(field.type, (*at, field.name))
+                yield from unknown_types(field.type, (*path, field.name))
         case ArrayType(element):
-            yield from unknown_types(element, at)
+            yield from unknown_types(element, path)
         case MapType(key, value):
-            told = type_facts(key)
-            if told is None or told[0] == BINARY_WORD:
-                yield at, data_type
-            yield from unknown_types(value, at)
+            key_facts = type_facts(key)
+            if key_facts is None or key_facts[0] == BINARY_WORD:
+                yield path, data_type
+            yield from unknown_types(value, path)
         case _ if data_type != VOID and type_facts(data_type) is None:
-            yield at, data_type
+            yield path, data_type
 
 
-def _field(data_type: DataType, *, is_hopeful: bool) -> FieldObservation:
-    found = FieldObservation()
-    _see(found, data_type, 0, is_hopeful=is_hopeful)
-    return found
+def _field(data_type: DataType, *, assume_exact: bool) -> FieldObservation:
+    field = FieldObservation()
+    _add_type(field, data_type, 0, assume_exact=assume_exact)
+    return field
 
 
-def _see(field: FieldObservation, data_type: DataType, dim: int, *, is_hopeful: bool) -> None:
+def _add_type(field: FieldObservation, data_type: DataType, dim: int, *, assume_exact: bool) -> None:
     match data_type:
         case ArrayType(element):
-            _see(field, element, dim + 1, is_hopeful=is_hopeful)
+            _add_type(field, element, dim + 1, assume_exact=assume_exact)
         case StructType():
             field.kinds[Kind(RECORD_WORD, dim)] = KindObservation()
-            field.records[dim] = observe_schema(data_type, is_hopeful=is_hopeful)
+            field.records[dim] = observe_schema(data_type, assume_exact=assume_exact)
         case MapType(_, value):
             field.kinds[Kind(MAP_WORD, dim)] = KindObservation()
-            field.maps[dim] = _field(value, is_hopeful=is_hopeful)
+            field.maps[dim] = _field(value, assume_exact=assume_exact)
         case _ if data_type == VOID:
             field.nulls[dim] = 1
         case _:
-            told = type_facts(data_type)
-            if told is not None:
-                word, facts = told
-                hope = _HOPE.get(word, {}) if is_hopeful else {}
-                field.kinds[Kind(word, dim)] = KindObservation(**{**facts._asdict(), **hope}, type=data_type.sql)
+            kind_facts = type_facts(data_type)
+            if kind_facts is not None:
+                word, facts = kind_facts
+                best_case = _BEST_CASE.get(word, {}) if assume_exact else {}
+                field.kinds[Kind(word, dim)] = KindObservation(**{**facts._asdict(), **best_case}, type=data_type.sql)

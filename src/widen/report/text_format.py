@@ -79,7 +79,7 @@ def count_noun(count: int | None, noun: str) -> str:
     """Return a number with its noun.
 
     Example:
-        >>> counted(1, "file"), counted(2, "file")
+        >>> count_noun(1, "file"), count_noun(2, "file")
         ('1 file', '2 files')
     """
     return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"

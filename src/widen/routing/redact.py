@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from widen.model.column_path import format_path
 from widen.model.types import StructType
-from widen.observe.corrupt_text import to_kept_text
+from widen.observe.corrupt_text import corrupt_bytes_to_text
 from widen.observe.field_rules import MASK
 from widen.observe.json_document import JsonDocument, document_to_json, parse_document
 from widen.planning.evolution.policy import Policy
@@ -32,7 +32,7 @@ class Redactor:
         """Return a text that is not a record as the table may keep it: unchanged, or only its length."""
         if self._redacted_paths:
             return f"{MASK} {len(text)} bytes that may hold {self._redacted_paths}"
-        return to_kept_text(text)
+        return corrupt_bytes_to_text(text)
 
     def redact_record(self, record: dict[str, JsonDocument], text: bytes | None) -> str:
         """Return the text of a record as the table may keep it.

@@ -41,7 +41,7 @@ def parse_statement(text: str) -> Statement:
         InvalidType: a type cannot be read.
 
     Example:
-        >>> parse("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
+        >>> parse_statement("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
         'amount'
     """
     try:

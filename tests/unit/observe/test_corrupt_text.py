@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.observe.corrupt_text import from_kept_text, to_kept_text
+from widen.observe.corrupt_text import corrupt_bytes_to_text, corrupt_text_to_bytes
 
 
 @pytest.mark.parametrize(
@@ -18,15 +18,15 @@ from widen.observe.corrupt_text import from_kept_text, to_kept_text
         (b"", ""),
     ],
 )
-def test_bytes_that_are_no_text_are_kept_as_python_writes_them(data: bytes, text: str) -> None:
-    assert to_kept_text(data) == text
+def test_bytes_that_are_not_utf_8_are_written_as_a_literal(data: bytes, text: str) -> None:
+    assert corrupt_bytes_to_text(data) == text
 
 
 @given(st.binary() | st.text().map(str.encode) | st.binary().map(repr).map(str.encode))
-def test_they_come_back(data: bytes) -> None:
-    assert from_kept_text(to_kept_text(data)) == data
+def test_the_bytes_can_be_restored(data: bytes) -> None:
+    assert corrupt_text_to_bytes(corrupt_bytes_to_text(data)) == data
 
 
 @given(st.binary(), st.binary())
-def test_no_text_stands_for_two_contents(one: bytes, other: bytes) -> None:
-    assert (to_kept_text(one) == to_kept_text(other)) == (one == other)
+def test_different_bytes_have_different_texts(left: bytes, right: bytes) -> None:
+    assert (corrupt_bytes_to_text(left) == corrupt_bytes_to_text(right)) == (left == right)

@@ -1,4 +1,4 @@
-"""Which texts are dates and instants, and what they say."""
+"""Which strings are dates and timestamps, and what they mean."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("text", "kind"), TEXTS)
-def test_a_text_is_taken_only_if_it_comes_back(text: str, kind: type) -> None:
-    found = parse_temporal(text)
-    assert type(found) is kind
-    assert found == text
+def test_a_string_is_recognized_only_if_its_meaning_is_kept(text: str, kind: type) -> None:
+    parsed = parse_temporal(text)
+    assert type(parsed) is kind
+    assert parsed == text
 
 
-def test_what_they_say() -> None:
+def test_dates_and_timestamps_are_parsed() -> None:
     assert parse_date(DateText("2024-05-01")) == date(2024, 5, 1)
     assert parse_instant(TimestampText("2024-05-01T10:00:00.5Z")) == datetime(
         2024, 5, 1, 10, 0, 0, 500_000, timezone.utc
@@ -60,5 +60,5 @@ def test_what_they_say() -> None:
     ("text", "even"),
     [("2024-05-01T10:00:00Z", True), ("2024-05-01T10:00:00.123000Z", True), ("2024-05-01T10:00:00.1231Z", False)],
 )
-def test_an_instant_knows_whether_it_is_whole_milliseconds(text: str, even: bool) -> None:
+def test_the_facts_of_a_timestamp_say_whether_milliseconds_are_exact(text: str, even: bool) -> None:
     assert timestamp_facts(TimestampText(text)).epoch_ms_exact is even

@@ -1,4 +1,4 @@
-"""How values are taken: left out, masked, as text, as maps, as dates; all else stays as it is."""
+"""Field rules: values are excluded, masked, or read as text, as maps or as dates; all others do not change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from widen.observe.json_document import DateText, JsonDocument, JsonNumber, MapE
 DATED, MASKED = FieldRules(is_dated=True), FieldRules(FieldRule.MASKED)
 
 
-def read(reading: FieldRules, text: str) -> JsonDocument:
-    return reading.value(parse_document(text.encode()))
+def apply(rules: FieldRules, text: str) -> JsonDocument:
+    return rules.value(parse_document(text.encode()))
 
 
 def shape(value: JsonDocument) -> Any:
-    """The value with the classes that say how it is taken."""
+    """The value with the classes that the rules give it."""
     match value:
         case MapEntries():
             return ("map", {key: shape(item) for key, item in value.items()})
@@ -57,18 +57,18 @@ VALUES: list[tuple[FieldRules, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("reading", "text", "expected"), VALUES)
-def test_a_value_is_taken_as_its_field_says(reading: FieldRules, text: str, expected: Any) -> None:
-    assert shape(read(reading, text)) == expected
+@pytest.mark.parametrize(("rules", "text", "expected"), VALUES)
+def test_the_rules_of_a_field_are_applied_to_a_value(rules: FieldRules, text: str, expected: Any) -> None:
+    assert shape(apply(rules, text)) == expected
 
 
-def test_numbers_stay_tokens_beside_what_is_taken_otherwise() -> None:
-    [number, _] = read(DATED, '[1.10,"2024-05-01"]')
+def test_numbers_stay_tokens_beside_dates() -> None:
+    [number, _] = apply(DATED, '[1.10,"2024-05-01"]')
     assert isinstance(number, JsonNumber)
 
 
-def test_a_record_without_the_fields_that_are_left_out() -> None:
-    reading = FieldRules(below={"phone": FieldRules(FieldRule.LEFT_OUT), "name": FieldRules(FieldRule.MASKED)})
-    assert reading.record({"phone": "1", "name": "x", "a": "y"}) == {"name": "***", "a": "y"}
+def test_a_record_loses_excluded_fields() -> None:
+    rules = FieldRules(below={"phone": FieldRules(FieldRule.LEFT_OUT), "name": FieldRules(FieldRule.MASKED)})
+    assert rules.record({"phone": "1", "name": "x", "a": "y"}) == {"name": "***", "a": "y"}
     record: dict[str, JsonDocument] = {"a": "x"}
     assert PLAIN.record(record) is record

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from widen.observe.file_fields import FileFields, joined
+from widen.observe.file_fields import FileFields, merge_file_fields
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_folders_are_fields(file: str, fields: Mapping[str, str | None]) -> None
 
 def test_the_file_and_the_time_of_the_load_are_fields() -> None:
     fields = FileFields(loaded_at="2026-01-01T00:00:00.000000Z").of("file:/a=1/f.json from byte 7")
-    told = {"_source_file=": "file:/a=1/f.json", "_loaded_at=": "2026-01-01T00:00:00.000000Z"}
-    assert fields == {"a=": "1", **told}
+    source_fields = {"_source_file=": "file:/a=1/f.json", "_loaded_at=": "2026-01-01T00:00:00.000000Z"}
+    assert fields == {"a=": "1", **source_fields}
 
 
 def test_the_names_of_fields_have_no_sign() -> None:
@@ -39,4 +39,4 @@ def test_the_names_of_fields_have_no_sign() -> None:
 
 
 def test_a_record_keeps_its_own_keys() -> None:
-    assert joined({"a": 1, "b=": 2}, {"a=": "x", "b=": "y"}) == {"a": 1, "b=": 2, "a=": "x", "b==": "y"}
+    assert merge_file_fields({"a": 1, "b=": 2}, {"a=": "x", "b=": "y"}) == {"a": 1, "b=": 2, "a=": "x", "b==": "y"}

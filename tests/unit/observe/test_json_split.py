@@ -40,7 +40,7 @@ from widen.observe.json_split import split_records
         (b"5\n[1]\n", [b"5", b"[1]"]),
     ],
 )
-def test_a_file_is_taken_apart(data: bytes, texts: list[bytes]) -> None:
+def test_a_file_is_split_into_texts(data: bytes, texts: list[bytes]) -> None:
     assert list(split_records(data)) == texts
 
 

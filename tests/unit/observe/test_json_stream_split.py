@@ -1,4 +1,4 @@
-"""Records from pieces: whatever stands around them, and wherever the text was cut."""
+"""Records from pieces, with any text around them and any split."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS)
-def test_the_outermost_records_come_out_whole(text: bytes, expected: list[bytes]) -> None:
+def test_the_outermost_records_are_assembled(text: bytes, expected: list[bytes]) -> None:
     pieces = text.removesuffix(b"}").split(b"}") if text.endswith(b"}") else text.split(b"}")
     splitter = RecordSplitter()
-    found = [record for piece in pieces for record in splitter.records(piece)]
-    assert found + list(splitter.rest(len(text))) == expected
+    records = [record for piece in pieces for record in splitter.records(piece)]
+    assert records + list(splitter.rest(len(text))) == expected
 
 
-def test_what_never_ends_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_without_an_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_stream_split, "MAX_RECORD_BYTES", 10)
     splitter = RecordSplitter()
     with pytest.raises(SourceError, match="does not end"):

@@ -12,7 +12,7 @@ def test_facts_of_many_values_are_those_of_the_worst() -> None:
     assert (seen.count, seen.integer_digits, seen.fits_int32, seen.exact_double) == (3, 16, False, False)
 
 
-def test_the_first_sight_is_the_least_file_and_position_with_its_sample() -> None:
+def test_the_first_position_is_kept_with_its_sample() -> None:
     late, early = KindObservation(), KindObservation()
     late.add(NO_FACTS, ("b", 1), "late")
     early.add(NO_FACTS, ("a", 9), "nine")

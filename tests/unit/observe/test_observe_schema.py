@@ -1,4 +1,4 @@
-"""What the types of a source tell of its values, and what they do not."""
+"""Observations of a schema: the facts that types determine, and those that they leave open."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from widen.observe.observation import FieldObservation, KindObservation
 from widen.observe.observe_schema import observe_schema, unknown_types
 
 
-def seen(text: str, *, is_hopeful: bool = False) -> FieldObservation:
+def observe(text: str, *, assume_exact: bool = False) -> FieldObservation:
     schema = parse_type(f"struct<a: {text}>")
     assert isinstance(schema, StructType)
-    return observe_schema(schema, is_hopeful=is_hopeful)["a"]
+    return observe_schema(schema, assume_exact=assume_exact)["a"]
 
 
 KINDS: dict[str, tuple[str, KindObservation]] = {
@@ -39,29 +39,29 @@ KINDS: dict[str, tuple[str, KindObservation]] = {
 def test_every_type_is_a_kind(text: str) -> None:
     word, values = KINDS[text]
     values.type = text
-    assert seen(text).kinds == {Kind(word): values}
-    assert seen(f"array<array<{text}>>").kinds == {Kind(word, 2): values}
+    assert observe(text).kinds == {Kind(word): values}
+    assert observe(f"array<array<{text}>>").kinds == {Kind(word, 2): values}
 
 
-def test_what_only_values_tell_may_be_hoped_for() -> None:
-    hoped = seen("bigint", is_hopeful=True).kinds[Kind("long")]
-    assert (hoped.exact_double, hoped.integer_digits, hoped.fits_int32) == (True, 1, False)
-    assert seen("timestamp", is_hopeful=True).kinds[Kind("timestamp")].epoch_ms_exact
+def test_facts_that_a_type_leaves_open_may_be_assumed_exact() -> None:
+    best_case = observe("bigint", assume_exact=True).kinds[Kind("long")]
+    assert (best_case.exact_double, best_case.integer_digits, best_case.fits_int32) == (True, 1, False)
+    assert observe("timestamp", assume_exact=True).kinds[Kind("timestamp")].epoch_ms_exact
 
 
 def test_records_and_maps_hold_fields() -> None:
-    found = seen("array<struct<x: int, y: map<int, array<date>>>>")
+    found = observe("array<struct<x: int, y: map<int, array<date>>>>")
     assert set(found.kinds) == {Kind("record", 1)}
     assert set(found.records[1]) == {"x", "y"}
     assert set(found.records[1]["y"].kinds) == {Kind("map")}
     assert set(found.records[1]["y"].maps[0].kinds) == {Kind("date", 1)}
 
 
-def test_what_has_no_type_has_no_kind() -> None:
-    assert seen("array<void>") == FieldObservation(nulls={1: 1})
+def test_void_has_no_kind() -> None:
+    assert observe("array<void>") == FieldObservation(nulls={1: 1})
 
 
 @pytest.mark.parametrize("text", ["map<binary, int>", "map<struct<x: int>, int>", "variant"])
-def test_what_cannot_be_told_is_named(text: str) -> None:
+def test_types_without_a_kind_are_yielded_with_their_path(text: str) -> None:
     found = list(unknown_types(parse_type(f"struct<a: array<struct<b: {text}>>>")))
     assert found == [(("a", "b"), parse_type(text))]

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from widen.model.types import StructType
-from widen.observe.file_fields import FileFields, joined
+from widen.observe.file_fields import FileFields, merge_file_fields
 from widen.observe.json_document import BOM, InvalidJson, JsonDocument, has_field, parse_document
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.observe.observation import (
@@ -181,7 +181,7 @@ class RowBuilder:
         return prefix
 
     def _with_file_fields(self, record: dict[str, JsonDocument], at: RecordPosition) -> dict[str, JsonDocument]:
-        return record if self._file_fields is None else joined(record, self._file_fields.of(at[0]))
+        return record if self._file_fields is None else merge_file_fields(record, self._file_fields.of(at[0]))
 
     def pop_chunk(self) -> DecodedChunk:
         """Return the records decoded since the last call."""

@@ -79,7 +79,8 @@ class TypedBatch:
         """
         parts = self._prepared(base, policy)
         certain, optimistic = (
-            _merge_roots(part.observation(is_hopeful=is_hopeful) for part in parts) for is_hopeful in (False, True)
+            _merge_roots(part.observation(assume_exact=assume_exact) for part in parts)
+            for assume_exact in (False, True)
         )
         plan = evolve(base, certain, policy)
         # If the plan is the same whether the open values are exact or not, nothing has to be observed beforehand.

@@ -39,14 +39,14 @@ class PreparedRecords:
         """The schema of the fields."""
         return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
 
-    def observation(self, *, is_hopeful: bool = False) -> RecordObservation:
+    def observation(self, *, assume_exact: bool = False) -> RecordObservation:
         """Return what the types alone say about the records.
 
         Args:
-            is_hopeful: Whether to assume that values are exact where their type leaves it open.
+            assume_exact: Whether to assume that values are exact where their type leaves it open.
         """
         pending: RecordObservation = {name: FieldObservation(nulls={0: 1}) for name in self.pending}
-        return merge_records(pending, observe_schema(self.schema, is_hopeful=is_hopeful))
+        return merge_records(pending, observe_schema(self.schema, assume_exact=assume_exact))
 
 
 def prepare_records(records: TypedRecords, name: str, base: StructType | None, policy: Policy) -> PreparedRecords:

@@ -16,7 +16,16 @@ from pyspark.sql import functions as F
 
 from widen.model.column_path import format_path
 from widen.model.types import DataType, StructType, quote_name
-from widen.observe.file_fields import HIVE_NULL, LOADED_AT, SIGN, SOURCE_FILE, FileFields, folders_of, joined, unescaped
+from widen.observe.file_fields import (
+    HIVE_NULL,
+    LOADED_AT,
+    SIGN,
+    SOURCE_FILE,
+    FileFields,
+    merge_file_fields,
+    partition_folders,
+    unescape_folder,
+)
 from widen.spark.source.field_names import duplicate_fields, with_field_steps
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.source_files import SourceFiles, as_literal, source_error_reason, unusable_source
@@ -140,7 +149,7 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     from_files = _fields_from_files(path, paths, file_fields)
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
     place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
-    named = joined({name: F.col(quote_name(name)) for name in frame.columns}, from_files)
+    named = merge_file_fields({name: F.col(quote_name(name)) for name in frame.columns}, from_files)
     fields = [value.alias(key) for key, value in named.items()]
     rows = frame.select("*", *fields[len(frame.columns) :], place.alias(_PLACE))
     return to_typed_records(rows, source.name, is_placed=True)
@@ -149,14 +158,14 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
 def _fields_from_files(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
     """Return the fields that records get from their files, by key."""
     columns: dict[str, Column] = {}
-    folders = {tuple(folders_of(each)) for each in paths} if file_fields.has_folders else set()
+    folders = {tuple(partition_folders(each)) for each in paths} if file_fields.has_folders else set()
     keys = sorted({key for each in folders for key, _ in each})
     for key in keys:
         for turn in range(max(sum(key == other for other, _ in each) for each in folders)):
-            columns = joined(columns, {unescaped(key) + SIGN: _folder(path, key, turn)})
+            columns = merge_file_fields(columns, {unescape_folder(key) + SIGN: _folder(path, key, turn)})
     if file_fields.loaded_at is not None:
         loaded_at = F.lit(file_fields.loaded_at).cast("timestamp")
-        columns = joined(columns, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: loaded_at})
+        columns = merge_file_fields(columns, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: loaded_at})
     return columns
 
 

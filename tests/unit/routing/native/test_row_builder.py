@@ -10,7 +10,7 @@ from support.drift import BAD, NUMBERS
 from support.settle import taken
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
-from widen.observe.corrupt_text import to_kept_text
+from widen.observe.corrupt_text import corrupt_bytes_to_text
 from widen.observe.kind import Kind
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import ROUNDING_PATTERN, RowBuilder
@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_observed(text: bytes, key: str, kind: str) -> None
 def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
     maker = RowBuilder(TABLE)
     [row] = taken(maker, TABLE, text)
-    assert {k: v for k, v in row.items() if v is not None} == {"_corrupt_record": to_kept_text(text)}
+    assert {k: v for k, v in row.items() if v is not None} == {"_corrupt_record": corrupt_bytes_to_text(text)}
     assert (maker.observation.records, maker.observation.corrupt) == (0, 1)
 
 

@@ -45,8 +45,8 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
     """Return the kind word and the facts of a JSON number.
 
     An integer of 64 bits is a long, a longer one is a decimal. A number with a fraction or an exponent is a double if
-    it reads back the same from a double, otherwise a decimal. A number with more than 38 digits is a string, so that its spelling is
-    kept.
+    it reads back the same from a double, otherwise a decimal. Any other number with more than 38 digits is a string,
+    so that its spelling is kept.
 
     Args:
         token: The number in the spelling of the source, e.g. ``-1.50e3``.

@@ -1,1 +1,1 @@
-"""Reports for people: terminal, JSON and HTML."""
+"""Reports of a table for the terminal, as JSON and as HTML."""

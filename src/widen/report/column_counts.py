@@ -1,4 +1,4 @@
-"""Counting what files hold in every leaf column, from their statistics; what no file says stays unknown.
+"""Count values and nulls of every leaf column from file statistics; missing statistics make a count unknown.
 
 Source: PROTOCOL.md#per-file-statistics
 """
@@ -22,11 +22,11 @@ class LeafColumn:
     """A leaf column.
 
     Args:
-        path: As readers call it.
-        physical: As files call it.
+        path: Its logical path.
+        physical: Its physical path in the files.
         type: Its current type.
-        is_counted: Whether statistics can count its nulls: there is no array or map on the way.
-        partition_key: The key of its partition values; empty if files are not split by it.
+        is_counted: Whether statistics can count its nulls, which needs a path without arrays and maps.
+        partition_key: The key of its partition values; empty unless it is a partition column.
     """
 
     path: Path
@@ -38,22 +38,22 @@ class LeafColumn:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """A file, as far as counting goes.
+    """The facts of one file that are counted.
 
     Args:
         stats: Its statistics as JSON text.
-        partition_values: By their keys.
-        lacks: The leaves that were not there yet when it was written.
+        partition_values: Its partition values, by key.
+        missing: The leaves that did not exist yet when it was written.
     """
 
     stats: str | None
     partition_values: Mapping[str, str | None]
-    lacks: frozenset[Path] = frozenset()
+    missing: frozenset[Path] = frozenset()
 
 
 @dataclass(slots=True)
 class ColumnTally:
-    """What is known of one leaf over the files counted so far."""
+    """The counts and bounds of one leaf over the files counted so far."""
 
     written: int | None = 0
     nulls: int | None = 0
@@ -61,15 +61,15 @@ class ColumnTally:
     high: Any = None
     is_bounded: bool = True
 
-    def add(self, rows: int, said: ColumnStatistics) -> None:
+    def add(self, rows: int, statistics: ColumnStatistics) -> None:
         """Count one more file."""
-        if said.nulls is None or self.written is None or self.nulls is None:
+        if statistics.nulls is None or self.written is None or self.nulls is None:
             self.written = self.nulls = None
         else:
-            self.written += rows - said.nulls
-            self.nulls += said.nulls
-        if said.nulls != rows:
-            self._bound(said.low, said.high)
+            self.written += rows - statistics.nulls
+            self.nulls += statistics.nulls
+        if statistics.nulls != rows:
+            self._bound(statistics.low, statistics.high)
 
     def _bound(self, low: Any, high: Any) -> None:
         self.is_bounded = self.is_bounded and low is not None and high is not None
@@ -79,7 +79,7 @@ class ColumnTally:
 
     @property
     def bounds(self) -> tuple[Scalar | None, Scalar | None]:
-        """The smallest and the largest value; None if a file does not say its own."""
+        """The smallest and the largest value; None if a file does not record its own."""
         return (self.low, self.high) if self.is_bounded else (None, None)
 
 
@@ -89,8 +89,8 @@ class ColumnCounts:
 
     Args:
         columns: The leaves.
-        rows: How many rows the files hold; None if one of them does not say.
-        tallies: By the path of the leaf.
+        rows: How many rows the files hold; None if a file does not record its row count.
+        tallies: The tallies, by leaf path.
     """
 
     columns: Sequence[LeafColumn]
@@ -113,7 +113,7 @@ class ColumnCounts:
                 tally.add(rows, _leaf_statistics(stats, leaf, file, rows))
 
     def written(self) -> Iterator[tuple[Path, bool]]:
-        """Yield every leaf of which it is known whether any of the files holds a value, with the answer."""
+        """Yield every counted leaf and whether any of the files holds a value of it."""
         for path, tally in self.tallies.items():
             if tally.written is not None:
                 yield path, tally.written > 0
@@ -126,35 +126,35 @@ def leaves_of(
 
     Args:
         schema: The schema.
-        protocol: Of the table.
-        properties: Likewise.
-        keys: The key of its partition values for each partition column.
+        protocol: The protocol of the table.
+        properties: The properties of the table.
+        keys: The partition value keys, by partition column.
 
     Raises:
         CorruptLog: a column lacks its physical name.
     """
     mode = mapping_mode(dict(properties), protocol)
-    plain = set(_plain(schema))
+    struct_leaves = set(_struct_leaves(schema))
     return [
-        LeafColumn(path, to_physical_path(schema, path, mode), leaf, path in plain, keys.get(path[0], ""))
+        LeafColumn(path, to_physical_path(schema, path, mode), leaf, path in struct_leaves, keys.get(path[0], ""))
         for path, leaf in leaves(schema)
     ]
 
 
-def _plain(struct: StructType, at: Path = ()) -> Iterator[Path]:
-    """Yield the paths on which there are structs only."""
+def _struct_leaves(struct: StructType, parent: Path = ()) -> Iterator[Path]:
+    """Yield the paths of the fields that only structs enclose."""
     for item in struct:
         if isinstance(item.type, StructType):
-            yield from _plain(item.type, (*at, item.name))
+            yield from _struct_leaves(item.type, (*parent, item.name))
         else:
-            yield (*at, item.name)
+            yield (*parent, item.name)
 
 
 def _leaf_statistics(stats: FileStatistics, leaf: LeafColumn, file: FileFacts, rows: int) -> ColumnStatistics:
-    if leaf.path in file.lacks:
+    if leaf.path in file.missing:
         return ColumnStatistics(nulls=rows)
     if leaf.partition_key:
         value = parse_partition_value(file.partition_values.get(leaf.partition_key), leaf.type)
-        known = None if isinstance(value, UnknownValue) else value
-        return ColumnStatistics(known, known, rows if value is None else 0)
+        bound = None if isinstance(value, UnknownValue) else value
+        return ColumnStatistics(bound, bound, rows if value is None else 0)
     return stats.column(leaf.physical, leaf.type) if leaf.is_counted else ColumnStatistics()

@@ -1,4 +1,4 @@
-"""What a commit changed of columns that stay, apart from their types: comments, nullability, defaults, places."""
+"""Changes of existing columns other than their types: comment, nullability, default, length limit, position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from widen.report.report_model import CHANGED, MOVED, ColumnChange
 
 
 def detail_changes(path: Path, old: Field, new: Field) -> Iterator[ColumnChange]:
-    """Yield what changed of a field besides its type, its name and its place, each with how it was and how it is."""
+    """Yield the changes of a field other than its type, name and position, with the old and new values."""
     before, after = _details(old), _details(new)
     for key, text in after.items():
         if before[key] != text:
@@ -27,34 +27,34 @@ def _details(field: Field) -> Mapping[str, str]:
         "comment": "no comment" if comment is None else f"comment {str(comment)!r}",
         "nullable": "nullable" if field.nullable else "not null",
         "default": "no default" if default is None else f"default {default}",
-        "limit": str(field.metadata.get(TEXT_LIMIT, "text of any length")),
-        "mark": f"going on from {field.metadata.get(HIGH_WATER_MARK, 'its start')}",
+        "limit": str(field.metadata.get(TEXT_LIMIT, "string")),
+        "mark": f"identity high water mark {field.metadata.get(HIGH_WATER_MARK, 'not set')}",
     }
 
 
-def moves(found: Iterable[tuple[Path, int]]) -> Iterator[ColumnChange]:
-    """Yield the fields that stand at another place among those of their struct that were there before.
+def moves(positions: Iterable[tuple[Path, int]]) -> Iterator[ColumnChange]:
+    """Yield the fields whose position among the existing fields of their struct changed.
 
-    As few as can be are said to have moved: the others stand in their old order.
+    The smallest possible set of fields counts as moved; the others keep their relative order.
 
     Args:
-        found: The path of every field that was there before, in the order of the new schema, with its number in the
-            order of the old one.
+        positions: The path of every field that existed before, in the order of the new schema, with its index in
+            the old schema.
     """
     structs: dict[Path, list[tuple[Path, int]]] = {}
-    for path, number in found:
+    for path, number in positions:
         structs.setdefault(path[:-1], []).append((path, number))
     for fields in structs.values():
         numbers = [number for _, number in fields]
         kept = set(numbers if numbers == sorted(numbers) else _longest_ordered(numbers))
-        for at, (path, number) in enumerate(fields):
+        for index, (path, number) in enumerate(fields):
             if number not in kept:
-                place = AfterField(fields[at - 1][0][-1]) if at else StructEnd.FIRST
+                place = AfterField(fields[index - 1][0][-1]) if index else StructEnd.FIRST
                 yield ColumnChange(MOVED, path, new=str(place))
 
 
 def _longest_ordered(numbers: Sequence[int]) -> list[int]:
-    """Return the longest part of different numbers that is in order.
+    """Return the longest increasing subsequence of distinct numbers.
 
     Example:
         >>> _longest_ordered([3, 1, 2, 4])
@@ -63,7 +63,7 @@ def _longest_ordered(numbers: Sequence[int]) -> list[int]:
     ends: list[int] = []
     chains: list[list[int]] = []
     for number in numbers:
-        at = bisect_left(ends, number)
-        chain = [*(chains[at - 1] if at else []), number]
-        ends[at : at + 1], chains[at : at + 1] = [number], [chain]
+        index = bisect_left(ends, number)
+        chain = [*(chains[index - 1] if index else []), number]
+        ends[index : index + 1], chains[index : index + 1] = [number], [chain]
     return chains[-1] if chains else []

@@ -1,4 +1,4 @@
-"""Commits as the log holds them, one after the other, with the schemas between which they stand.
+"""The commits of the log in order, each with the schema before and after it.
 
 Source: PROTOCOL.md#delta-log-entries
 """
@@ -25,11 +25,11 @@ class CommitRecord:
     """One commit.
 
     Args:
-        moment: When.
-        info: Its provenance.
-        before: The schema before it; None if there was none, or it cannot be told any more.
-        after: The schema after it; None if it cannot be told.
-        adds: The files that it added, if they were asked for.
+        moment: Its version and time.
+        info: Its commit info.
+        before: The schema before it; None if the table did not exist or the log no longer has that schema.
+        after: The schema after it; None if the log does not have it.
+        adds: The files that it added; empty unless read with files.
     """
 
     moment: VersionTime
@@ -40,17 +40,17 @@ class CommitRecord:
 
     @property
     def operation(self) -> str:
-        """What the history calls it."""
+        """The operation name in the commit info."""
         return str(self.info.get("operation") or "")
 
     @property
     def quarantined(self) -> int | None:
-        """How many records its ingestion kept out of the table; None if it does not say."""
+        """How many records its ingestion quarantined; None if the commit does not record it."""
         return self._metric(QUARANTINED)
 
     @property
     def corrupt(self) -> int | None:
-        """How many texts of its ingestion are not records; None if it does not say."""
+        """How many strings its ingestion stored as corrupt records; None if the commit does not record it."""
         return self._metric(CORRUPT_TEXTS)
 
     def _metric(self, name: str) -> int | None:
@@ -59,12 +59,12 @@ class CommitRecord:
 
     @property
     def is_first(self) -> bool:
-        """Whether it made the table."""
+        """Whether it created the table."""
         return self.moment.version == 0
 
     @property
     def changes(self) -> tuple[ColumnChange, ...]:
-        """What it changed; none if the schema before it is not known."""
+        """Its column changes; empty if the schema before it is not known."""
         if self.after is None or (self.before is None and not self.is_first):
             return ()
         return schema_changes(self.before or StructType(), self.after, recorded_reasons(self.info))
@@ -75,47 +75,47 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
 
     Args:
         snapshot: The version.
-        limit: How many at most, of the newest.
-        with_files: Whether their file actions are wanted, which makes it slower.
+        limit: The most commits to return, counted from the newest.
+        with_files: Whether to read the added files too, which is slower.
 
     Raises:
         CorruptLog: a commit is damaged.
-        StorageError: the store refused.
+        StorageError: the storage cannot be read.
     """
-    told = snapshot.history(limit)[::-1]
-    paths = [commit_path(version) for version, _, _ in told]
-    schema = _schema_before(snapshot, told[0][0]) if told else None
-    for (version, time_ms, info), path, data in zip(told, paths, snapshot.store.read_many(paths), strict=True):
-        metadata, adds = _whole(path, data) if with_files else (_head(path, data), ())
+    history = snapshot.history(limit)[::-1]
+    paths = [commit_path(version) for version, _, _ in history]
+    schema = _schema_before(snapshot, history[0][0]) if history else None
+    for (version, time_ms, info), path, data in zip(history, paths, snapshot.store.read_many(paths), strict=True):
+        metadata, adds = _read_with_files(path, data) if with_files else (_read_metadata(path, data), ())
         after = from_json(metadata.schema_string) if metadata else schema
         yield CommitRecord(VersionTime(version, time_ms), info, schema, after, adds)
         schema = after
 
 
 def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalRecord]:
-    """Return what the commits up to a version of a table did, newest first; numbers are those that they say.
+    """Return the commits up to a version of a table, newest first, with the metrics that they record.
 
     Args:
         snapshot: The version.
-        limit: How many at most.
+        limit: The most commits to return.
 
     Raises:
         CorruptLog: a commit is damaged.
-        StorageError: the store refused.
+        StorageError: the storage cannot be read.
     """
     return [_to_interval(record) for record in read_commits(snapshot, limit)][::-1]
 
 
 def _to_interval(record: CommitRecord) -> IntervalRecord:
     metrics, parameters = (record.info.get(key) for key in ("operationMetrics", "operationParameters"))
-    said = metrics if isinstance(metrics, dict) else {}
+    numbers = metrics if isinstance(metrics, dict) else {}
     return IntervalRecord(
         record.moment,
         record.operation,
-        _number(said.get("numOutputRows")),
+        _number(numbers.get("numOutputRows")),
         record.corrupt,
-        _number(said.get("numFiles")) or _number(said.get("numAddedFiles")) or 0,
-        _number(said.get("numOutputBytes")) or 0,
+        _number(numbers.get("numFiles")) or _number(numbers.get("numAddedFiles")) or 0,
+        _number(numbers.get("numOutputBytes")) or 0,
         record.changes,
         parameters if isinstance(parameters, dict) else {},
         is_first=record.is_first,
@@ -136,14 +136,14 @@ def _schema_before(snapshot: Snapshot, version: int) -> StructType | None:
         return None
 
 
-def _head(path: str, data: bytes) -> Metadata | None:
+def _read_metadata(path: str, data: bytes) -> Metadata | None:
     return _last(line.meta_data for line in read_non_file_actions(path, data, METADATA))
 
 
-def _whole(path: str, data: bytes) -> tuple[Metadata | None, tuple[Add, ...]]:
+def _read_with_files(path: str, data: bytes) -> tuple[Metadata | None, tuple[Add, ...]]:
     lines = decode_commit(path, data)
     return _last(line.meta_data for line in lines), tuple(line.add for line in lines if line.add is not None)
 
 
-def _last(found: Iterable[Metadata | None]) -> Metadata | None:
-    return next((metadata for metadata in reversed(list(found)) if metadata is not None), None)
+def _last(candidates: Iterable[Metadata | None]) -> Metadata | None:
+    return next((metadata for metadata in reversed(list(candidates)) if metadata is not None), None)

@@ -1,6 +1,6 @@
 """The rules of evolution by their codes, as ``widen explain`` prints them.
 
-The texts are those of docs/evolution-rules.md; `tools/rules.py` writes them into the package.
+`tools/rules.py` copies the texts from docs/evolution-rules.md into the package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def evolution_rules() -> Mapping[str, EvolutionRule]:
 
 
 def find_rule(code: str) -> EvolutionRule:
-    """Return the rule with a code; upper and lower case are the same.
+    """Return the rule with a code; the case does not matter.
 
     Raises:
         InvalidOption: There is no such rule.

@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing but itself."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from widen.report import text_format
 from widen.report.report_model import GRADES, IntervalRecord, Report, ReportColumn
 
-MAX_CHART_WIDTH, PLACE_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
+MAX_CHART_WIDTH, SLOT_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
 GAP = 0.25
-"""How much of its place a bar leaves free."""
+"""The share of its slot that a bar leaves free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Bar:
     """One interval in the chart.
 
     Args:
-        left: In units of the drawing.
-        width: Likewise.
-        height: Likewise, from the ground.
-        marks: The grades of its changes, gravest first, each once.
-        label: What it says to those who point at it or cannot see it.
+        left: Its left edge in SVG units.
+        width: Its width in SVG units.
+        height: Its height above the baseline in SVG units.
+        marks: The distinct grades of its changes, most severe first.
+        label: Its tooltip and accessible name.
     """
 
     left: float
@@ -36,12 +36,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """From which interval to which one a column was written, along all of them.
+    """The range of intervals that wrote a column, drawn over all intervals.
 
     Args:
-        left: In units of the drawing.
-        width: Likewise.
-        label: The same in words.
+        left: Its left edge in SVG units.
+        width: Its width in SVG units.
+        label: The range in words.
     """
 
     left: float
@@ -50,17 +50,17 @@ class Strip:
 
 
 def render_page(report: Report) -> str:
-    """Return the report as a document of HTML."""
+    """Return the report as an HTML document."""
     template = _environment().get_template("page.html.j2")
-    width = min(MAX_CHART_WIDTH, PLACE_WIDTH * max(len(report.intervals), 1))
+    width = min(MAX_CHART_WIDTH, SLOT_WIDTH * max(len(report.intervals), 1))
     shown = [interval for interval in report.intervals if interval.schema_changes]
     bars = list(_bars(report.intervals, width))
-    is_there = {
+    optional = {
         "has_distinct": any(column.distinct is not None for column in report.columns),
         "has_samples": any(column.samples for column in report.columns),
         "has_quarantined": any(interval.quarantined for interval in report.intervals),
     }
-    facts = {"strips": _strips(report), "most": _most(report.intervals), **is_there}
+    facts = {"strips": _strips(report), "most": _most(report.intervals), **optional}
     return template.render(report=report, bars=bars, width=width, shown=shown, **facts)
 
 
@@ -83,25 +83,25 @@ def _most(intervals: tuple[IntervalRecord, ...]) -> int:
 
 def _bars(intervals: tuple[IntervalRecord, ...], width: int) -> Iterator[Bar]:
     most = _most(intervals) or 1
-    place = width / max(len(intervals), 1)
-    for at, interval in enumerate(intervals):
+    slot = width / max(len(intervals), 1)
+    for index, interval in enumerate(intervals):
         records = interval.records or 0
-        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in interval.told))
+        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in interval.listed_changes))
         moment = f"version {interval.moment.version}, {text_format.moment_text(interval.moment.time_ms)} UTC"
         written = text_format.count_noun(interval.records, "record")
-        label = f"{moment}: {written}, {text_format.count_noun(len(interval.told), 'change')}"
+        label = f"{moment}: {written}, {text_format.count_noun(len(interval.listed_changes), 'change')}"
         height = max(CHART_HEIGHT * records / most, 1.5) if records else 0
-        yield Bar(at * place + place * GAP / 2, place * (1 - GAP), height, marks, label)
+        yield Bar(index * slot + slot * GAP / 2, slot * (1 - GAP), height, marks, label)
 
 
 def _strips(report: Report) -> dict[ReportColumn, Strip]:
-    places = {interval.moment.version: at for at, interval in enumerate(report.intervals)}
-    step = STRIP_WIDTH / max(len(places), 1)
-    found = {}
+    indexes = {interval.moment.version: index for index, interval in enumerate(report.intervals)}
+    step = STRIP_WIDTH / max(len(indexes), 1)
+    strips = {}
     for column in report.columns:
         if column.first is None or column.last is None:
             continue
-        first, last = places[column.first.version], places[column.last.version]
-        spoken = f"version {column.first.version} to version {column.last.version}"
-        found[column] = Strip(first * step, (last - first + 1) * step, f"written from {spoken}")
-    return found
+        first, last = indexes[column.first.version], indexes[column.last.version]
+        label = f"written from version {column.first.version} to version {column.last.version}"
+        strips[column] = Strip(first * step, (last - first + 1) * step, label)
+    return strips

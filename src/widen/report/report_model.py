@@ -1,4 +1,4 @@
-"""The report as a value: what stands in every column, what changed and when, interval by interval.
+"""The model of a report: the contents of every column, and the changes of each interval.
 
 Source: docs/evolution-rules.md#report
 """
@@ -17,14 +17,13 @@ from widen.protocol.partition_values import Scalar
 
 ADDED, WIDENED, RETYPED, RENAMED, REMOVED, ROUTED = "added", "widened", "retyped", "renamed", "removed", "routed"
 MOVED, CHANGED = "moved", "changed"
-"""What can happen to a column. To be retyped is to change the type as type widening does not; to be routed is to get
-values of a kind that was not seen before, without a change of the schema; to be changed is to get another comment,
-nullability or default."""
+"""The kinds of column changes. `RETYPED` is a change of type that is not a widening. `ROUTED` means that a column
+receives values of a new kind without a schema change. `CHANGED` is a new comment, nullability or default."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionTime:
-    """A version and when it was committed, in ms since the epoch."""
+    """A version and its commit time in ms since the epoch."""
 
     version: int
     time_ms: int
@@ -36,17 +35,17 @@ class VersionTime:
 
 @dataclass(frozen=True, slots=True)
 class ChangeReason:
-    """What in a batch made a change necessary, as the ingestion recorded it.
+    """Why a batch needed a change, as the ingestion recorded it.
 
     Args:
-        rules: The rules that asked for it.
+        rules: The codes of the rules that apply.
         source: The path of the source field.
-        kinds: The kinds of values that it was for.
-        count: How many values the batch had of them.
-        grade: How much it means to readers: additive, widening, conflict or structural.
-        file: Where the first of them stood; empty if not known.
-        position: The line or the record in that file, from 1; 0 if not known.
-        sample: The beginning of that value.
+        kinds: The kinds of the values.
+        count: How many such values the batch has.
+        grade: The effect on readers: additive, widening, conflict or structural.
+        file: The file of the first such value; empty if not known.
+        position: The line or record number in that file, from 1; 0 if not known.
+        sample: The beginning of the first such value.
     """
 
     rules: tuple[str, ...]
@@ -60,9 +59,9 @@ class ChangeReason:
 
     def to_value(self) -> dict[str, Any]:
         """Return the reason as a JSON object."""
-        told = {"rules": list(self.rules), "source": format_path(self.source), "kinds": list(self.kinds)}
-        seen = {"file": self.file, "position": self.position, "sample": self.sample} if self.file else {}
-        return {**told, "count": self.count, "grade": self.grade, **seen}
+        reason = {"rules": list(self.rules), "source": format_path(self.source), "kinds": list(self.kinds)}
+        first_seen = {"file": self.file, "position": self.position, "sample": self.sample} if self.file else {}
+        return {**reason, "count": self.count, "grade": self.grade, **first_seen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,9 @@ class ColumnChange:
     Args:
         what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED`, `ROUTED`, `MOVED` or `CHANGED`.
         column: Its path.
-        old: The type before; of what was `RENAMED` the path before, of what was `CHANGED` how it was, in words.
-            Empty if there is nothing to say.
-        new: The type after; likewise the path, or how it is, and of what was `MOVED` the place.
-        reasons: What made it necessary; none if somebody changed the column by hand.
+        old: The old type; for `RENAMED` the old path, for `CHANGED` the old value in words. Empty if there is none.
+        new: The new type; for `RENAMED` the new path, for `CHANGED` the new value, for `MOVED` the new position.
+        reasons: Why an ingestion made it; empty for a manual change.
     """
 
     what: str
@@ -86,42 +84,42 @@ class ColumnChange:
 
     @property
     def grade(self) -> str:
-        """The gravest grade of the reasons, else what the change is by itself."""
-        known = [reason.grade for reason in self.reasons]
-        return max(known, key=_gravity) if known else _GRADES.get(self.what, "structural")
+        """The most severe grade of the reasons; without reasons the default grade of this kind of change."""
+        grades = [reason.grade for reason in self.reasons]
+        return max(grades, key=_severity) if grades else _GRADES.get(self.what, "structural")
 
     def to_value(self) -> dict[str, Any]:
         """Return the change as a JSON object."""
-        told = {"change": self.what, "column": format_path(self.column), "grade": self.grade}
+        change = {"change": self.what, "column": format_path(self.column), "grade": self.grade}
         types = {key: text for key, text in (("from", self.old), ("to", self.new)) if text}
-        return {**told, **types, "reasons": [reason.to_value() for reason in self.reasons]}
+        return {**change, **types, "reasons": [reason.to_value() for reason in self.reasons]}
 
 
 GRADES = ("additive", "widening", "conflict", "structural")
-"""How much a change means to those who read the table, least first."""
+"""The grades of changes by their effect on readers, least severe first."""
 
 _GRADES = {ADDED: "additive", ROUTED: "additive", CHANGED: "additive", MOVED: "additive", WIDENED: "widening"}
 
 
-def _gravity(grade: str) -> int:
+def _severity(grade: str) -> int:
     return GRADES.index(grade) if grade in GRADES else len(GRADES)
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
-    """One commit: what it wrote and what it changed.
+    """One commit with its written records and column changes.
 
     Args:
-        moment: When.
-        operation: What the history calls it.
-        records: How many rows its files hold; None if the log does not say.
-        corrupt: How many of them are lines that are no record; None if the log does not say.
+        moment: Its version and time.
+        operation: The operation name in the history.
+        records: How many rows its files have; None if the log does not record it.
+        corrupt: How many of them are corrupt records; None if the log does not record it.
         files: How many files it added.
-        size_bytes: Their size.
-        changes: Of columns, in the order of the schema.
-        parameters: What the history says of the operation.
-        is_first: Whether it made the table.
-        quarantined: How many records were kept out of the table; None if the log does not say.
+        size_bytes: The size of the added files.
+        changes: The column changes, in schema order.
+        parameters: The operation parameters in the history.
+        is_first: Whether it created the table.
+        quarantined: How many records were quarantined; None if the log does not record it.
     """
 
     moment: VersionTime
@@ -137,17 +135,17 @@ class IntervalRecord:
 
     @property
     def schema_changes(self) -> tuple[ColumnChange, ...]:
-        """The changes of the schema: all but new kinds of values in a column that stays as it is."""
+        """The changes without `ROUTED`, which does not change the schema."""
         return tuple(change for change in self.changes if change.what != ROUTED)
 
     @property
-    def told(self) -> tuple[ColumnChange, ...]:
-        """Those of them that are told one by one: not the plain columns with which a table begins."""
+    def listed_changes(self) -> tuple[ColumnChange, ...]:
+        """The schema changes to list one by one: without the plain columns of a new table."""
         return tuple(c for c in self.schema_changes if not (self.is_first and c.grade == "additive"))
 
     @property
     def events(self) -> int:
-        """How many things its ingestion recorded that its records made necessary."""
+        """How many events its ingestion recorded."""
         return sum(len(change.reasons) for change in self.changes)
 
     def to_value(self) -> dict[str, Any]:
@@ -167,41 +165,41 @@ class IntervalRecord:
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """What made a column.
+    """The version that added a column, and why.
 
     Args:
-        moment: When.
-        reason: What in the records asked for it.
+        moment: The version and its time.
+        reason: Why the records needed the column.
     """
 
     moment: VersionTime
     reason: ChangeReason
 
     def to_value(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the origin as a JSON object."""
         return {**self.moment.to_value(), **self.reason.to_value()}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """One leaf column and what the live files hold in it.
+    """One leaf column and the statistics of its values in the live files.
 
     Args:
-        path: Where it stands.
+        path: Its path.
         type: Its type in Spark SQL.
-        evolved_from: The source field, if the column stands beside the one with the plain name; else empty.
+        evolved_from: The source field, if the column is a sibling of the column with the plain name; else empty.
         comment: Its comment; empty if it has none.
-        types_before: The types it had, oldest first.
-        written: In how many rows it has a value; None if the log does not count that.
-        nulls: In how many it has none, likewise.
-        low: The smallest value; None if not known. A text may be cut.
-        high: The largest value, likewise.
-        first: The interval that first wrote a value to it; None if not known, or if none did.
-        last: The interval that last did.
-        source: The source field whose values it holds; empty if it holds none.
-        distinct: How many different values it has, about; None unless somebody has looked.
-        samples: Some of its values, as texts.
-        birth: What made it; None if that was by hand, or if the log does not say any more.
+        types_before: Its earlier types, oldest first.
+        written: How many rows have a value; None if the log does not count them.
+        nulls: How many rows have a null; None if the log does not count them.
+        low: The smallest value; None if not known. A string may be truncated.
+        high: The largest value; None if not known. A string may be truncated.
+        first: The first interval that wrote a value to it; None if there is none or it is not known.
+        last: The last interval that wrote a value to it; None if there is none or it is not known.
+        source: The source field of its values; empty if it has none.
+        distinct: The approximate number of distinct values; None without a scan.
+        samples: Some of its values, as strings.
+        origin: The ingestion change that added it; None for a manual change or if the log no longer has it.
     """
 
     path: Path
@@ -218,17 +216,17 @@ class ReportColumn:
     source: Path = ()
     distinct: int | None = None
     samples: tuple[str, ...] = ()
-    birth: ColumnOrigin | None = None
+    origin: ColumnOrigin | None = None
 
     @property
     def share(self) -> float | None:
-        """The share of rows that have a value in it, between 0 and 1; None if not known or if there is no row."""
+        """The share of rows with a value, between 0 and 1; None if it is not known or there are no rows."""
         if self.written is None or self.nulls is None or self.written + self.nulls == 0:
             return None
         return self.written / (self.written + self.nulls)
 
     def to_value(self) -> dict[str, Any]:
-        """Return the column as a JSON object; what is not known is null."""
+        """Return the column as a JSON object; unknown values are null."""
         return {
             "column": format_path(self.path),
             "type": self.type,
@@ -245,17 +243,17 @@ class ReportColumn:
             "source": format_path(self.source) if self.source else None,
             "distinct": self.distinct,
             "samples": list(self.samples),
-            "birth": self.birth and self.birth.to_value(),
+            "birth": self.origin and self.origin.to_value(),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class SourceField:
-    """A source field that has several columns, for its values are of several kinds.
+    """A source field with several columns, because it has values of several kinds.
 
     Args:
         source: Its path.
-        columns: The columns, in the order of the schema; of one that holds records, how many rows have one at least.
+        columns: The columns, in schema order; the row count of a struct column is a lower bound.
     """
 
     source: Path
@@ -264,19 +262,19 @@ class SourceField:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a table holds, and how it came to be.
+    """The contents of a table and its history.
 
     Args:
-        location: Where the table lies.
-        moment: The version that is told of.
-        rows: How many rows it has; None if a file does not say how many it holds.
-        files: How many files.
-        size_bytes: Their size.
-        deleted: How many rows of the files are marked as deleted; the columns count them as if they were not.
-        columns: The leaf columns, in the order of the schema.
+        location: The location of the table.
+        moment: The reported version and its time.
+        rows: How many rows it has; None if a file does not record its row count.
+        files: How many files it has.
+        size_bytes: The size of the files.
+        deleted: How many rows are deleted by deletion vectors; without a scan the column counts include them.
+        columns: The leaf columns, in schema order.
         intervals: The commits that the log still has, oldest first.
-        is_scanned: Whether the rows themselves were looked at; else all is from the log.
-        families: The source fields with several columns, in the order of the schema.
+        is_scanned: Whether all rows were scanned; else the numbers come from the log.
+        families: The source fields with several columns, in schema order.
     """
 
     location: str
@@ -297,22 +295,22 @@ class Report:
 
     @property
     def evolved(self) -> tuple[ReportColumn, ...]:
-        """The columns that stand beside another one, or whose type was another one."""
+        """The columns that are siblings of another column or had another type before."""
         return tuple(column for column in self.columns if column.evolved_from or column.types_before)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the log still has every commit; else what it tells of the past is only the end of it."""
+        """Whether the log still has every commit of the table."""
         return bool(self.intervals) and self.intervals[0].is_first
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of the numbers: which are exact, and which only bounds."""
+        """Notes on which numbers are exact and which are bounds or estimates."""
         return tuple(_notes(self))
 
     @property
     def corrupt(self) -> int:
-        """How many lines that are no record the intervals brought, as far as the log says."""
+        """How many corrupt records the intervals wrote, as far as the log records it."""
         return sum(interval.corrupt or 0 for interval in self.intervals)
 
     def to_value(self) -> dict[str, Any]:
@@ -337,18 +335,18 @@ class Report:
 
 def _notes(report: Report) -> Iterator[str]:
     if report.is_scanned:
-        yield "Rows, nulls, min and max are exact: every row was looked at. How many values differ is an estimate."
+        yield "Rows, nulls, min and max are exact: all rows were scanned. Distinct counts are estimates."
     else:
-        yield "All is from the log: rows and nulls are exact; texts of 32 characters or more are cut in min and max."
+        yield "All numbers are from the log. Rows and nulls are exact; min and max truncate strings to 32 characters."
         if any(column.written is None for column in report.columns):
-            yield "A dash: the log does not say, as for values inside arrays and maps. A scan of the rows does."
+            yield "A dash means that the log has no count, as for values inside arrays and maps. A scan counts them."
         if report.deleted:
-            yield f"At most: {report.deleted:,} rows of the files are marked as deleted, and still counted by column."
+            yield f"Column counts are upper bounds: they include {report.deleted:,} deleted rows still in the files."
     if any(column.first for column in report.columns):
-        early = "" if report.is_whole else " Earlier intervals are no longer in the log: the first is the first known."
-        yield f"First and last are the intervals that wrote a value, whether or not it is still there.{early}"
-    if any(column.birth for column in report.columns):
-        yield "The values that made a column are those of its first interval: at least so many are of their kind."
+        early = "" if report.is_whole else " Earlier intervals are no longer in the log."
+        yield f"First and last are the intervals that wrote a value, even if it was deleted later.{early}"
+    if any(column.origin for column in report.columns):
+        yield "The value counts of an added column are from its first interval; later intervals may have more."
 
 
 def time_text(time_ms: int) -> str:
@@ -366,7 +364,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def json_scalar(value: Scalar | None) -> Any:
-    """Return a bound as JSON holds it exactly: what is neither whole, finite double, truth value nor text is text."""
+    """Return a bound as an exact JSON value; types that JSON does not have become strings."""
     match value:
         case None | bool() | int() | str():
             return value

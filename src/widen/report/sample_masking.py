@@ -1,6 +1,6 @@
-"""What of the data a report or a history shows.
+"""Mask or drop the data values in a report or a history, so that people who may not see the data can get it.
 
-Source: docs/evolution-rules.md#d24; a report can be sent to people who may not see the data.
+Source: docs/evolution-rules.md#d24
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Samples", "mask", "mask_report", "sample_formatter", "shown_interval
 
 
 def mask_report(report: Report, samples: Samples | str) -> Report:
-    """Return the report with values shown so: samples, and the bounds of columns whatever their type.
+    """Return the report with its samples and column bounds masked.
 
     Args:
-        report: With all that is known.
+        report: The report with raw values.
         samples: How values are shown.
     """
     samples = Samples(samples)
@@ -37,20 +37,20 @@ def mask_report(report: Report, samples: Samples | str) -> Report:
 
 
 def shown_intervals(intervals: Iterable[IntervalRecord], samples: Samples | str) -> tuple[IntervalRecord, ...]:
-    """Return what commits did, with values shown so.
+    """Return the intervals with their samples masked.
 
     Args:
-        intervals: With all that is known.
+        intervals: The intervals with raw values.
         samples: How values are shown.
     """
     return tuple(_interval(each, Samples(samples)) for each in intervals)
 
 
 def _column(column: ReportColumn, samples: Samples) -> ReportColumn:
-    birth = column.birth and replace(column.birth, reason=_reason(column.birth.reason, samples))
+    origin = column.origin and replace(column.origin, reason=_reason(column.origin.reason, samples))
     low, high = (_bound(bound, samples) for bound in (column.low, column.high))
     texts = tuple(text for text in map(sample_formatter(samples), column.samples) if text)
-    return replace(column, low=low, high=high, samples=tuple(dict.fromkeys(texts)), birth=birth)
+    return replace(column, low=low, high=high, samples=tuple(dict.fromkeys(texts)), origin=origin)
 
 
 def _bound(bound: Scalar | None, samples: Samples) -> Scalar | None:
@@ -65,7 +65,7 @@ def _interval(interval: IntervalRecord, samples: Samples) -> IntervalRecord:
 
 
 def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str, Any]:
-    """Return the parameters of a commit; others may have stored values of records in its events."""
+    """Return the parameters of a commit with masked events; other writers may have stored raw values in them."""
     text = parameters.get(EVENTS)
     if not isinstance(text, str) or samples is Samples.RAW:
         return parameters
@@ -73,8 +73,8 @@ def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str,
         events = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return parameters
-    hidden = [_event(event, samples) for event in events] if isinstance(events, list) else events
-    return {**parameters, EVENTS: msgspec.json.encode(hidden).decode()}
+    masked = [_event(event, samples) for event in events] if isinstance(events, list) else events
+    return {**parameters, EVENTS: msgspec.json.encode(masked).decode()}
 
 
 def _event(event: Any, samples: Samples) -> Any:

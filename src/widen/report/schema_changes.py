@@ -1,11 +1,12 @@
-"""What one commit changed: the schema before and after it, and the events that its ingestion recorded.
+"""The column changes of one commit, from the schema before and after it and the events of its ingestion.
 
-The schemas say what happened, whoever did it; the events say why.
+The schemas show the changes of any writer; the events give the reasons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,19 +28,19 @@ EVENTS = "events"
 def schema_changes(
     before: StructType, after: StructType, reasons: Sequence[tuple[Path, ChangeReason]] = ()
 ) -> tuple[ColumnChange, ...]:
-    """Return what became of the columns: those of the new schema in its order, then those that are gone.
+    """Return the column changes: columns of the new schema in its order, then removed columns.
 
     Args:
         before: The schema before the commit.
         after: The schema after it.
-        reasons: What the ingestion recorded, each with the column that it is about.
+        reasons: The reasons that the ingestion recorded, each with its column.
     """
     key = _key_of(before)
     return _join_reasons((*_added_changes(before, after, key), *_dropped_changes(before, after, key)), reasons)
 
 
 def plan_changes(operations: Iterable[Operation], events: Iterable[PlanEvent]) -> tuple[ColumnChange, ...]:
-    """Return what operations of a plan would make of the columns, in their order, with the events that ask for it."""
+    """Return the column changes of the operations of a plan, in their order, with the events as reasons."""
     reasons = [(event.column, _reason_of(event)) for event in events]
     return _join_reasons([change for operation in operations for change in _planned(operation)], reasons)
 
@@ -61,29 +62,28 @@ def _reason_of(event: PlanEvent) -> ChangeReason:
 
 
 def _join_reasons(
-    made: Iterable[ColumnChange], reasons: Sequence[tuple[Path, ChangeReason]]
+    changes: Iterable[ColumnChange], reasons: Sequence[tuple[Path, ChangeReason]]
 ) -> tuple[ColumnChange, ...]:
-    """Return the changes with their reasons; those that belong to none are told as what was routed."""
-    left = list(reasons)
-    found = []
-    for change in made:
-        mine = [item for item in left if item[0][: len(change.column)] == change.column]
-        left = [item for item in left if item not in mine]
-        told = tuple(reason for _, reason in mine)
-        found.append(ColumnChange(change.what, change.column, change.old, change.new, told))
+    """Return the changes with their reasons; reasons without a change become `ROUTED` changes."""
+    remaining = list(reasons)
+    joined = []
+    for change in changes:
+        matching = [item for item in remaining if item[0][: len(change.column)] == change.column]
+        remaining = [item for item in remaining if item not in matching]
+        joined.append(replace(change, reasons=tuple(reason for _, reason in matching)))
     routed: dict[Path, list[ChangeReason]] = {}
-    for column, reason in left:
+    for column, reason in remaining:
         routed.setdefault(column, []).append(reason)
-    return (*found, *(ColumnChange(ROUTED, column, reasons=tuple(told)) for column, told in routed.items()))
+    return (*joined, *(ColumnChange(ROUTED, column, reasons=tuple(group)) for column, group in routed.items()))
 
 
 def recorded_reasons(info: CommitInfo) -> list[tuple[Path, ChangeReason]]:
-    """Return what an ingestion recorded of its reasons, each with the column that it is about.
+    """Return the reasons that an ingestion recorded, each with its column.
 
-    Whatever cannot be read is left out: the provenance of a commit is free-form.
+    Events that cannot be parsed are ignored, because commit info is free-form.
 
     Args:
-        info: The provenance of a commit.
+        info: The commit info.
     """
     parameters = info.get("operationParameters")
     text = parameters.get(EVENTS) if isinstance(parameters, dict) else None
@@ -97,7 +97,7 @@ def recorded_reasons(info: CommitInfo) -> list[tuple[Path, ChangeReason]]:
 
 
 class _Event(msgspec.Struct):
-    """An event as an ingestion records it."""
+    """An event in the JSON that an ingestion records."""
 
     rules: tuple[str, ...]
     source: tuple[str, ...]
@@ -119,64 +119,64 @@ def _reason(event: _Event) -> ChangeReason:
 
 def _added_changes(before: StructType, after: StructType, key: _Key) -> Iterator[ColumnChange]:
     old = {key(path, field): (path, field) for path, field in fields(before)}
-    numbers = {known: number for number, known in enumerate(old)}
+    numbers = {identity: number for number, identity in enumerate(old)}
     kept: list[tuple[Path, int]] = []
-    new_above: list[Path] = []
+    added_paths: list[Path] = []
     for path, field in fields(after):
-        if any(path[: len(above)] == above for above in new_above):
+        if any(path[: len(added)] == added for added in added_paths):
             continue
-        known = old.get(key(path, field))
-        if known is None:
-            new_above.append(path)
+        previous = old.get(key(path, field))
+        if previous is None:
+            added_paths.append(path)
             yield ColumnChange(ADDED, path, new=field.type.sql)
             continue
         kept.append((path, numbers[key(path, field)]))
-        if known[0][-1] != path[-1]:
-            yield ColumnChange(RENAMED, path, ".".join(known[0]), ".".join(path))
-        yield from _retyped(path, known[1].type, field.type)
-        yield from detail_changes(path, known[1], field)
+        if previous[0][-1] != path[-1]:
+            yield ColumnChange(RENAMED, path, ".".join(previous[0]), ".".join(path))
+        yield from _retyped(path, previous[1].type, field.type)
+        yield from detail_changes(path, previous[1], field)
     yield from moves(kept)
 
 
 def _dropped_changes(before: StructType, after: StructType, key: _Key) -> Iterator[ColumnChange]:
     kept = {key(path, field) for path, field in fields(after)}
-    gone_above: list[Path] = []
+    removed_paths: list[Path] = []
     for path, field in fields(before):
-        if key(path, field) not in kept and not any(path[: len(above)] == above for above in gone_above):
-            gone_above.append(path)
+        if key(path, field) not in kept and not any(path[: len(removed)] == removed for removed in removed_paths):
+            removed_paths.append(path)
             yield ColumnChange(REMOVED, path, old=field.type.sql)
 
 
 _Key: TypeAlias = Callable[[Path, Field], object]
-"""Tells what a field is known by."""
+"""Returns the identity of a field."""
 
 
 def _key_of(before: StructType) -> _Key:
-    """Return what tells fields before and after: their ids where columns were mapped already, else their paths."""
+    """Return the function that identifies fields across schemas: by column id with column mapping, else by path."""
     if any(COLUMN_ID in field.metadata for _, field in fields(before)):
         return lambda path, field: field.metadata.get(COLUMN_ID, path)
     return lambda path, _: path
 
 
 def _retyped(path: Path, old: DataType, new: DataType) -> Iterator[ColumnChange]:
-    """Yield the leaves of one field that changed; struct fields in it are looked at by themselves."""
-    below, above = dict(children(old)), dict(children(new))
+    """Yield the type changes of one field; `fields` yields the fields inside structs separately."""
+    old_children, new_children = dict(children(old)), dict(children(new))
     if isinstance(old, StructType) and isinstance(new, StructType):
         return
-    if type(old) is type(new) and below:
-        for step in above:
-            yield from _retyped((*path, step), below[step], above[step])
+    if type(old) is type(new) and old_children:
+        for step in new_children:
+            yield from _retyped((*path, step), old_children[step], new_children[step])
     elif old != new:
         is_wider = is_atomic(old) and is_atomic(new) and is_widening(old, new)
         yield ColumnChange(WIDENED if is_wider else RETYPED, path, old.sql, new.sql)
 
 
 def summarize_operation(parameters: Mapping[str, Any], operation: str) -> str:
-    """Return what a commit did apart from columns, in a few words; empty if its name says it all.
+    """Return a short summary of a property or fold operation; empty for other operations.
 
     Args:
-        parameters: What the history says of the operation.
-        operation: What the history calls it.
+        parameters: The operation parameters in the history.
+        operation: The operation name in the history.
     """
     text = parameters.get("properties")
     if operation == "SET TBLPROPERTIES" and isinstance(text, str):
@@ -184,7 +184,7 @@ def summarize_operation(parameters: Mapping[str, Any], operation: str) -> str:
     if operation == "UNSET TBLPROPERTIES" and isinstance(text, str):
         return f"unset {', '.join(_object(text))}"
     if operation == "FOLD COLUMN" and {"column", "into"} <= parameters.keys():
-        return f"brought {parameters['column']} back into {parameters['into']}"
+        return f"folded {parameters['column']} into {parameters['into']}"
     return ""
 
 

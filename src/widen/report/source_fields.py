@@ -1,4 +1,4 @@
-"""Source fields that drifted: those with several columns, each with what is known of it.
+"""Source fields with several columns, because the kinds of their values drifted.
 
 Source: docs/evolution-rules.md#u3, #u20
 """
@@ -15,52 +15,52 @@ from widen.report.report_model import ColumnOrigin, ReportColumn, SourceField
 
 
 def drifted_fields(
-    schema: StructType, columns: Sequence[ReportColumn], births: Mapping[Path, ColumnOrigin]
+    schema: StructType, columns: Sequence[ReportColumn], origins: Mapping[Path, ColumnOrigin]
 ) -> Iterator[SourceField]:
-    """Yield the source fields with several columns beside each other, in the order of the schema.
+    """Yield the source fields with several sibling columns, in schema order.
 
     Args:
-        schema: With its metadata.
-        columns: The leaves with what is known of them.
-        births: What made columns.
+        schema: The schema with its metadata.
+        columns: The leaf columns with their statistics.
+        origins: The origins of columns, by path.
     """
-    found: dict[tuple[Path, tuple[str, ...]], list[ReportColumn]] = {}
+    siblings: dict[tuple[Path, tuple[str, ...]], list[ReportColumn]] = {}
     for path, item in fields(schema):
         if SOURCE in item.metadata and (len(path) > 1 or role_of(item) is None):
             key = path[:-1], tuple(item.metadata[SOURCE])
-            found.setdefault(key, []).append(_column(path, item, columns, births))
-    for (_, source), members in found.items():
+            siblings.setdefault(key, []).append(_column(path, item, columns, origins))
+    for (_, source), members in siblings.items():
         if len(members) > 1:
             yield SourceField(source, tuple(members))
 
 
-def find_origin(births: Mapping[Path, ColumnOrigin], path: Path) -> ColumnOrigin | None:
-    """Return what made a column, or the nearest one that it stands in; None if that is not known."""
-    return next((births[path[:end]] for end in range(len(path), 0, -1) if path[:end] in births), None)
+def find_origin(origins: Mapping[Path, ColumnOrigin], path: Path) -> ColumnOrigin | None:
+    """Return the origin of a column or of the innermost column around it; None if it is not known."""
+    return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), None)
 
 
 def _column(
-    path: Path, item: Field, columns: Sequence[ReportColumn], births: Mapping[Path, ColumnOrigin]
+    path: Path, item: Field, columns: Sequence[ReportColumn], origins: Mapping[Path, ColumnOrigin]
 ) -> ReportColumn:
-    """Return a column; of records, counted as the one of its leaves with the most values."""
+    """Return a column of a source field; a struct gets the counts of its leaf with the most values."""
     inside = [column for column in columns if column.path[: len(path)] == path]
-    known = max((column for column in inside if column.written is not None), key=_written, default=inside[0])
+    fullest = max((column for column in inside if column.written is not None), key=_written, default=inside[0])
     evolved_from = str(item.metadata.get(EVOLVED_FROM) or "")
-    birth = find_origin(births, path)
-    return replace(known, path=path, type=brief(item.type), evolved_from=evolved_from, birth=birth)
+    origin = find_origin(origins, path)
+    return replace(fullest, path=path, type=brief_type(item.type), evolved_from=evolved_from, origin=origin)
 
 
 def _written(column: ReportColumn) -> int:
     return column.written or 0
 
 
-def brief(data_type: DataType) -> str:
+def brief_type(data_type: DataType) -> str:
     """Return a type in Spark SQL without the fields inside it."""
     match data_type:
         case StructType():
             return "struct"
         case ArrayType(element):
-            return f"array<{brief(element)}>"
+            return f"array<{brief_type(element)}>"
         case MapType(key, value):
-            return f"map<{brief(key)}, {brief(value)}>"
+            return f"map<{brief_type(key)}, {brief_type(value)}>"
     return data_type.sql

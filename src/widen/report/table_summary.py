@@ -1,4 +1,4 @@
-"""The outline of a table: its columns and what is known of it as a whole."""
+"""The summary of a table: its columns, protocol, properties and size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_changes import strip_type_changes, type_changes
 from widen.report.report_model import VersionTime
-from widen.report.source_fields import brief
+from widen.report.source_fields import brief_type
 
 if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
@@ -25,10 +25,10 @@ pc = import_lazily("pyarrow.compute")
 
 @dataclass(frozen=True, slots=True)
 class TypeStep:
-    """One recorded change of a type.
+    """One recorded type change.
 
     Args:
-        path: From the field to the leaf, in steps of element, key and value; empty for the field itself.
+        path: The path from the field to the leaf, of `element`, `key` and `value`; empty for the field itself.
         old: The type before it, in Spark SQL.
         new: The type after it.
     """
@@ -43,22 +43,22 @@ class SummaryLine:
     """One column or nested field.
 
     Args:
-        path: Where it stands.
-        own: The end of the path, from the field that encloses it.
+        path: Its path.
+        relative_path: Its path inside its parent field.
         depth: How many fields enclose it.
         type: Its type in Spark SQL.
-        brief: The same without the fields inside it.
+        brief_type: Its type without nested fields.
         nullable: Whether it may be null.
-        evolved_from: The source field, if it stands beside the one with the plain name; else empty.
+        evolved_from: The source field, if it is a sibling of the column with the plain name; else empty.
         comment: Its comment; empty if it has none.
         steps: Its type history, oldest first.
     """
 
     path: Path
-    own: Path
+    relative_path: Path
     depth: int
     type: str
-    brief: str
+    brief_type: str
     nullable: bool
     evolved_from: str = ""
     comment: str = ""
@@ -79,22 +79,22 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """A version of a table as a whole.
+    """The summary of one version of a table.
 
     Args:
-        location: Where it lies.
-        moment: The version.
-        files: How many files are live.
-        size_bytes: Their size.
-        reader_version: The protocol version that readers must know.
-        writer_version: Likewise for writers.
-        features: The table features, by name.
-        properties: The configuration.
-        partition_by: The columns that files are split by.
-        schema: As readers see it.
+        location: The location of the table.
+        moment: The version and its time.
+        files: How many live files it has.
+        size_bytes: The size of the live files.
+        reader_version: The minimum reader version of the protocol.
+        writer_version: The minimum writer version of the protocol.
+        features: The names of the table features.
+        properties: The table properties.
+        partition_by: The partition columns.
+        schema: The logical schema.
         lines: Its columns and nested fields, parents first.
-        old_types: How much of which column still stands in an old type in files; None if nobody has looked.
-        obstacle: Why nobody could look; else empty.
+        old_types: The files with old types, by column; None if they were not determined.
+        obstacle: Why the old types could not be determined; else empty.
     """
 
     location: str
@@ -112,7 +112,7 @@ class TableSummary:
     obstacle: str = ""
 
     def to_value(self) -> dict[str, Any]:
-        """Return the outline as a JSON object."""
+        """Return the summary as a JSON object."""
         protocol = {"minReaderVersion": self.reader_version, "minWriterVersion": self.writer_version}
         return {
             "location": self.location,
@@ -133,16 +133,16 @@ def _old_type(old: OldType) -> dict[str, Any]:
 
 
 def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = None, obstacle: str = "") -> TableSummary:
-    """Return the outline of one version of a table.
+    """Return the summary of one version of a table.
 
     Args:
         snapshot: The version.
-        old_types: What is known of the types in its files.
-        obstacle: Why that is not known; empty if nobody has looked.
+        old_types: The files with old types, by column; None if they were not determined.
+        obstacle: Why the old types could not be determined; else empty.
 
     Raises:
         CorruptLog: a log file is damaged.
-        StorageError: the store refused.
+        StorageError: the storage cannot be read.
     """
     files = snapshot.files()
     return TableSummary(
@@ -163,12 +163,12 @@ def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = No
 
 
 def _lines(schema: StructType) -> Iterator[SummaryLine]:
-    above: list[Path] = []
+    parents: list[Path] = []
     for path, field in fields(schema):
-        above = [other for other in above if path[: len(other)] == other]
+        parents = [parent for parent in parents if path[: len(parent)] == parent]
         steps = tuple(TypeStep(change.path, change.old.sql, change.new.sql) for change in type_changes(field))
         evolved, comment = (str(field.metadata.get(key) or "") for key in (EVOLVED_FROM, COMMENT))
-        own = path[len(above[-1]) :] if above else path
-        types = (field.type.sql, brief(field.type))
-        yield SummaryLine(path, own, len(above), *types, field.nullable, evolved, comment, steps)
-        above.append(path)
+        relative_path = path[len(parents[-1]) :] if parents else path
+        types = (field.type.sql, brief_type(field.type))
+        yield SummaryLine(path, relative_path, len(parents), *types, field.nullable, evolved, comment, steps)
+        parents.append(path)

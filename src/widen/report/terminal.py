@@ -1,4 +1,4 @@
-"""Outlines, histories, plans and reports on a terminal."""
+"""Summaries, histories, plans and reports for the terminal."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "
 BAR_WIDTH = 10
 NULL_TEXT = "·"
 LENGTHS = (28, 20, 14, 10, 0)
-"""How long values may be in a table, tried in this order until it fits; with 0 they are left out."""
+"""Maximum lengths of values in a table, tried in order until the table fits; 0 drops the value columns."""
 LENGTH_WITHOUT_BARS = 10
 
 
 class Fitting:
-    """A part in the first of its forms that fits the terminal, else in the last.
+    """A part that shortens its values until it fits the terminal.
 
     Args:
-        make: Gives the form with values up to a length.
+        make: Builds the part with values up to a length.
     """
 
     def __init__(self, make: Callable[[int], RenderableType]) -> None:
@@ -70,34 +70,34 @@ class Fitting:
 _UNLIMITED = 1 << 16
 
 
-# ---- outline ---------------------------------------------------------------------------------------
+# ---- summary ---------------------------------------------------------------------------------------
 
 
-def summary_parts(outline: TableSummary) -> Iterator[RenderableType]:
-    """Yield the outline of a table, part by part."""
-    yield title_part(outline.location)
-    facts = (count_noun(outline.files, "file"), size_text(outline.size_bytes))
-    yield facts_line(version_text(outline.moment), *facts, *_split_by(outline.partition_by))
-    protocol = f"protocol: reader {outline.reader_version}, writer {outline.writer_version}"
-    yield facts_line(protocol, *map(printable, outline.features))
-    yield _outline_table(outline.lines)
-    if outline.old_types or outline.obstacle:
-        yield heading_part("Files in old types, which `widen rewrite` brings to the current ones")
-        yield _old_types_table(outline.old_types) if outline.old_types else Text(f"  not known: {outline.obstacle}")
-    if outline.properties:
+def summary_parts(summary: TableSummary) -> Iterator[RenderableType]:
+    """Yield the summary of a table, part by part."""
+    yield title_part(summary.location)
+    facts = (count_noun(summary.files, "file"), size_text(summary.size_bytes))
+    yield facts_line(version_text(summary.moment), *facts, *_partition_fact(summary.partition_by))
+    protocol = f"protocol: reader {summary.reader_version}, writer {summary.writer_version}"
+    yield facts_line(protocol, *map(printable, summary.features))
+    yield _summary_table(summary.lines)
+    if summary.old_types or summary.obstacle:
+        yield heading_part("Files in old types (`widen rewrite` converts them)")
+        yield _old_types_table(summary.old_types) if summary.old_types else Text(f"  not known: {summary.obstacle}")
+    if summary.properties:
         yield heading_part("Properties")
-        yield pairs_table(outline.properties.items())
+        yield pairs_table(summary.properties.items())
 
 
-def _outline_table(lines: Sequence[SummaryLine]) -> Table:
+def _summary_table(lines: Sequence[SummaryLine]) -> Table:
     table = table_of("column", "type", "null")
     has_evolved, has_steps = any(line.evolved_from for line in lines), any(line.steps for line in lines)
     has_comments = any(_own_comment(line) for line in lines)
-    for is_there, name in ((has_evolved, "evolved from"), (has_steps, "type history"), (has_comments, "comment")):
-        if is_there:
+    for is_shown, name in ((has_evolved, "evolved from"), (has_steps, "type history"), (has_comments, "comment")):
+        if is_shown:
             table.add_column(name)
     for line in lines:
-        cells = [_indented(line), Text(line.brief, "cyan"), Text("yes" if line.nullable else "no", "dim")]
+        cells = [_indented(line), Text(line.brief_type, "cyan"), Text("yes" if line.nullable else "no", "dim")]
         cells += [Text(printable(line.evolved_from), "magenta")] if has_evolved else []
         cells += [Text("; ".join(map(_step_text, line.steps)))] if has_steps else []
         cells += [Text(printable(_own_comment(line)), "dim")] if has_comments else []
@@ -113,7 +113,7 @@ def _old_types_table(old_types: Sequence[OldType]) -> Table:
 
 
 def _indented(line: SummaryLine) -> Text:
-    return Text("  " * line.depth + path_text(line.own))
+    return Text("  " * line.depth + path_text(line.relative_path))
 
 
 def _own_comment(line: SummaryLine) -> str:
@@ -121,39 +121,40 @@ def _own_comment(line: SummaryLine) -> str:
 
 
 def _step_text(step: TypeStep) -> str:
-    where = f"{path_text(step.path)}: " if step.path else ""
-    return f"{where}{step.old} → {step.new}"
+    prefix = f"{path_text(step.path)}: " if step.path else ""
+    return f"{prefix}{step.old} → {step.new}"
 
 
-def _split_by(partition_by: Sequence[str]) -> tuple[str, ...]:
-    return (f"split by {', '.join(map(printable, partition_by))}",) if partition_by else ()
+def _partition_fact(partition_by: Sequence[str]) -> tuple[str, ...]:
+    return (f"partitioned by {', '.join(map(printable, partition_by))}",) if partition_by else ()
 
 
 # ---- history ---------------------------------------------------------------------------------------
 
 
 def history_parts(location: str, intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
-    """Yield the history of a table: what each commit did, in words."""
+    """Yield the history of a table, one row per commit."""
     yield title_part(location)
-    table = table_of("version", "time (UTC)", "operation", "what it did")
+    table = table_of("version", "time (UTC)", "operation", "changes")
     table.columns[0].justify = "right"
     for interval in intervals:
-        words = interval_text(interval) or [UNKNOWN_TEXT]
-        said = Text("\n").join(map(Text, words))
+        description = Text("\n").join(map(Text, interval_text(interval) or [UNKNOWN_TEXT]))
         moment = interval.moment
         operation = Text(printable(interval.operation))
-        table.add_row(Text(str(moment.version), "bold"), Text(moment_text(moment.time_ms), "dim"), operation, said)
+        table.add_row(
+            Text(str(moment.version), "bold"), Text(moment_text(moment.time_ms), "dim"), operation, description
+        )
     yield table
 
 
 def commit_parts(location: str, interval: IntervalRecord) -> Iterator[RenderableType]:
-    """Yield what one commit just did."""
+    """Yield the version and the changes of a new commit."""
     yield version_line(interval.moment.version, location)
     yield from (Text(f"  {line}") for line in interval_text(interval))
 
 
 def version_line(version: int, location: str) -> Text:
-    """Return the line that says which version was made."""
+    """Return the line with the new version."""
     return Text.assemble(("✓ ", "bold green"), (f"version {version}", "bold"), f" of {printable(location)}")
 
 
@@ -161,23 +162,23 @@ def version_line(version: int, location: str) -> Text:
 
 
 def plan_parts(plan: Plan) -> Iterator[RenderableType]:
-    """Yield what a plan does and why; what is refused, rescued, kept out and waits comes after it."""
+    """Yield the changes of a plan with their reasons, then options without effect and fields that it does not add."""
     planned = plan_changes(plan.operations, plan.events)
     if planned:
         yield heading_part("Changes")
         yield changes_table(planned)
     if plan.unmatched:
-        yield heading_part("Said without effect")
+        yield heading_part("Options without effect")
         yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
     if plan.refused:
         yield heading_part("Refused by the policy")
         yield changes_table(plan_changes(plan.refused, plan.events))
     if plan.rescued:
-        yield heading_part("To the rescue column")
+        yield heading_part("Stored in the rescue column")
         yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
     if plan.quarantined:
-        yield heading_part("To the quarantine")
-        yield pairs_table((path_text(q.source), _kept_out(q)) for q in plan.quarantined)
+        yield heading_part("Quarantined")
+        yield pairs_table((path_text(q.source), _quarantined(q)) for q in plan.quarantined)
     if plan.pending:
         yield heading_part("Waiting for a first value")
         yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
@@ -187,35 +188,35 @@ def _rescued(rescued: RescuedField) -> str:
     return f"{count_text(rescued.count)} {' and '.join(rescued.kinds)}: {rescued.reason}"
 
 
-def _kept_out(found: QuarantinedField) -> str:
-    return f"{count_text(found.count)} {' and '.join(found.kinds)}: the column is {found.column}"
+def _quarantined(field: QuarantinedField) -> str:
+    return f"{count_text(field.count)} {' and '.join(field.kinds)}: the column is {field.column}"
 
 
 def _waiting(*counts: int) -> str:
-    found = zip(counts, ("null", "[]", "{}"), strict=True)
-    return ", ".join(f"{count_text(count)} × {what}" for count, what in found if count)
+    pairs = zip(counts, ("null", "[]", "{}"), strict=True)
+    return ", ".join(f"{count_text(count)} × {what}" for count, what in pairs if count)
 
 
-def changes_table(found: Sequence[ColumnChange]) -> Fitting:
-    """Return changes of columns as a table: what changes, how much it means, and what came first."""
-    return Fitting(partial(_changes_table, found))
+def changes_table(changes: Sequence[ColumnChange]) -> Fitting:
+    """Return column changes as a table with their grade, rule and first value."""
+    return Fitting(partial(_changes_table, changes))
 
 
-def _changes_table(found: Sequence[ColumnChange], length: int) -> Table:
-    seen = ("first seen", "at") if length else ()
-    table = table_of("", "column", "change", "grade", "rule", "values", *seen)
-    for change in found:
+def _changes_table(changes: Sequence[ColumnChange], length: int) -> Table:
+    value_columns = ("first seen", "at") if length else ()
+    table = table_of("", "column", "change", "grade", "rule", "values", *value_columns)
+    for change in changes:
         main = change.reasons[0] if change.reasons else None
         style = GRADE_STYLES.get(change.grade, "")
-        sight = (shorten(sample_text(main), length), position_text(main)) if main and length else ("", "")
+        first_seen = (shorten(sample_text(main), length), position_text(main)) if main and length else ("", "")
         table.add_row(
             Text(SIGNS[change.what], style),
             Text(path_text(change.column)),
             _change_cell(change, length),
             Text(change.grade, style),
-            Text(printable(", ".join(main.rules)) if main else "by hand", "dim"),
+            Text(printable(", ".join(main.rules)) if main else "manual", "dim"),
             Text(f"{count_text(main.count)} {printable(' and '.join(main.kinds))}".strip() if main else ""),
-            *(Text(text, style) for text, style in zip(sight, ("", "dim"), strict=True) if length),
+            *(Text(text, style) for text, style in zip(first_seen, ("", "dim"), strict=True) if length),
         )
     return table
 
@@ -232,16 +233,16 @@ def _change_cell(change: ColumnChange, length: int) -> Text:
 
 
 def report_parts(report: Report) -> Iterator[RenderableType]:
-    """Yield the report of a table: its columns, the changes of its schema, and its intervals."""
+    """Yield the report of a table: its columns, its schema changes and its intervals."""
     yield title_part(report.location)
-    deleted = (f"{count_noun(report.deleted, 'row')} of the files deleted",) if report.deleted else ()
+    deleted = (f"{count_noun(report.deleted, 'deleted row')}",) if report.deleted else ()
     facts = (count_noun(report.rows, "row"), count_noun(report.files, "file"), size_text(report.size_bytes), *deleted)
     yield facts_line(version_text(report.moment), *facts)
     yield heading_part("Columns")
     yield Fitting(partial(_columns_table, report.columns))
     yield from (Text(f"  {note}", "dim") for note in report.notes)
     changed = [interval for interval in report.intervals if interval.schema_changes]
-    yield heading_part("Changes of the schema")
+    yield heading_part("Schema changes")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)
     yield heading_part("Intervals")
     yield _intervals_table(report.intervals)
@@ -253,14 +254,14 @@ def _columns_table(columns: Sequence[ReportColumn], length: int) -> Table:
     table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in", *["distinct"] * has_distinct)
     table.columns[2].justify = table.columns[4].justify = "right"
     table.columns[3].no_wrap = table.columns[5 + len(bounds)].no_wrap = True
-    above: Path = ()
+    parent: Path = ()
     for column in columns:
-        if column.path[:-1] != above:
-            above = column.path[:-1]
-            if above:
-                table.add_row(Text(path_text(above)))
+        if column.path[:-1] != parent:
+            parent = column.path[:-1]
+            if parent:
+                table.add_row(Text(path_text(parent)))
         table.add_row(
-            _name_cell(column, len(above)),
+            _name_cell(column, len(parent)),
             _type_cell(column, length),
             Text(count_text(column.written)),
             _bar(column.share, BAR_WIDTH if length > LENGTH_WITHOUT_BARS else 0),
@@ -278,8 +279,8 @@ def _name_cell(column: ReportColumn, depth: int) -> Text:
 
 
 def _type_cell(column: ReportColumn, length: int) -> Text:
-    before = "".join(f"{old} → " for old in column.types_before)
-    return Text(before, "dim").append(shorten(printable(column.type), max(length, 20)), "cyan")
+    history = "".join(f"{old} → " for old in column.types_before)
+    return Text(history, "dim").append(shorten(printable(column.type), max(length, 20)), "cyan")
 
 
 def _bar(share: float | None, width: int) -> Text:
@@ -304,17 +305,17 @@ def _timeline(intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
             printable(interval.operation),
         )
         if interval.is_first:
-            plain = len(interval.schema_changes) - len(interval.told)
-            head.append(f": the table begins with {count_noun(plain, 'column')}")
+            plain_columns = len(interval.schema_changes) - len(interval.listed_changes)
+            head.append(f": created the table with {count_noun(plain_columns, 'column')}")
         yield head
-        if interval.told:
-            yield Padding(changes_table(interval.told), (0, 0, 0, 2))
+        if interval.listed_changes:
+            yield Padding(changes_table(interval.listed_changes), (0, 0, 0, 2))
 
 
 def _intervals_table(intervals: Sequence[IntervalRecord]) -> Table:
     table = table_of("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
-    for at in (0, 3, 4, 5, 6, 7):
-        table.columns[at].justify = "right"
+    for index in (0, 3, 4, 5, 6, 7):
+        table.columns[index].justify = "right"
     for interval in intervals:
         corrupt = interval.corrupt
         table.add_row(
@@ -334,12 +335,12 @@ def _intervals_table(intervals: Sequence[IntervalRecord]) -> Table:
 
 
 def rows_parts(columns: Sequence[str], rows: Sequence[str], *, folds: bool = False) -> Iterator[RenderableType]:
-    """Yield rows as a table or, where that is too wide, one below the other; a null is a dot.
+    """Yield rows as a table, or below each other if the table is too wide; a null is a dot.
 
     Args:
-        columns: Their names, in order.
-        rows: Each as the text of a JSON object; numbers are shown as they are written there.
-        folds: Whether they stay a table where that is too wide, with values on several lines.
+        columns: The column names, in order.
+        rows: Each row as a JSON object; numbers are shown as written there.
+        folds: Whether a table that is too wide wraps its values instead.
     """
     decoded = [_decoder.decode(row) for row in rows]
     cells = [[_cell(bytes(row.get(name, _NULL)).decode()) for name in columns] for row in decoded]
@@ -355,12 +356,16 @@ def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table
 
 def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
     return Group(
-        *(part for at, row in enumerate(rows, 1) for part in (Text(f"row {at}", "dim"), _row_lines(columns, row)))
+        *(
+            part
+            for number, row in enumerate(rows, 1)
+            for part in (Text(f"row {number}", "dim"), _row_lines(columns, row))
+        )
     )
 
 
 def _row_lines(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
-    """Return one row, its columns below each other; nulls are left out."""
+    """Return one row with its columns below each other, without nulls."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")

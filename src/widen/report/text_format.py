@@ -1,6 +1,6 @@
-"""Values, sizes, times and changes in words, for every face that shows them to people.
+"""Format values, sizes, times and changes for the terminal and the HTML page.
 
-What comes from data or from a log is made printable here: no control character reaches a terminal.
+Text from data or from a log is escaped here, so that no control character reaches a terminal.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from widen.report.report_model import (
 from widen.report.schema_changes import summarize_operation
 
 UNKNOWN_TEXT = "–"
-"""Stands where nothing is known."""
+"""Shown for an unknown value."""
 
 LONGEST_VALUE = 28
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the text in at most so many characters, with an ellipsis where something is left out."""
+    """Return the text cut to a length, with an ellipsis if it was longer."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def path_text(path: Path) -> str:
-    """Return a column path, printable."""
+    """Return a column path as printable text."""
     return printable(format_path(path))
 
 
 def value_text(value: Scalar | None) -> str:
-    """Return a bound for people; a text that the log cut ends with an ellipsis."""
+    """Return a bound as text; a string that the log truncates ends with an ellipsis."""
     match value:
         case None:
             return UNKNOWN_TEXT
@@ -66,7 +66,7 @@ def value_text(value: Scalar | None) -> str:
 
 
 def count_text(count: int | None) -> str:
-    """Return a number with its thousands apart.
+    """Return a number with thousands separators.
 
     Example:
         >>> count_text(1234567), count_text(None)
@@ -86,22 +86,22 @@ def count_noun(count: int | None, noun: str) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size in the unit that suits it.
+    """Return a size with a suitable unit.
 
     Example:
         >>> size_text(900), size_text(4_300), size_text(23_456_789)
         ('900 B', '4.3 kB', '23.5 MB')
     """
     size, unit = float(size_bytes), "B"
-    for following in ("kB", "MB", "GB", "TB", "PB"):
+    for next_unit in ("kB", "MB", "GB", "TB", "PB"):
         if size < 999.95:
             break
-        size, unit = size / 1000, following
+        size, unit = size / 1000, next_unit
     return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def share_text(share: float | None) -> str:
-    """Return a share in percent; what is neither none nor all is never shown as if it were.
+    """Return a share in percent; only 0 and 1 are shown as 0 % and 100 %.
 
     Example:
         >>> share_text(1.0), share_text(0.9999), share_text(0.0001), share_text(0.256)
@@ -125,7 +125,7 @@ def moment_text(time_ms: int) -> str:
 
 
 def change_text(change: ColumnChange) -> str:
-    """Return a change in a few words."""
+    """Return a column change as a short text."""
     column = path_text(change.column)
     match change.what:
         case "added":
@@ -140,47 +140,47 @@ def change_text(change: ColumnChange) -> str:
             return f"removed {column}"
         case "moved":
             return f"moved {column} {printable(change.new)}"
-    return f"more kinds into {column}"
+    return f"new kinds of values in {column}"
 
 
 def sample_text(reason: ChangeReason) -> str:
-    """Return the beginning of the first value, printable and not long."""
+    """Return the beginning of the first value as printable text."""
     return shorten(printable(reason.sample), LONGEST_VALUE)
 
 
 def position_text(reason: ChangeReason) -> str:
-    """Return the end of the path of the file and the line, printable; empty if not known."""
+    """Return the file, with its folder, and the line as printable text; empty if not known."""
     if not reason.file:
         return ""
     return f"{printable('/'.join(unquote(reason.file).split('/')[-2:]))}:{reason.position}"
 
 
 def interval_text(interval: IntervalRecord) -> list[str]:
-    """Return what a commit did, a line for each thing.
+    """Return the written data and the changes of a commit, one line each.
 
-    The columns of a table that the commit made are told by their number, apart from those that stand beside another.
+    Only the number of columns is given for a commit that created the table.
     """
     lines = []
     if interval.files:
         lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
-    said = summarize_operation(interval.parameters, interval.operation)
-    lines += [printable(said)] if said else []
+    summary = summarize_operation(interval.parameters, interval.operation)
+    lines += [printable(summary)] if summary else []
     return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
 
 
 def written_text(records: int | None, files: int, size_bytes: int, corrupt: int) -> str:
-    """Return what a commit wrote, in words."""
-    what = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"
-    return f"{what}; {count_noun(corrupt, 'text')} that is no record kept whole" if corrupt else what
+    """Return a short text about the data that a commit wrote."""
+    text = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"
+    return f"{text}; {count_noun(corrupt, 'line')} kept whole: not a JSON record" if corrupt else text
 
 
 def changes_text(changes: Sequence[ColumnChange], *, is_first: bool) -> list[str]:
-    """Return the changes in words, a line for each; of a new table only how many columns it has."""
+    """Return the changes as text, one line each; for a new table only its number of columns."""
     if not is_first:
         return [change_text(change) for change in changes if change.what != ROUTED]
     counts = Counter(change.what for change in changes)
-    return [f"made the table with {count_noun(counts[ADDED], 'column')}"]
+    return [f"created the table with {count_noun(counts[ADDED], 'column')}"]
 
 
 SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", CHANGED: "~", RENAMED: "→", MOVED: "↕", REMOVED: "−", ROUTED: "·"}
-"""One character for each kind of change."""
+"""The sign of each kind of change."""

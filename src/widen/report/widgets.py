@@ -1,4 +1,4 @@
-"""The parts that everything on a terminal is made of."""
+"""Shared building blocks of the terminal output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from widen.report.text_format import moment_text, printable
 
 
 def table_of(*names: str) -> Table:
-    """Return an empty table with these columns."""
+    """Return an empty table with the named columns."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 1), show_edge=False)
     for name in names:
         table.add_column(name, overflow="fold")
@@ -22,28 +22,28 @@ def table_of(*names: str) -> Table:
 
 
 def title_part(location: str) -> RenderableType:
-    """Return the name of a table, with where it lies below it."""
+    """Return the name of a table with its location below."""
     name = location.rstrip("/").rpartition("/")[2] or location
     return Group(Text(printable(name), "bold"), Text(printable(location), "dim"))
 
 
 def heading_part(text: str) -> Text:
-    """Return what stands above a part."""
+    """Return the heading of a part."""
     return Text(f"\n{text}", "bold")
 
 
 def version_text(moment: VersionTime) -> str:
-    """Return which version it is, and from when."""
+    """Return a version with its time."""
     return f"version {moment.version}, {moment_text(moment.time_ms)} UTC"
 
 
 def facts_line(*facts: str) -> Text:
-    """Return facts on one line."""
+    """Return facts as one line."""
     return Text(" · ".join(facts))
 
 
 def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Return keys with their values as a table."""
+    """Return keys and values as a table."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")

@@ -76,7 +76,7 @@ def test_statements_that_ask_are_answered(table: str) -> None:
 
 def test_a_statement_makes_a_table(tmp_path: Path) -> None:
     create = f"CREATE TABLE IF NOT EXISTS delta.`{tmp_path}/t` (id int) USING delta"
-    assert "made the table with 1 column" in run("sql", create).stdout
+    assert "created the table with 1 column" in run("sql", create).stdout
     assert json.loads(run("sql", create, "--json").stdout) == {"version": 0, "changed": False, "changes": []}
 
 

@@ -60,8 +60,8 @@ def test_files_older_than_a_column_hold_nothing_in_it(report: Report) -> None:
 
 
 def test_the_intervals_and_what_they_changed(report: Report) -> None:
-    told = [(i.moment.version, i.operation, i.records, i.corrupt, i.files, i.size_bytes) for i in report.intervals]
-    assert told == [
+    intervals = [(i.moment.version, i.operation, i.records, i.corrupt, i.files, i.size_bytes) for i in report.intervals]
+    assert intervals == [
         (0, "WRITE", 10, 0, 1, 1000),
         (1, "WRITE", 20, 1, 1, 3000),
         (2, "CHANGE COLUMN", 0, 0, 0, 0),
@@ -107,7 +107,7 @@ def test_a_file_without_statistics_makes_the_numbers_unknown(tmp_path: Path) -> 
     assert (report.columns[0].written, report.columns[0].low, report.columns[0].last) == (None, None, None)
 
 
-def test_history_tells_removed_columns_and_garbled_events(tmp_path: Path) -> None:
+def test_history_shows_removed_columns_and_garbled_events(tmp_path: Path) -> None:
     table = write_drift(tmp_path / "orders")
     write_commit(table, 3, info("WRITE", 0, events="[{"), schema(column("total", "double")))
     newest, *rest = read_history(open_snapshot(LogStore(str(table))), 2)

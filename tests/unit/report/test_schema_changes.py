@@ -18,7 +18,7 @@ from widen.report.text_format import change_text
 COLUMNS = "a int not null, s struct<x: int, y: int, z: int>, b string"
 
 
-def told(before: TableState, now: TableState) -> list[str]:
+def change_texts(before: TableState, now: TableState) -> list[str]:
     return [change_text(change) for change in schema_changes(before.schema, now.schema)]
 
 
@@ -41,17 +41,17 @@ def alter(path: str, **wanted: Any) -> Callable[[TableState], Any]:
         (lambda before: alter_request.parse_new_columns(before.schema, {"s.n": "date"}), ["added s.n date"]),
     ],
 )
-def test_every_kind_of_change_is_told(asked: Callable[[TableState], Any], text: list[str]) -> None:
+def test_every_kind_of_change_has_a_text(asked: Callable[[TableState], Any], text: list[str]) -> None:
     before = state(COLUMNS, {**WIDE, **MAPPED, "delta.feature.allowColumnDefaults": "supported"})
-    assert told(before, after(before, plan_alter(before, asked(before)))) == text
+    assert change_texts(before, after(before, plan_alter(before, asked(before)))) == text
 
 
 def test_as_few_columns_as_can_be_have_moved() -> None:
     before = state("a int, b int, c int, d int, e int")
     now = before.with_schema(state("e int, b int, a int, c int, d int").schema)
-    assert told(before, now) == ["moved e FIRST", "moved b AFTER e"]
+    assert change_texts(before, now) == ["moved e FIRST", "moved b AFTER e"]
 
 
 def test_columns_that_begin_to_be_mapped_are_the_same() -> None:
     before = state(COLUMNS)
-    assert told(before, after(before, plan_set_properties(before, MAPPED))) == []
+    assert change_texts(before, after(before, plan_set_properties(before, MAPPED))) == []

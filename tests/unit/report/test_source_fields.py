@@ -17,14 +17,16 @@ from widen.report.report_model import Report
 
 @pytest.fixture
 def report(tmp_path: Path) -> Report:
-    """The table of orders, and one more interval: ``tags`` said its source, and two records were kept out."""
+    """The table of orders, and one more interval: ``tags`` has its source, and two records were quarantined."""
     table = write_drift(tmp_path / "orders")
     wide = field("total_string", "string", **{"widen.source": ["total"], "widen.evolvedFrom": "total"})
     columns = (field("total", "double", **{"widen.source": ["total"]}), wide, field("tags", "string"))
     events = [event(["total_string"], "string", "conflict", "U8", "12.50 EUR", 7) | {"source": ["total"]}]
-    told = info("WRITE", 0, events=json.dumps(events))
-    told["commitInfo"]["operationMetrics"] = {"numQuarantinedRecords": "2"}
-    write_commit(table, 3, told, schema(*columns), data("c.parquet", 10, 5, nullCount={"total": 3, "total_string": 3}))
+    commit = info("WRITE", 0, events=json.dumps(events))
+    commit["commitInfo"]["operationMetrics"] = {"numQuarantinedRecords": "2"}
+    write_commit(
+        table, 3, commit, schema(*columns), data("c.parquet", 10, 5, nullCount={"total": 3, "total_string": 3})
+    )
     return build_report(open_snapshot(LogStore(str(table))))
 
 
@@ -36,10 +38,10 @@ def test_a_field_with_several_columns_is_a_family(report: Report) -> None:
         (("total_string",), "string", 7),
     ]
     plain, evolved = family.columns
-    assert plain.birth is None
-    assert evolved.birth is not None
-    reason = evolved.birth.reason
-    assert (evolved.birth.moment.version, reason.rules, reason.count, reason.sample) == (3, ("U8",), 7, "12.50 EUR")
+    assert plain.origin is None
+    assert evolved.origin is not None
+    reason = evolved.origin.reason
+    assert (evolved.origin.moment.version, reason.rules, reason.count, reason.sample) == (3, ("U8",), 7, "12.50 EUR")
     assert (reason.file, reason.position) == ("file:/in/day%202/orders.json", 6)
 
 
@@ -48,6 +50,6 @@ def test_an_interval_tells_what_was_kept_out_and_its_events(report: Report) -> N
 
 
 def test_the_notes_say_which_numbers_are_exact(report: Report) -> None:
-    assert report.notes[0].startswith("All is from the log: rows and nulls are exact")
+    assert report.notes[0].startswith("All numbers are from the log. Rows and nulls are exact")
     assert not any("no longer in the log" in note for note in report.notes)
-    assert any("at least so many" in note for note in report.notes)
+    assert any("later intervals may have more" in note for note in report.notes)

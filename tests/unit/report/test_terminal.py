@@ -36,7 +36,7 @@ def test_the_report(snapshot: Snapshot) -> None:
     assert "element ← tags" in text
     assert "int → double" in text
     assert "day 2/orders.json:6" in text
-    assert "the table begins with 2 columns" in text
+    assert "created the table with 2 columns" in text
     assert "\x1b" not in text
 
 
@@ -55,7 +55,7 @@ def test_the_history_in_words(snapshot: Snapshot) -> None:
     text = shown(history_parts("orders", read_history(snapshot)))
     assert "widened total from int to double" in text
     assert "added tags_array_string array<string>" in text
-    assert "made the table with 2 columns" in text
+    assert "created the table with 2 columns" in text
 
 
 def test_the_outline(snapshot: Snapshot) -> None:

@@ -33,8 +33,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
         ("Because:", tuple(map(_event, plan.events))),
-        ("To the rescue column:", tuple(map(_rescued, plan.rescued))),
-        ("To the quarantine:", tuple(map(_quarantined, plan.quarantined))),
+        ("Stored in the rescue column:", tuple(map(_rescued, plan.rescued))),
+        ("Quarantined:", tuple(map(_quarantined, plan.quarantined))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
     ):

@@ -37,7 +37,7 @@ def test_what_is_refused_and_rescued_is_said() -> None:
     refused = explain_plan(plan_of({"a": "string"}, declared("a: int"), Policy(Mode.FAIL)))
     assert refused[:2] == ("Refused by the policy:", "  add a_string string")
     rescued = explain_plan(plan_of({"a": "string"}, declared("a: int"), Policy(Mode.FREEZE)))
-    assert rescued[-2:] == ("To the rescue column:", "  a: 1 string (freeze); first 'x' at f.json:1")
+    assert rescued[-2:] == ("Stored in the rescue column:", "  a: 1 string (freeze); first 'x' at f.json:1")
 
 
 def test_an_empty_plan_says_so() -> None:

@@ -1,4 +1,4 @@
-"""One interval from end to end: source, observe, plan, write, commit.
+"""Ingest one interval: read the source, observe, plan, write and commit.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -38,7 +38,7 @@ from widen.spark.text.quarantined_rows import BatchResult
 _Source = TypeVar("_Source", bound=IngestSource)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
-"""Is told each thing that an interval has done, once it is committed."""
+"""Called with each event of an interval after its commit."""
 
 
 @check_arguments
@@ -65,11 +65,11 @@ def plan(
     samples: str | None = None,
     strict: bool = False,
 ) -> Plan:
-    """Return what an ingestion would change; nothing is written.
+    """Return the plan of an ingestion; nothing is written.
 
     Args:
         source: Files, directories or patterns; or a DataFrame.
-        into: The table; it need not exist.
+        into: The table; it does not have to exist.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         format: See `ingest`.
@@ -90,14 +90,14 @@ def plan(
         strict: See `ingest`.
 
     Raises:
-        SourceError: the source cannot be used, or no record is in it.
+        SourceError: the source cannot be used, or it has no records.
         InvalidOption: an argument cannot be used.
-        UnmatchedFields: ``strict`` is set, and options name fields that are not there.
+        UnmatchedFields: ``strict`` is set, and options name fields that do not exist.
         TableError: the table cannot be read or written.
 
     Source: docs/evolution-rules.md#dry-run
     """
-    words = IngestOptions(
+    ingest_options = IngestOptions(
         format=format,
         options=options,
         detect_types=detect_types,
@@ -115,14 +115,14 @@ def plan(
         samples=samples,
         strict=strict,
     )
-    session, (reader, policy) = find_session(spark), parse_options(words)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
     target = find_table(into, storage_options).open(policy)
     batch = reader.open(session, source)
     target = target.with_file_fields(batch.names)
     observed = batch.prior_observation(target.schema, target.policy)
     planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
-    if words.get("strict"):
+    if ingest_options.get("strict"):
         ensure_matched(planned.plan)
     return planned.plan
 
@@ -156,20 +156,20 @@ def ingest(
     samples: str | None = None,
     strict: bool = False,
 ) -> IngestResult:
-    """Write all records of a source to a table, which grows where it must, in one commit.
+    """Write all records of a source to a table in one commit, and evolve its schema where needed.
 
     Args:
         source: Files, directories or patterns; or a DataFrame.
-        into: The table; it is made if it does not exist.
-        verify: Whether to rebuild every leaf of every record from the table afterwards, and compare; or for what share
-            of the records, between 0 and 1. Spark keeps the rows of a DataFrame meanwhile.
-        plan_hash: The hash of the only plan that is allowed.
-        txn: The name of an application, and how far it has written with this batch: a number that grows. A batch that
-            the table has already is not written again.
+        into: The table; it is created if it does not exist.
+        verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
+            of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
+        plan_hash: The hash of the expected plan; another plan is refused.
+        txn: The id of an application and the version of this batch, a number that increases from batch to batch. A
+            batch that the table already has is not written again.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
-        progress: Is told what is going on.
-        on_event: Is told each thing that the plan has done, once it is committed.
+        progress: Called with a description of each step.
+        on_event: Called with each event of the plan after the commit.
         format: What the files hold: ``json`` (lines, arrays of records, or one document per file), ``csv``, ``text``,
             ``parquet``, ``avro`` or ``orc``; by default the file names decide. With a DataFrame, ``json`` reads JSON
             from its column ``value``, or from its only column.
@@ -200,19 +200,19 @@ def ingest(
             plan and an event report it.
 
     Raises:
-        SourceError: the source cannot be used, or no record is in it; the table is untouched.
+        SourceError: the source cannot be used, or it has no records; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
-        UnmatchedFields: ``strict`` is set, and options name fields that are not there; the table is untouched.
-        PlanChanged: the batch leads to another plan than the one of ``plan_hash``; the table is untouched.
-        InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
-        ContentionError: somebody else kept committing first; nothing is visible.
-        CommitUnknown: the store did not say whether the commit was written.
-        PostCommitFailed: the interval is committed, and the proof cannot be made.
+        UnmatchedFields: ``strict`` is set, and options name fields that do not exist; the table is untouched.
+        PlanChanged: the hash of the plan is not ``plan_hash``; the table is untouched.
+        InvalidOption: an argument cannot be used, or ``into`` exists and is not a table.
+        ContentionError: concurrent commits kept conflicting; nothing is visible.
+        CommitUnknown: the outcome of the commit is unknown.
+        PostCommitFailed: the interval is committed, but its verification failed to run.
         TableError: the table cannot be read or written; nothing is visible.
 
     Source: docs/evolution-rules.md#one-interval
     """
-    words = IngestOptions(
+    ingest_options = IngestOptions(
         format=format,
         options=options,
         detect_types=detect_types,
@@ -230,20 +230,20 @@ def ingest(
         samples=samples,
         strict=strict,
     )
-    session, (reader, policy) = find_session(spark), parse_options(words)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
     request = BatchRequest(
         table=find_table(into, storage_options),
         policy=policy,
         plan_hash=plan_hash,
         interval=None if txn is None else StreamInterval(*txn),
         progress=progress,
-        quarantine=to_quarantine(words),
-        is_strict=words.get("strict", False),
+        quarantine=to_quarantine(ingest_options),
+        is_strict=ingest_options.get("strict", False),
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
-    with persist_if_reread(source, target, watch) as given:
+    with persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
-        batch = reader.open(session, given)
+        batch = reader.open(session, persisted)
         written = commit_batch(batch, request, target)
         assert written is not None
         return to_result(batch, request, written, watch)
@@ -251,7 +251,7 @@ def ingest(
 
 @dataclass(frozen=True, slots=True)
 class IntervalWatch:
-    """What a caller wants to know about an interval once it is committed.
+    """What to do after the commit of an interval: verify records, publish events.
 
     Args:
         verified: The share of the records to verify, from 0 to 1.
@@ -278,12 +278,12 @@ def to_result(batch: Batch, request: BatchRequest, written: WrittenBatch, watch:
 
     Args:
         batch: The records.
-        request: The conditions.
+        request: The table and the conditions of the commit.
         written: The committed batch.
-        watch: What the caller wants to know.
+        watch: The verification and the callback.
 
     Raises:
-        PostCommitFailed: the interval is committed, and the verification failed to run.
+        PostCommitFailed: the interval is committed, but its verification failed to run.
     """
     version, number = written.version, request.interval.number if request.interval else None
     assert version is not None
@@ -318,7 +318,7 @@ def parse_share(verify: bool | float) -> float:
     """Return the share of the records to verify.
 
     Raises:
-        InvalidOption: it is not between 0 and 1.
+        InvalidOption: the share is not between 0 and 1.
     """
     if not 0 <= verify <= 1:
         raise InvalidOption(option="verify", value=verify, expected="Must be true, false or a share between 0 and 1.")

@@ -1,4 +1,4 @@
-"""What a caller can say of an ingestion: how records are read, and what may become of the table.
+"""The options of an ingestion: how to read records, and how the table may evolve.
 
 Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d13, #d16
 """
@@ -68,23 +68,23 @@ class IngestOptions(TypedDict, total=False):
 
 
 def to_quarantine(words: IngestOptions) -> str | None:
-    """Return the place of the quarantine that a caller names, if one is named; it is used later, maybe elsewhere."""
-    named = words.get("quarantine")
-    return None if named is None else to_place(named)
+    """Return the absolute location of the quarantine table, or None if the options do not name one."""
+    location = words.get("quarantine")
+    return None if location is None else to_place(location)
 
 
 def parse_options(words: IngestOptions) -> tuple[BatchReader, Policy]:
-    """Return how records are read, and what may become of the table.
+    """Return the reader of the records and the evolution policy.
 
     Raises:
-        InvalidOption: something said cannot be used.
-        InvalidConfig: the file cannot be read, or says what nobody asks for.
+        InvalidOption: an option cannot be used.
+        InvalidConfig: the file cannot be read, or it has an unknown setting.
     """
     rest: dict[str, Any] = {key: value for key, value in words.items() if key not in ("quarantine", "strict")}
     reading = (rest.pop("format", None), rest.pop("options", None))
-    told = {
+    extra_fields = {
         "has_folders": rest.pop("partition_folders", True),
         "has_source_columns": rest.pop("source_columns", False),
     }
-    intake = to_batch_reader(*reading, detects=rest.pop("detect_types", False), **told)
-    return intake, parse_policy(rest.pop("evolve", None), **rest)
+    reader = to_batch_reader(*reading, detects=rest.pop("detect_types", False), **extra_fields)
+    return reader, parse_policy(rest.pop("evolve", None), **rest)

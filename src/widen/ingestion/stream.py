@@ -1,7 +1,7 @@
-"""One interval after the other: what comes to a source is in the table once, whatever happens in between.
+"""Streaming ingestion: each interval is one commit, and each record is written exactly once.
 
-Every interval is a commit that says which stream it is of and which number it has. After a crash Spark asks for the
-last one again; if the table says that it has it, nothing is written.
+Each commit has a txn action with the stream id and the number of the interval. After a crash Spark runs the last
+interval again; if the table already has its txn, nothing is written.
 
 Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifiers
 """
@@ -30,7 +30,7 @@ from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.spark_types import DataFrame, SparkSession
 
 OnInterval: TypeAlias = Callable[[IngestResult], object]
-"""Is told of every interval when it is committed."""
+"""Called with the result of each interval after its commit."""
 
 
 @check_arguments
@@ -66,29 +66,28 @@ def ingest_stream(
     samples: str | None = None,
     strict: bool = False,
 ) -> IngestStream:
-    """Start to write what comes to a source, interval by interval, to a table that grows where it must.
+    """Start a stream that writes new records of a source to a table, and evolves its schema where needed.
 
-    Every record is in the table once, also if the process is killed at any moment and started again with the same
-    checkpoint. A file is read when it is seen first; what is added to it later is not.
+    Each record is written exactly once, also if the process is killed and started again with the same checkpoint. A
+    file is read once; data that is appended to it later is ignored.
 
-    With Spark Connect the intervals are written beside the server, where this package must be, and so do the
-    functions that are told of them run there.
+    With Spark Connect the intervals and the callbacks run on the server, where this package must be installed.
 
     Args:
-        source: Directories and patterns to which files come; or a streaming DataFrame.
-        into: The table; it is made by the first interval if it does not exist.
-        checkpoint: Where the stream remembers how far it has come; of this stream and this table only.
-        once: Whether it ends when it has taken in all that is there now.
-        every_seconds: How often it looks for something new at most.
-        max_files: How many files an interval has at most.
-        max_bytes: From which size on an interval is full; it has at least one file.
-        verify: Whether to rebuild every leaf of every interval from the table, and compare; or for what share of the
-            records, between 0 and 1.
+        source: Directories and patterns that receive files; or a streaming DataFrame.
+        into: The table; the first interval creates it if it does not exist.
+        checkpoint: The checkpoint location of the stream; use a separate one for each stream and table.
+        once: Whether to stop after all data that is available now.
+        every_seconds: The minimum time between two intervals.
+        max_files: The maximum number of files in an interval.
+        max_bytes: The size from which on an interval is full; an interval has at least one file.
+        verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
+            of the records to verify, between 0 and 1.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
-        progress: Is told what is going on.
-        on_event: Is told each thing that a plan has done, once it is committed.
-        on_interval: Is told what each interval did.
+        progress: Called with a description of each step.
+        on_event: Called with each event of a plan after the commit.
+        on_interval: Called with the result of each interval.
         format: See `ingest`.
         options: See `ingest`.
         detect_types: See `ingest`.
@@ -107,16 +106,16 @@ def ingest_stream(
         strict: See `ingest`.
 
     Returns:
-        The stream that was started. It says of an interval that fails when somebody waits for it.
+        The running stream. It raises the error of a failed interval when it is awaited.
 
     Raises:
         SourceError: the source cannot be used.
-        InvalidOption: an argument cannot be used, or ``into`` is neither a table nor free.
+        InvalidOption: an argument cannot be used, or ``into`` exists and is not a table.
         TableError: the table cannot be read or written.
 
     Source: docs/evolution-rules.md#one-interval
     """
-    words = IngestOptions(
+    ingest_options = IngestOptions(
         format=format,
         options=options,
         detect_types=detect_types,
@@ -135,15 +134,15 @@ def ingest_stream(
         strict=strict,
     )
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (reader, policy) = find_session(spark), parse_options(words)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
     checkpoint = to_place(checkpoint)
     request = BatchRequest(
         table=find_table(into, storage_options),
         policy=policy,
         may_be_empty=True,
         progress=progress,
-        quarantine=to_quarantine(words),
-        is_strict=words.get("strict", False),
+        quarantine=to_quarantine(ingest_options),
+        is_strict=ingest_options.get("strict", False),
     )
     read: Callable[[SparkSession, DataFrame], Batch | None] = reader.open
     if isinstance(source, DataFrame):
@@ -153,7 +152,7 @@ def ingest_stream(
         paths = to_paths(source)
         _ensure_separate(paths, {"into": into, "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_files
-    request.open_target()  # so that a table that cannot be written fails here and not in the first interval
+    request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
     work = _StreamWork(read, checkpoint, request, watch, on_interval, lists_files)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
@@ -161,13 +160,13 @@ def ingest_stream(
 
 @dataclass
 class _StreamWork:
-    """Writes the intervals of one stream.
+    """Write the intervals of one stream.
 
     Args:
-        read: Makes the batch of an interval from the rows of the stream; None if there is nothing to read.
-        checkpoint: Of the stream.
-        request: The table, and the conditions.
-        watch: What the caller wants to know about each interval.
+        read: Returns the batch of an interval from the rows of the stream; None if there is nothing to read.
+        checkpoint: The checkpoint location of the stream.
+        request: The table and the conditions of the commits.
+        watch: The verification and the callback of each interval.
         on_interval: Called with the result of each interval.
         lists_files: Whether the rows of the stream are only the names of the files to read.
         stream_id: The id of the stream, once it is known.
@@ -187,8 +186,8 @@ class _StreamWork:
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         request = replace(self.request, interval=StreamInterval(self.stream_id, number))
         target = request.open_target()
-        with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as given:
-            batch = self.read(spark, given)
+        with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as source:
+            batch = self.read(spark, source)
             written = None if batch is None else commit_batch(batch, request, target)
             if batch is not None and written is not None:
                 result = to_result(batch, request, written, self.watch)

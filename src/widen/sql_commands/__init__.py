@@ -1,1 +1,1 @@
-"""SQL: a text becomes one statement, and a statement one call of a table."""
+"""SQL commands: parse a string into a statement, and run it with one call of a table method."""

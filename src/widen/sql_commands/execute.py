@@ -1,4 +1,4 @@
-"""Running a statement: one statement, one call, one commit."""
+"""Run a statement with one call of a table method."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from widen.table import Table, create_table
 
 @dataclass(frozen=True, slots=True)
 class ChangedTable:
-    """What became of a table.
+    """The result of a statement that changes a table.
 
     Args:
-        table: At its version after the statement.
-        before: The version before it; -1 if there was no table.
+        table: The table at its version after the statement.
+        before: The version before the statement; -1 if it created the table.
     """
 
     table: Table
@@ -53,38 +53,38 @@ class ChangedTable:
 def sql(
     text: str, *, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Table | DataFrame:
-    """Run one statement: one that changes a table gives it at its new version, one that asks gives a DataFrame.
+    """Run one statement; return the table at its new version, or a DataFrame for a DESCRIBE or SHOW statement.
 
     Args:
-        text: One statement of Spark SQL, of the forms in `widen.sql_commands.grammar`; a table is named by its path,
-            ``delta.`/data/orders```, or as in the catalog of the session.
-        spark: The session for names, for scans and for DataFrames; by default the active one, else a local one.
+        text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar`; a table is a path,
+            ``delta.`/data/orders```, or a name in the catalog of the session.
+        spark: The session for catalog names, scans and DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
 
     Raises:
-        InvalidStatement: the text is no statement, or none that this version understands.
-        RequestError: what the statement asks for cannot be; the error says why.
-        NameNotFound: the catalog has no such table.
-        ContentionError: somebody changed the table meanwhile.
+        InvalidStatement: the text is not a statement that this version supports.
+        RequestError: a subclass that names the reason why the statement is not allowed.
+        NameNotFound: the table is not in the catalog.
+        ContentionError: a concurrent commit changed the table.
         TableError: the table cannot be read or written.
     """
-    done = run_statement(parse_statement(text), spark, storage_options)
-    return done.table if isinstance(done, ChangedTable) else done.to_frame(find_session(spark))
+    result = run_statement(parse_statement(text), spark, storage_options)
+    return result.table if isinstance(result, ChangedTable) else result.to_frame(find_session(spark))
 
 
 def run_statement(
     statement: Statement, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
 ) -> ChangedTable | QueryResult:
-    """Return what a statement made of its table, or what it was told.
+    """Run a statement, and return the changed table or the result of the query.
 
     Args:
-        statement: One of them.
-        spark: The session for names and scans; by default the active one, else a local one, if one is needed.
+        statement: The statement.
+        spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
         storage_options: Settings and credentials of the store of the table.
 
     Raises:
-        RequestError: what the statement asks for cannot be; the error says why.
-        ContentionError: somebody changed the table meanwhile.
+        RequestError: a subclass that names the reason why the statement is not allowed.
+        ContentionError: a concurrent commit changed the table.
         TableError: the table cannot be read or written.
     """
     if isinstance(statement, CreateTable):
@@ -131,7 +131,7 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
 
 
 def _ensure_set(table: Table, keys: Iterable[str]) -> None:
-    """Check that properties are set, which the statement expects."""
+    """Check that the properties are set."""
     missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
     if missing:
         expected = "It is not set. Say UNSET TBLPROPERTIES IF EXISTS to pass over that."
@@ -139,7 +139,7 @@ def _ensure_set(table: Table, keys: Iterable[str]) -> None:
 
 
 def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:
-    """Make a table; one with a name is made first and named then, in a session that is known to take the name."""
+    """Create a table; a catalog name is checked first, and registered after the table exists."""
     name, place = statement.table.parts, _new_table_location(statement)
     session = None if statement.table.location else find_session(spark)
     if session is not None:
@@ -147,7 +147,7 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
         if is_name_in_use(session, name):
             return _existing_table(statement, find_table_location(session, name), options)
     try:
-        made = create_table(
+        table = create_table(
             place,
             statement.schema,
             partition_by=statement.partition_by,
@@ -157,19 +157,19 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
             spark=spark,
         )
     except TableAlreadyExists:
-        done = _existing_table(statement, place, options)
+        result = _existing_table(statement, place, options)
     else:
-        done = ChangedTable(made, -1)
+        result = ChangedTable(table, -1)
     if session is not None:
-        register_table(session, name, done.table.location)
-    return done
+        register_table(session, name, result.table.location)
+    return result
 
 
 def _existing_table(statement: CreateTable, place: str, options: Mapping[str, str] | None) -> ChangedTable:
-    """Return the table that is there already, if the statement does not mind.
+    """Return the existing table if the statement says IF NOT EXISTS.
 
     Raises:
-        TableAlreadyExists: it does.
+        TableAlreadyExists: the statement does not say IF NOT EXISTS.
     """
     if not statement.if_not_exists:
         raise TableAlreadyExists(location=place)
@@ -178,7 +178,7 @@ def _existing_table(statement: CreateTable, place: str, options: Mapping[str, st
 
 
 def _new_table_location(statement: CreateTable) -> str:
-    """Return where a table is to lie: the path by which it is called, or the one that LOCATION names."""
+    """Return the location of a new table: the path in its name, or the one of LOCATION."""
     path, location = statement.table.location, statement.location
     if path is not None and location not in (None, path):
         raise InvalidOption(option="LOCATION", value=location, expected=f"The name of the table says {path}.")

@@ -1,7 +1,7 @@
-"""The grammar of the statements, as data: people are shown the same forms that the parser is made from.
+"""The grammar of the statements, as data: the parser and the error messages use the same forms.
 
-A word in capitals is said as it is, a word in small letters stands for a part; notation of Lark. The parser of sqlglot,
-which knows Spark's dialect, gives most forms of ALTER TABLE back as one opaque text; hence a grammar of our own.
+Uppercase words are keywords, lowercase words are rules; the notation is that of Lark. sqlglot, which supports the Spark
+dialect, parses most forms of ALTER TABLE as one opaque string; therefore Widen has its own grammar.
 
 Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY and RESTORE.
 """
@@ -37,7 +37,7 @@ FORMS: Mapping[str, str] = MappingProxyType(
         "show_properties": 'SHOW TBLPROPERTIES table ["(" key ")"]',
     }
 )
-"""The form of every statement that is understood."""
+"""The form of every supported statement."""
 
 PARTS: Mapping[str, str] = MappingProxyType(
     {
@@ -82,13 +82,13 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "extended": "EXTENDED | FORMATTED",
     }
 )
-"""What the forms are made of; a question mark before a name leaves it out of the tree."""
+"""The rules that the forms refer to; a rule with a question mark is inlined in the tree."""
 
 QUOTED = r"`(?:[^`]|``)+`"
 REMARK = r"--[^\r\n]*|\/\*[\s\S]*?\*\/"
 
-# The lexer takes for keywords what can follow the rule that a word may end, wherever that rule stands. So a name has
-# one rule within the name of a table and another one elsewhere, and in brackets no word is a keyword.
+# The contextual lexer accepts every keyword that can follow a rule anywhere in the grammar. So the name of a table and
+# other names have separate rules, and words in parentheses are never keywords.
 _LEAVES = r"""
 table: _table_name ("." _table_name)*
 column: name ("." name)*
@@ -127,7 +127,7 @@ _LIST = re.compile(r' \("," \w+\)\*')
 
 
 def grammar() -> str:
-    """Return the grammar as Lark reads it; the words in capitals leave no trace in the tree."""
+    """Return the grammar in the syntax of Lark; the tree does not contain keywords."""
     rules = {"?statement": " | ".join(FORMS), **FORMS, **PARTS}
     words = sorted({word for form in rules.values() for word in _WORD.findall(form)})
     return "\n".join(
@@ -143,11 +143,11 @@ def grammar() -> str:
     )
 
 
-# ---- for people ------------------------------------------------------------------------------------
+# ---- for messages ----------------------------------------------------------------------------------
 
 
 def format_form(form: str) -> str:
-    """Return a form as people read it, and below it those of its parts that offer a choice."""
+    """Return a form for messages, followed by those of its parts that have alternatives."""
     lines, seen = [_readable(form)], set[str]()
     for line in lines:
         for name in _NAME.findall(line):
@@ -158,7 +158,7 @@ def format_form(form: str) -> str:
 
 
 def _readable(form: str) -> str:
-    """Return a form with the parts in their places that offer no choice, and lists as ``item, ...``."""
+    """Return a form with parts without alternatives inlined, and lists as ``item, ...``."""
     return _NAME.sub(_in_place, _LIST.sub(", ...", form)).replace('"', "")
 
 
@@ -176,4 +176,4 @@ def _offers_choice(form: str) -> bool:
 
 
 UNDERSTOOD: Mapping[str, str] = MappingProxyType({name: format_form(form) for name, form in FORMS.items()})
-"""Every form as it is shown to people."""
+"""Every form, formatted for messages."""

@@ -1,6 +1,7 @@
-"""Reading a statement from its text.
+"""Parse a statement.
 
-Source: Spark's ALTER TABLE and CREATE TABLE: what may be said once only, and what a text, a number or a name means.
+Source: Spark's ALTER TABLE and CREATE TABLE: which clauses may not be repeated, and what strings, numbers and names
+    mean.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def parse_statement(text: str) -> Statement:
-    """Return the statement that a text holds.
+    """Parse one statement.
 
     Raises:
-        InvalidStatement: it holds none, more than one, or one that this version does not understand; the error says
-            where it stopped, and which form is nearest.
-        InvalidType: a type cannot be read.
+        InvalidStatement: the text does not have exactly one statement that this version supports; the error has the
+            position and the nearest form.
+        InvalidType: a type cannot be parsed.
 
     Example:
         >>> parse_statement("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
@@ -65,12 +66,12 @@ def _parser() -> Lark:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Something that may be said once only, with the place in the text where it stands.
+    """A clause that may not be repeated, with its position.
 
     Args:
-        at: In characters from the start of the text.
-        what: What it speaks of.
-        meaning: What it says.
+        at: The position, in characters from the start of the text.
+        what: The name of the clause.
+        meaning: The value of the clause.
     """
 
     at: int
@@ -84,7 +85,7 @@ _REMARK = re.compile(rf"({LITERAL}|{QUOTED})|{REMARK}")
 
 @v_args(meta=True, inline=True)
 class _StatementBuilder(Transformer[Token, Statement]):
-    """Makes the value of a statement from its tree: a method for every rule of the grammar."""
+    """Transform a parse tree into a statement; has a method for every rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -94,13 +95,13 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return refused_message(self._text, meta.start_pos, reason)
 
     def _once(self, said: Iterable[_Option]) -> list[Any]:
-        """Return the meanings of what must not be said twice, in their order."""
-        found = dict[str, Any]()
+        """Return the values of the clauses in their order; raise if a clause is repeated."""
+        values = dict[str, Any]()
         for each in said:
-            if each.what in found:
+            if each.what in values:
                 raise refused_message(self._text, each.at, f"{each.what} is there twice")
-            found[each.what] = each.meaning
-        return list(found.values())
+            values[each.what] = each.meaning
+        return list(values.values())
 
     def _merged(self, said: Iterable[_Option]) -> dict[str, Any]:
         return {key: meaning for part in self._once(said) for key, meaning in part.items()}
@@ -176,7 +177,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def show_properties(self, _: Meta, table: TableName, key: str | None) -> Statement:
         return statements.ShowProperties(table, key)
 
-    # ---- what is said of a column ------------------------------------------------------------------
+    # ---- clauses of a column ----------------------------------------------------------------------
 
     def change(self, meta: Meta, column: Path, *actions: _Option) -> _Option:
         return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merged(actions)))
@@ -189,17 +190,17 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return dict(self._once(columns))
 
     def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Option) -> _Option:
-        said = self._merged(details)
-        if START in said and data_type != LONG:
+        metadata = self._merged(details)
+        if START in metadata and data_type != LONG:
             raise self._refused(meta, "an identity column is a bigint")
-        comment, nullable = said.pop("comment", None), said.pop("nullable", True)
+        comment, nullable = metadata.pop("comment", None), metadata.pop("nullable", True)
         if comment is not None:
-            said[COMMENT] = comment
-        if "default" in said:
-            said[DEFAULT] = said.pop("default")
+            metadata[COMMENT] = comment
+        if "default" in metadata:
+            metadata[DEFAULT] = metadata.pop("default")
         if isinstance(data_type, str):
-            said[TEXT_LIMIT], data_type = data_type, STRING
-        return _Option(meta.start_pos, name.casefold(), Field(name, data_type, nullable, said))
+            metadata[TEXT_LIMIT], data_type = data_type, STRING
+        return _Option(meta.start_pos, name.casefold(), Field(name, data_type, nullable, metadata))
 
     replacement = definition
 
@@ -244,10 +245,10 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return self._identity(meta, sequence, explicit=True)
 
     def _identity(self, meta: Meta, sequence: dict[str, int] | None, *, explicit: bool) -> _Option:
-        said = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
-        if not said[STEP]:
+        metadata = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
+        if not metadata[STEP]:
             raise self._refused(meta, "an identity column has to move on")
-        return _Option(meta.start_pos, "the default", said)
+        return _Option(meta.start_pos, "the default", metadata)
 
     def sequence(self, _: Meta, *steps: _Option) -> dict[str, int]:
         return self._merged(steps)
@@ -258,7 +259,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def increment_by(self, meta: Meta, number: int) -> _Option:
         return _Option(meta.start_pos, "INCREMENT", {STEP: number})
 
-    # ---- what is said of a table -------------------------------------------------------------------
+    # ---- clauses of a table ------------------------------------------------------------------------
 
     def properties(self, _: Meta, *properties: _Option) -> dict[str, str]:
         return dict(self._once(properties))
@@ -325,7 +326,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return -int(digits) if minus else int(digits)
 
     def type(self, meta: Meta, *_: object) -> DataType | str:
-        """Return the type; one that only limits the length of a text stays a text."""
+        """Return the type; ``char`` and ``varchar`` stay strings, as they only limit the length of a string."""
         text = _REMARK.sub(lambda found: found[1] or " ", self._text[meta.start_pos : meta.end_pos])
         limited = _TEXT_TYPE.fullmatch(text)
         return f"{(limited[1] or '').lower()}char({limited[2]})" if limited else parse_type(text)
@@ -336,7 +337,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     enclosed = expression
 
     def condition(self, _: Meta, *tokens: Token) -> str:
-        """Return the tokens with a space between them, which is what Delta Lake writes into the log."""
+        """Return the tokens joined by spaces, as Delta Lake writes them to the log."""
         return " ".join(tokens)
 
 

@@ -1,4 +1,4 @@
-"""Answers to questions, as the rows that Delta Lake on Spark gives.
+"""The results of DESCRIBE and SHOW statements, in the schemas of Delta Lake on Spark.
 
 Source: Delta Lake's DESCRIBE DETAIL and DESCRIBE HISTORY; Spark's DESCRIBE TABLE and SHOW TBLPROPERTIES.
 """
@@ -72,8 +72,8 @@ class QueryResult:
     """Rows with their columns.
 
     Args:
-        columns: The name of each with its type in Spark SQL.
-        rows: A JSON value for every column; a time is a text in UTC.
+        columns: The names and the Spark SQL types of the columns.
+        rows: The rows, with a JSON value for every column; timestamps are strings in UTC.
     """
 
     columns: Sequence[tuple[str, str]]
@@ -97,11 +97,11 @@ class QueryResult:
 
 
 def run_query(question: Question, table: Table) -> QueryResult:
-    """Return the answer to a question about a table.
+    """Return the result of a DESCRIBE or SHOW statement.
 
     Raises:
         CorruptLog: the log is damaged.
-        StorageError: the store refused.
+        StorageError: the storage returned an error.
     """
     match question:
         case DescribeDetail():
@@ -159,12 +159,12 @@ def _shown(table: Table, key: str | None) -> list[tuple[str, str]]:
 
 
 def _feature_names(table: Table) -> set[str]:
-    """Return the features that the protocol names; those that old version numbers imply are not among them."""
+    """Return the features that the protocol lists, without those that legacy versions imply."""
     return {*(table.protocol.reader_features or ()), *(table.protocol.writer_features or ())}
 
 
 def _clustering(table: Table) -> Iterator[Path]:
-    """Yield the columns by which the rows are clustered, in the names that people know."""
+    """Yield the clustering columns by their logical names."""
     schema, mode = table.snapshot.schema, mapping_mode(table.properties, table.protocol)
     logical = {to_physical_path(schema, path, mode): path for path, _ in fields(schema)}
     for path in clustering_columns(table.snapshot.domains):
@@ -183,7 +183,7 @@ def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
     if not extended:
         return
     yield from (_heading(""), _heading("# Detailed Table Information"))
-    yield from ((key, said, "") for key, said in _facts(table) if said)
+    yield from ((key, value, "") for key, value in _facts(table) if value)
     defaults = [field for field in table.schema if DEFAULT in field.metadata]
     if defaults:
         yield from (_heading(""), _heading("# Column Default Values"))
@@ -191,7 +191,7 @@ def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
 
 
 def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
-    """Yield what Spark tells of a table, without what only a catalog knows."""
+    """Yield the table information of Spark, without the parts that only a catalog has."""
     yield "Comment", table.metadata.description
     yield "Location", table.location
     yield "Provider", "delta"
@@ -203,7 +203,7 @@ def _heading(text: str) -> _Row:
 
 
 def _brief(data_type: DataType) -> str:
-    """Return a type as Spark shows it: without spaces, quotes and nullability."""
+    """Return a type in the format of Spark: without spaces, quotes and nullability."""
     match data_type:
         case StructType(items):
             return f"struct<{','.join(f'{item.name}:{_brief(item.type)}' for item in items)}>"

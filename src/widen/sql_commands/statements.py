@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """What a statement calls a table: ``delta.`/data/orders```, or a name in the catalog of Spark.
+    """The name of a table in a statement: ``delta.`/data/orders```, or a name in the catalog of Spark.
 
     Args:
-        parts: Of the name, as they are without quotes.
+        parts: The parts of the name, without quotes.
     """
 
     DELTA: ClassVar[str] = "delta"
-    """What comes before the path where a table is named by that."""
+    """The prefix of a name that is a path."""
 
     parts: Path
 
     @property
     def location(self) -> str | None:
-        """The path or URL that the name consists of; None for a name in the catalog."""
+        """The path or URL; None for a name in the catalog."""
         return self.parts[1] if len(self.parts) == 2 and self.parts[0] == self.DELTA else None
 
 
@@ -43,8 +43,8 @@ class AlterColumns:
     """Change columns.
 
     Args:
-        table: Whose.
-        changes: What is to become of each, by its path.
+        table: The table.
+        changes: The changes by column path.
     """
 
     table: TableName
@@ -53,7 +53,7 @@ class AlterColumns:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Give a column or a nested field another name."""
+    """Rename a column or a nested field."""
 
     table: TableName
     column: Path
@@ -65,8 +65,8 @@ class AddColumns:
     """Add columns or nested fields.
 
     Args:
-        table: To which.
-        columns: What each is, by its path.
+        table: The table.
+        columns: The new columns by path.
     """
 
     table: TableName
@@ -75,12 +75,12 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class DropColumns:
-    """Remove columns or nested fields.
+    """Drop columns or nested fields.
 
     Args:
-        table: Whose.
-        columns: Their paths.
-        if_exists: Whether one that is not there is none to complain of.
+        table: The table.
+        columns: The paths of the columns.
+        if_exists: Whether to ignore a missing one.
     """
 
     table: TableName
@@ -90,7 +90,7 @@ class DropColumns:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns:
-    """Let the table have these columns and no others."""
+    """Replace the columns of a table."""
 
     table: TableName
     schema: StructType
@@ -98,7 +98,7 @@ class ReplaceColumns:
 
 @dataclass(frozen=True, slots=True)
 class SyncIdentity:
-    """Let the high-water mark of an identity column follow its values."""
+    """Set the high-water mark of an identity column past its values."""
 
     table: TableName
     column: Path
@@ -109,7 +109,7 @@ class SyncIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """Let every row fulfil a condition."""
+    """Add a CHECK constraint."""
 
     table: TableName
     name: str
@@ -118,7 +118,7 @@ class AddConstraint:
 
 @dataclass(frozen=True, slots=True)
 class DropConstraint:
-    """Forget a condition; ``if_exists`` says that one that is not there is none to complain of."""
+    """Drop a CHECK constraint; ``if_exists`` ignores a missing one."""
 
     table: TableName
     name: str
@@ -135,7 +135,7 @@ class SetProperties:
 
 @dataclass(frozen=True, slots=True)
 class UnsetProperties:
-    """Remove properties of a table; ``if_exists`` says that one that is not set is none to complain of."""
+    """Unset properties of a table; ``if_exists`` ignores those that are not set."""
 
     table: TableName
     keys: tuple[str, ...]
@@ -144,7 +144,7 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True)
 class DropFeature:
-    """Let a table no longer need a feature; ``truncate_history`` says that older versions are given up for it."""
+    """Drop a feature; ``truncate_history`` deletes the older versions that use it."""
 
     table: TableName
     name: str
@@ -156,16 +156,16 @@ class DropFeature:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """Make an empty table.
+    """Create an empty table.
 
     Args:
-        table: How it is called.
-        schema: Its columns, with the metadata that they get.
-        partition_by: The columns that its files are split by.
-        location: Where it is to lie; None if the name says it.
-        comment: What it is; None if nothing is said of it.
-        properties: Its properties.
-        if_not_exists: Whether a table that is there is none to complain of.
+        table: The name of the table.
+        schema: The columns with their metadata.
+        partition_by: The partition columns.
+        location: The location; None without a LOCATION clause.
+        comment: The description; None without a COMMENT clause.
+        properties: The properties.
+        if_not_exists: Whether to keep an existing table instead of raising an error.
     """
 
     table: TableName
@@ -179,25 +179,25 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Let a table be as it was: at a version, or at a time if that is a text."""
+    """Restore a table to a version (an integer) or a timestamp (a string)."""
 
     table: TableName
     moment: int | str
 
 
-# ---- questions -------------------------------------------------------------------------------------
+# ---- queries ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeDetail:
-    """Tell what is known of a table as a whole."""
+    """Describe the table as a whole."""
 
     table: TableName
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeHistory:
-    """Tell the commits of a table, newest first: ``limit`` at most, or all."""
+    """List the commits of a table, newest first: at most ``limit``, or all."""
 
     table: TableName
     limit: int | None = None
@@ -205,7 +205,7 @@ class DescribeHistory:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable:
-    """Tell the columns of a table; if ``extended``, the rest too."""
+    """Describe the columns of a table; if ``extended``, also its location, properties and defaults."""
 
     table: TableName
     extended: bool = False
@@ -213,7 +213,7 @@ class DescribeTable:
 
 @dataclass(frozen=True, slots=True)
 class ShowProperties:
-    """Tell the properties of a table, or only one of them."""
+    """List the properties of a table, or only one of them."""
 
     table: TableName
     key: str | None = None
@@ -238,7 +238,7 @@ Command: TypeAlias = Alteration | Restore
 """A statement that changes a table."""
 
 Question: TypeAlias = DescribeDetail | DescribeHistory | DescribeTable | ShowProperties
-"""A statement that asks."""
+"""A statement that reads from a table."""
 
 Statement: TypeAlias = Command | CreateTable | Question
 """Any of the statements."""

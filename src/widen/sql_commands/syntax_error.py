@@ -1,4 +1,4 @@
-"""What is said of a text that is not understood: where it stopped, what could stand there, which form is nearest."""
+"""Syntax errors: the position, the expected tokens, and the nearest form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from widen.errors import InvalidStatement
 from widen.sql_commands.grammar import UNDERSTOOD
 
 _LEFT, _RIGHT = 60, 40
-"""How many characters of a line are shown on both sides of the place."""
+"""The number of characters before and after the position in the excerpt."""
 
 _CALLED: Mapping[str, str] = {
     "NAME": "a name",
@@ -32,7 +32,7 @@ _QUOTES = ("'", '"', "`")
 
 
 def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) -> InvalidStatement:
-    """Return the complaint about a word that cannot stand where it stands."""
+    """Return the error for an unexpected token."""
     token = error.token if isinstance(error, UnexpectedToken) else None
     is_end = token is not None and token.type == "$END"
     at = len(text.rstrip()) if is_end else error.pos_in_stream or 0
@@ -47,7 +47,7 @@ def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) ->
 
 
 def refused_message(text: str, at: int, reason: str) -> InvalidStatement:
-    """Return the complaint about a text at a position in it, in characters from its start."""
+    """Return the error for a position, in characters from the start of the text."""
     start = text.rfind("\n", 0, at) + 1
     line, column = text.count("\n", 0, at) + 1, at - start + 1
     return InvalidStatement(
@@ -56,7 +56,7 @@ def refused_message(text: str, at: int, reason: str) -> InvalidStatement:
 
 
 def nearest_form(text: str) -> str:
-    """Return the form that has most words of a text, in the order in which they stand; all if none has any."""
+    """Return the form with the most words of a text in the same order; all forms if no word matches."""
     words = [word for found in _WORD.findall(text.upper()) for word in get_close_matches(found, _WORDS, 1, 0.8)]
     matched = {name: _matched(words, said) for name, said in _SAID.items()}
     best = max(matched, key=lambda name: matched[name])
@@ -75,7 +75,7 @@ _WORDS = sorted({word for said in _SAID.values() for word in said})
 
 
 def _excerpt(text: str, start: int, at: int) -> str:
-    """Return the part of a line that surrounds a position, and below it a caret."""
+    """Return the part of a line around a position, with a caret below it."""
     first = max(start, at - _LEFT)
     shown = text[first : at + _RIGHT].splitlines()[:1]
     line = "".join(char if char.isprintable() else " " for char in (shown or [""])[0])
@@ -89,7 +89,7 @@ def _expected(error: UnexpectedInput) -> set[str]:
 
 
 def _joined(expected: set[str]) -> set[str]:
-    """Return the terminals, with one word for all that an expression can begin with."""
+    """Return the terminals, with EXPRESSION for all that an expression can begin with."""
     return (expected - _EXPRESSION) | {"EXPRESSION"} if "OPERATOR" in expected else expected
 
 
@@ -100,6 +100,6 @@ def _terminal_text(name: str, parser: Lark) -> str:
 
 
 def _listed(words: set[str]) -> str:
-    """Return the words that could stand somewhere, those in capitals first."""
-    *some, last = sorted(words, key=lambda word: (not word.isupper(), word))
-    return f"{', '.join(some)} or {last}" if some else last
+    """Return the words as a list in prose, keywords first."""
+    *others, last = sorted(words, key=lambda word: (not word.isupper(), word))
+    return f"{', '.join(others)} or {last}" if others else last

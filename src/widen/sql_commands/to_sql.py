@@ -1,6 +1,6 @@
-"""Statements as the SQL that they are read from.
+"""Convert statements to SQL.
 
-Names are always in back-ticks and texts always in quotes, so that no name and no text can end a statement or begin one.
+Names are always in backticks and strings always in quotes, which prevents SQL injection.
 
 Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY and RESTORE.
 """
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 def to_sql(statement: Statement) -> str:
-    """Return the SQL that `parse` reads as the same statement.
+    """Return SQL that `parse_statement` parses to the same statement.
 
     Raises:
-        CorruptLog: the metadata of an identity column to create are not complete.
+        CorruptLog: the metadata of an identity column are incomplete.
     """
     name = _path(statement.table.parts)
     match statement:
@@ -67,7 +67,7 @@ def to_sql(statement: Statement) -> str:
 
 
 def _clause(statement: Alteration) -> str:
-    """Return what follows the name of the table that is altered."""
+    """Return the part of ALTER TABLE after the name of the table."""
     match statement:
         case AlterColumns(_, changes):
             return _alteration(changes)
@@ -94,7 +94,7 @@ def _clause(statement: Alteration) -> str:
 
 
 def _created(statement: CreateTable) -> str:
-    """Return what follows the name of the table that is created."""
+    """Return the part of CREATE TABLE after the name of the table."""
     clauses = [f"{_definitions(statement.schema)} USING delta"]
     if statement.partition_by:
         clauses.append(f"PARTITIONED BY {_listed(map(to_identifier, statement.partition_by))}")
@@ -111,7 +111,7 @@ def _created(statement: CreateTable) -> str:
 
 
 def _alteration(changes: Mapping[Path, ColumnChanges]) -> str:
-    """Return the change of columns; one that Spark understands in the form of Hive only is written in that."""
+    """Return the clause that changes columns; uses the Hive form where Spark supports only that one."""
     if len(changes) == 1:
         (path, wanted), *_ = changes.items()
         if "type" in wanted and len(wanted) > 1 and wanted.keys() <= _OF_HIVE:
@@ -172,7 +172,7 @@ def _definition(field: Field) -> str:
 
 
 def _type(data_type: DataType | str) -> str:
-    """Return a type with the comments of the fields in it, which its own ``sql`` leaves out."""
+    """Return a type with the comments of its nested fields, which ``DataType.sql`` omits."""
     match data_type:
         case str():
             return data_type

@@ -1,4 +1,4 @@
-"""Tables: a module for each face of a table, and the class that has them all.
+"""The `Table` class: one mixin module for each group of methods.
 
 The class needs Spark; `column_changes` and `property_changes` do not. So the class is imported on first use.
 """
@@ -15,7 +15,7 @@ __all__ = ["Table", "create_table"]
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, imported when it is first used."""
+    """Import a public name on first use and return it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("widen.table.table"), name)

@@ -1,4 +1,4 @@
-"""The changes of a table: what each version did to its rows."""
+"""The change data feed of a table."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from widen.table.table_version import TableVersion
 
 
 class ChangeFeedMixin(TableVersion):
-    """A table whose changes can be followed."""
+    """Methods that read the change data feed."""
 
     @check_arguments
     def changes(self, first: int, last: int | None = None, *, spark: SparkSession | None = None) -> DataFrame:
-        """Return the rows that versions inserted, updated and deleted, in the columns of the version that is shown.
+        """Return the rows that versions inserted, updated and deleted, in the schema of this object's version.
 
-        Beside its columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
+        In addition to the table columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
         ``_commit_version`` and ``_commit_timestamp``.
 
         Args:
             first: The first version.
-            last: The last one; by default the version that this object shows.
+            last: The last version; by default the version of this object.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             InvalidOption: the last version is before the first, or an argument has the wrong type.
-            VersionNotFound: a version is not there, or no longer.
-            ChangeFeedNotRecorded: the table did not record its changes in one of them.
-            ChangeFeedSchemaMismatch: the first of them has other columns or types than the version that is shown.
-            ChangeFeedSchemaChanged: columns or types changed between them.
+            VersionNotFound: a version does not exist, or no longer exists.
+            ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
+            ChangeFeedSchemaMismatch: the first version has other columns or types than the version of this object.
+            ChangeFeedSchemaChanged: columns or types changed between the versions.
             CorruptLog: a commit is damaged.
-            StorageError: the store refused.
+            StorageError: the storage returned an error.
 
-        Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which bridges no change of type either
+        Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
         """
         end = self.version if last is None else last
         if end < first:
@@ -49,15 +49,15 @@ class ChangeFeedMixin(TableVersion):
         start = open_snapshot(self._store, first)
         if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
             raise ChangeFeedNotRecorded(first=first, last=end, version=first)
-        found = list(_ensure_representable(self._snapshot, first, end))
+        version_list = list(_ensure_representable(self._snapshot, first, end))
         if not is_representable_in(start.schema, first, self._snapshot.schema, self.version):
             shown, schema = self.version, self.schema.sql
             raise ChangeFeedSchemaMismatch(first=first, last=end, version=first, shown=shown, schema=schema)
-        return read_changed_rows(find_session(spark), self._snapshot, found)
+        return read_changed_rows(find_session(spark), self._snapshot, version_list)
 
 
 def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:
-    """Yield what the versions changed, and stop where their rows cannot be told in the columns that are shown."""
+    """Yield the changes of each version; raise if the schema of this object cannot represent its rows."""
     for each in version_changes(shown.store, first, last):
         if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
             raise ChangeFeedNotRecorded(first=first, last=last, version=each.version)

@@ -1,7 +1,7 @@
-"""The columns of a table: change, rename, add, drop, replace; and the conditions on them.
+"""Change, rename, add, drop and replace columns; add and drop constraints.
 
-No file is rewritten. Where all rows must allow a change, they are looked at first, and the commit fails if files have
-come since.
+These changes do not rewrite files. Where every row must allow a change, the rows are read first, and the commit fails
+if a concurrent commit added files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ else:
 
 
 class ColumnChangesMixin(TableVersion):
-    """A table whose columns are changed; no file is rewritten."""
+    """Methods that change columns and constraints without rewriting files."""
 
     @check_arguments
     def alter_column(
@@ -53,28 +53,28 @@ class ColumnChangesMixin(TableVersion):
         drop_default: bool = False,
         spark: SparkSession | None = None,
     ) -> Self:
-        """Change a column in one commit, and return the table at its new version; what is None stays as it is.
+        """Change a column in one commit, and return the table at its new version; None leaves a setting unchanged.
 
         Args:
             column: The column, e.g. ``amount``, ``address.zip``, ``tags.element``, ``prices.value``.
-            type: The wider type, e.g. ``"bigint"``; widening must be enabled. For texts also ``"varchar(20)"``.
-            comment: The new comment; the empty text is one too.
-            nullable: Whether it may be null. To forbid it, all rows are looked at: none may have null in it.
-            first: Whether it becomes the first of its struct.
-            after: The name of the column that it is to follow.
-            default: What rows have in it that say nothing of it, in SQL; ``allowColumnDefaults`` must be supported.
-            drop_default: Whether such rows have null in it.
-            spark: The session to look at rows and at defaults in; by default the active one, else a local one. It is
-                needed for nothing else.
+            type: The wider type, e.g. ``"bigint"``; widening must be enabled. For strings also ``"varchar(20)"``.
+            comment: The new comment; may be empty.
+            nullable: Whether the column may be null. False reads all rows: none may be null.
+            first: Whether to move it to the first position in its struct.
+            after: The name of the column to move it behind.
+            default: The value of rows that omit the column, in SQL; the table must support ``allowColumnDefaults``.
+            drop_default: Whether to remove the default, so that such rows get null.
+            spark: The session that reads rows and evaluates defaults; by default the active one, else a local one. It
+                is not used otherwise.
 
         Raises:
-            ColumnRefused: one of its kinds: there is no such column, or it cannot be changed so.
+            ColumnRefused: a subclass: the column does not exist, or the change is not allowed.
             InvalidPath: the path cannot be read.
             InvalidType: the type cannot be read.
-            FeatureRequired: the new type needs a feature that the table does not have.
-            InvalidOption: the default is no constant, or two wishes contradict each other.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            FeatureRequired: the new type requires a feature that the table does not support.
+            InvalidOption: the default is not a constant, or two options contradict each other.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER COLUMN.
         """
@@ -88,18 +88,18 @@ class ColumnChangesMixin(TableVersion):
         """Change several columns in one commit, all of them or none, and return the table at its new version.
 
         Args:
-            changes: What is to become of each, by its path, e.g. ``{"a": {"type": "bigint"}, "s.b": {"first": True}}``;
-                they are made in their order.
+            changes: The changes by column path, e.g. ``{"a": {"type": "bigint"}, "s.b": {"first": True}}``;
+                they are applied in this order.
             spark: As for `alter_column`.
 
         Raises:
-            ColumnRefused: one of its kinds: there is no such column, or it cannot be changed so.
+            ColumnRefused: a subclass: the column does not exist, or the change is not allowed.
             InvalidPath: a path cannot be read.
             InvalidType: a type cannot be read.
-            FeatureRequired: a new type needs a feature that the table does not have.
-            InvalidOption: a default is no constant, or two wishes contradict each other.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            FeatureRequired: a new type requires a feature that the table does not support.
+            InvalidOption: a default is not a constant, or two options contradict each other.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: Delta Lake's ALTER COLUMN.
         """
@@ -109,17 +109,17 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def rename_column(self, column: AnyPath, name: str) -> Self:
-        """Give a column another name in one commit; the table must map its columns.
+        """Rename a column in one commit, and return the table; column mapping must be enabled.
 
         Args:
             column: The column.
-            name: Its new name alone, without what it is in.
+            name: The new name, without the path of its parent.
 
         Raises:
-            ColumnRefused: one of its kinds: there is no such column, the name is taken, or something depends on it.
+            ColumnRefused: a subclass: the column does not exist, the name exists already, or something depends on it.
             InvalidPath: the path cannot be read.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
@@ -127,20 +127,20 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
-        """Add columns or nested fields in one commit; rows written before have null in them.
+        """Add columns or nested fields in one commit, and return the table; existing rows have null in them.
 
         Args:
-            columns: Each by its path: the type, or more, e.g. ``{"items.element.price": "decimal(10,2)",
+            columns: The type of each by its path, or more settings, e.g. ``{"items.element.price": "decimal(10,2)",
                 "note": {"type": "string", "comment": "by hand", "after": "id"}}``.
 
         Raises:
-            ColumnRefused: one of its kinds: there is such a column, it would be in no struct, or cannot be so.
+            ColumnRefused: a subclass: the column exists, its parent is not a struct, or it cannot be added.
             InvalidPath: a path cannot be read.
             InvalidType: a type cannot be read.
-            FeatureRequired: a type needs a feature that the table does not have.
-            InvalidOption: two wishes contradict each other.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            FeatureRequired: a type requires a feature that the table does not support.
+            InvalidOption: two options contradict each other.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
         """
@@ -148,17 +148,17 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
-        """Take columns or nested fields away in one commit; the table must map its columns.
+        """Drop columns or nested fields in one commit, and return the table; column mapping must be enabled.
 
         Args:
-            columns: The columns, each with everything inside it.
-            if_exists: Whether one that is not there is none to complain of.
+            columns: The columns; a struct is dropped with all its fields.
+            if_exists: Whether to ignore a missing one.
 
         Raises:
-            ColumnRefused: one of its kinds: there is no such column, or something depends on it.
+            ColumnRefused: a subclass: the column does not exist, or something depends on it.
             InvalidPath: a path cannot be read.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
@@ -168,17 +168,18 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def replace_columns(self, schema: SchemaLike) -> Self:
-        """Let the columns be those given, in that order, in one commit; those that stay keep what is known of them.
+        """Replace the columns in one commit, and return the table; columns that remain keep their metadata.
 
         Args:
-            schema: All columns. They may be wider; new ones may come, or, where columns are mapped, others go.
+            schema: All columns, in their new order. Types may widen, and columns may be added. With column mapping,
+                columns may also be dropped.
 
         Raises:
-            ColumnRefused: one of its kinds: a column cannot change so, or something depends on it.
-            InvalidType: the text of the schema cannot be read.
-            FeatureRequired: a type needs a feature that the table does not have.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            ColumnRefused: a subclass: the change is not allowed, or something depends on the column.
+            InvalidType: the schema string cannot be parsed.
+            FeatureRequired: a type requires a feature that the table does not support.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: Delta Lake's REPLACE COLUMNS.
         """
@@ -187,16 +188,16 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def sync_identity(self, column: AnyPath, *, spark: SparkSession | None = None) -> Self:
-        """Let an identity column go on behind all its values, in one commit; all rows are looked at.
+        """Set the high-water mark of an identity column past all its values, in one commit; reads all rows.
 
         Args:
             column: The column.
-            spark: The session to look at rows in; by default the active one, else a local one.
+            spark: The session that reads rows; by default the active one, else a local one.
 
         Raises:
-            ColumnRefused: one of its kinds: there is no such column, or it is no identity column.
+            ColumnRefused: a subclass: the column does not exist, or it is not an identity column.
             InvalidPath: the path cannot be read.
-            ContentionError: somebody changed the table meanwhile.
+            ContentionError: a concurrent commit changed the table.
             TableError: the table cannot be read or written.
 
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
@@ -210,16 +211,16 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def add_constraint(self, name: str, condition: str, *, spark: SparkSession | None = None) -> Self:
-        """Forbid rows that do not fulfil a condition, in one commit; all rows are looked at first.
+        """Add a CHECK constraint in one commit, and return the table; all rows are checked first.
 
         Args:
-            name: What it is called; case does not count.
-            condition: The condition in SQL, e.g. ``"total >= 0"``; null does not fulfil it.
-            spark: The session to look at rows in; by default the active one, else a local one.
+            name: The name of the constraint; not case-sensitive.
+            condition: The condition in SQL, e.g. ``"total >= 0"``; rows where it is null violate it.
+            spark: The session that reads rows; by default the active one, else a local one.
 
         Raises:
-            ConstraintRefused: one of its kinds: the name or the condition cannot be used, or rows do not fulfil it.
-            ContentionError: somebody changed the table meanwhile.
+            ConstraintRefused: a subclass: the name or the condition cannot be used, or rows violate it.
+            ContentionError: a concurrent commit changed the table.
             TableError: the table cannot be read or written.
 
         Source: PROTOCOL.md#check-constraints; Delta Lake's ADD CONSTRAINT.
@@ -229,16 +230,16 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def drop_constraint(self, name: str, *, if_exists: bool = False) -> Self:
-        """Allow what a constraint forbade, in one commit.
+        """Drop a CHECK constraint in one commit, and return the table.
 
         Args:
-            name: What it is called; case does not count.
-            if_exists: Whether one that is not there is none to complain of.
+            name: The name of the constraint; not case-sensitive.
+            if_exists: Whether to ignore a missing one.
 
         Raises:
-            ConstraintNotFound: there is none of that name.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            ConstraintNotFound: no constraint has this name.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: Delta Lake's DROP CONSTRAINT.
         """
@@ -247,16 +248,16 @@ class ColumnChangesMixin(TableVersion):
 
     @check_arguments
     def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-        """Return what operations would change, in their order; nothing is committed, and no row is looked at.
+        """Return the operations that would be committed, in their order; reads no rows and commits nothing.
 
         Args:
-            operations: For the version that this object shows, and of one kind: additions, removals, changes of columns
-                that stay, or one of any other kind.
+            operations: Operations on this object's version, all of one kind: additions, drops, changes of existing
+                columns, or a single operation of any other kind.
 
         Raises:
-            ColumnRefused: one of its kinds: the reason is in the error.
-            ConstraintRefused: likewise.
-            FeatureRequired: a type needs a feature that the table does not have.
+            ColumnRefused: a subclass that names the reason.
+            ConstraintRefused: a subclass that names the reason.
+            FeatureRequired: a type requires a feature that the table does not support.
         """
         change = plan_alter(self._state, operations)
         return change.operations if change else ()
@@ -267,14 +268,14 @@ class ColumnChangesMixin(TableVersion):
 
         Args:
             operations: As for `plan_columns`.
-            spark: The session to look at rows in, where they have to allow it; by default the active one, else a
-                local one. The commit then fails if rows have come since.
+            spark: The session that reads rows where every row must allow the change; by default the active one, else a
+                local one. The commit then fails if a concurrent commit added rows.
 
         Raises:
-            ColumnRefused: one of its kinds: the reason is in the error.
-            ConstraintRefused: likewise.
-            FeatureRequired: a type needs a feature that the table does not have.
-            ContentionError: somebody changed the schema or the properties meanwhile, or rows that were looked at.
+            ColumnRefused: a subclass that names the reason.
+            ConstraintRefused: a subclass that names the reason.
+            FeatureRequired: a type requires a feature that the table does not support.
+            ContentionError: a concurrent commit changed the schema, the properties, or rows that were read.
             TableError: the table cannot be read or written.
         """
         change = plan_alter(self._state, operations)

@@ -1,6 +1,6 @@
-"""DROP FEATURE, step by step: the traces go, the history is hidden or must have aged, and then the protocol changes.
+"""DROP FEATURE: remove the traces of a feature, protect or truncate the history, then change the protocol.
 
-What is done before an error stays done: the call can be repeated.
+Steps that are committed before an error stay committed: the call can be repeated.
 
 Source: Delta Spark's DROP FEATURE, fast and with the history truncated
 """
@@ -32,13 +32,13 @@ from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.table.table_version import to_table_state
 
 CLEARING = "CLEAR TYPE HISTORY"
-"""How the history of a table shows that its history of types went, without the feature."""
+"""The operation name of a commit that removes the recorded type changes and keeps the feature."""
 
 BARRIERS = 3
-"""How many checkpoints stand before a downgrade: Delta Spark tries an earlier one if it cannot read the newest."""
+"""The number of checkpoints before a downgrade: Delta Spark tries an earlier one if it cannot read the newest."""
 
 ATTEMPTS = 100
-"""How often a step is planned anew when somebody else has committed meanwhile."""
+"""The number of times that a step is planned, if concurrent commits conflict."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class FeatureRemoval:
     """The removal of one feature from one table.
 
     Args:
-        store: Of the table.
-        name: Of the feature.
-        truncates: Whether its history is truncated.
-        is_fast: Whether the history may stay, behind protected checkpoints.
-        renewal: Brings files to the current types.
+        store: The log store of the table.
+        name: The name of the feature.
+        truncates: Whether to truncate the history.
+        is_fast: Whether the history may be kept, behind protected checkpoints.
+        renewal: Rewrites files to the current types.
     """
 
     store: LogStore
@@ -63,28 +63,29 @@ class FeatureRemoval:
         """Drop the feature, and return the version that no longer has it.
 
         Raises:
-            FeatureDropRefused: the table does not have the feature, or it cannot be dropped, or not so.
-            UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
-            DropPendingRetention: its traces are gone from the newest version, and its history must age first.
-            HistoryUsesFeature: its history has not aged.
+            FeatureDropRefused: the table does not have the feature, or it cannot be dropped this way.
+            UnsupportedFeatureForWrite: the table has another feature that this version does not support for
+                writing.
+            DropPendingRetention: the newest version no longer uses the feature, but the history has not expired.
+            HistoryUsesFeature: versions that use the feature have not expired.
             ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
             CheckpointBarrierFailed: a checkpoint could not be written.
-            DropConflict: somebody uses the feature again.
-            ContentionError: too many races were lost, or nobody knows how one ended.
-            CorruptFile: a file that must be looked at cannot be read.
-            JobFailed: Spark could not finish a job.
-            StorageError: the store refused.
+            DropConflict: a concurrent commit used the feature again.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
+            CorruptFile: a file cannot be read.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error.
         """
         row = self._row(open_snapshot(self.store))
         if row.name == PROTECTION:
             self._truncate_protected()
-        changed = self._remove_traces(row)
+        had_traces = self._remove_traces(row)
         if not row.keeps_history:
             return self._finish(row, protects=False)
         if self.is_fast and not self.truncates:
             return self._finish_fast(row)
         write_barrier_commit(self.store)
-        if changed:
+        if had_traces:
             raise self._must_age(DropPendingRetention, open_snapshot(self.store))
         return self._finish(row, protects=False, ensure=lambda snapshot: self._ensure_aged(row, snapshot))
 
@@ -92,9 +93,9 @@ class FeatureRemoval:
         return feature_removal.find_removable_feature(to_table_state(snapshot), self.name, truncates=self.truncates)
 
     def _remove_traces(self, row: RemovableFeature) -> bool:
-        """Unset the properties, renew the files and remove the history of types; tell whether files or columns had any.
+        """Unset the properties, rewrite old files and remove recorded type changes; return whether there were any.
 
-        Source: Delta Spark: properties alone are no trace that would have to age.
+        Source: Delta Spark: properties alone do not have to expire.
         """
         _commit_plan(
             self.store,
@@ -129,7 +130,7 @@ class FeatureRemoval:
     def _finish(
         self, row: RemovableFeature, *, protects: bool, ensure: Callable[[Snapshot], None] = lambda _: None
     ) -> Committed:
-        """Change the protocol on top of a version that is clean in every respect, and of none else."""
+        """Change the protocol on top of a version that has no trace of the feature."""
 
         def newest() -> Snapshot:
             snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
@@ -162,19 +163,19 @@ class FeatureRemoval:
 
 
 def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
-    """Renew all files of a table and remove its history of types; return the version without, or None if it had none.
+    """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
 
     Args:
-        renewal: Of the table.
-        operation: Of the commit, as the history shows it.
+        renewal: Rewrites the old files of the table.
+        operation: The operation name of the commit.
 
     Raises:
-        ContentionError: too many races were lost, or nobody knows how one ended.
-        CorruptFile: a file that must be looked at cannot be read.
-        JobFailed: Spark could not finish a job.
-        StorageError: the store refused.
+        ContentionError: too many conflicts, or the outcome of a commit is unknown.
+        CorruptFile: a file cannot be read.
+        JobFailed: a Spark job failed.
+        StorageError: the storage returned an error.
 
-    Source: PROTOCOL.md#writer-requirements-for-type-widening (if all data files have the types of the table)
+    Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
     """
     return _commit_plan(
         renewal.store, renewal.run, lambda state: feature_removal.without_type_changes(state, operation)
@@ -184,17 +185,17 @@ def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed |
 def _commit_plan(
     store: LogStore, newest: Callable[[], Snapshot], plan: Callable[[TableState], MetadataChange | None]
 ) -> Committed | None:
-    """Commit what is planned for the newest version, and plan it anew if that is no longer the newest one.
+    """Commit a plan for the newest version; plan again after a conflict.
 
     Raises:
-        ContentionError: all attempts lost their race, or nobody knows how one ended.
+        ContentionError: all attempts conflicted, or the outcome of a commit is unknown.
     """
     for attempt in range(1, ATTEMPTS + 1):
         snapshot = newest()
         change = plan(to_table_state(snapshot))
         if change is None:
             return None
-        outcome = commit(store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1)
-        if not isinstance(outcome, Conflicted) or attempt == ATTEMPTS:
-            return outcome.or_raise()
+        result = commit(store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1)
+        if not isinstance(result, Conflicted) or attempt == ATTEMPTS:
+            return result.or_raise()
     return None

@@ -1,4 +1,4 @@
-"""Repairing what drifted: columns that evolved go back to where their values belong."""
+"""FOLD COLUMN: merge a column that evolution added back into the original column of its field."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ from widen.table.row_changes import RowChangesMixin
 from widen.table.table_version import Self
 
 FOLD = "FOLD COLUMN"
-"""What the history calls it."""
+"""The operation name in the history."""
 
 
 class FoldMixin(RowChangesMixin, ColumnChangesMixin):
-    """A table whose drift can be repaired."""
+    """Methods that merge added columns back into their original columns."""
 
     @check_arguments
     def plan_fold(
         self, column: AnyPath, into: AnyPath | None = None, *, spark: SparkSession | None = None
     ) -> FoldResult:
-        """Return what it comes to if a column goes back into another one of its field; nothing is written.
+        """Return what a fold of a column into another column of the same field would do; nothing is written.
 
         Args:
-            column: The column that evolved, e.g. ``total_string``.
-            into: The other one; by default the one with the plain name.
+            column: The column to fold, e.g. ``total_string``.
+            into: The target column; by default the one with the plain field name.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            ColumnNotFound: there is no such column.
+            ColumnNotFound: the column does not exist.
             InvalidPath: a path cannot be read.
-            FoldRefused: the two are not of one field, or their values cannot be converted one by one.
+            FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
+                one.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish the job.
-            StorageError: the store refused.
+            JobFailed: the Spark job failed.
+            StorageError: the storage returned an error.
 
         Source: docs/evolution-rules.md#u3
         """
         other = None if into is None else to_path(into)
         fold = plan_fold(self._snapshot.schema, to_path(column), other)
-        found = preview_fold(find_session(spark), self._snapshot, fold)
+        preview = preview_fold(find_session(spark), self._snapshot, fold)
         try:
             self.plan_columns(parse_drops(self._snapshot.schema, [fold.column], if_exists=False))
         except ColumnRefused:
-            return found
-        return replace(found, is_dropped=True)
+            return preview
+        return replace(preview, is_dropped=True)
 
     @check_arguments
     def fold(
@@ -64,45 +65,47 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         rest: Rest | str = Rest.REFUSE,
         spark: SparkSession | None = None,
     ) -> TableChange[Self]:
-        """Bring the values of a column that evolved back into another one, and return the table at its new version.
+        """Move the values of a column into another column of the same field, and return the `TableChange`.
 
-        Only files with a value in the column are written anew. Then the column is dropped, in a commit of its own,
-        where columns are mapped and nothing else needs it; else it stays, and is null in every row.
+        Only files with a value in the column are rewritten. Then a second commit drops the column, if column mapping is
+        enabled and nothing depends on the column; otherwise the column stays, and is null in every row.
 
         Args:
-            column: The column that evolved, e.g. ``total_string``.
-            into: The other one; by default the one with the plain name.
-            rest: What becomes of values that do not convert exactly, or stand beside another value: with ``refuse``
-                nothing is done if there is one, with ``keep`` they stay where they are, with ``lose`` they are given
-                up.
+            column: The column to fold, e.g. ``total_string``.
+            into: The target column; by default the one with the plain field name.
+            rest: What to do with values that do not convert exactly, or whose row has another value in the target
+                column: ``refuse`` raises and changes nothing, ``keep`` leaves them where they are, ``lose`` discards
+                them.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            FoldLosesValues: there are such values, and they are not to be kept or lost.
-            FoldRefused: the two are not of one field, or their values cannot be converted one by one.
-            InvalidOption: ``rest`` is none of the three.
-            AppendOnlyTable: the table promises never to lose a row.
-            ColumnNotFound: there is no such column.
+            FoldLosesValues: there are such values, and ``rest`` is ``refuse``.
+            FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
+                one.
+            InvalidOption: ``rest`` is not one of the three values.
+            AppendOnlyTable: the table is append-only.
+            ColumnNotFound: the column does not exist.
             InvalidPath: a path cannot be read.
-            RowRefused: a row would be one that the table may not hold; nothing is visible.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody added rows that might have such values, or removed what was read.
+            RowRefused: a row violates a column rule or a constraint; nothing is visible.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that might have such values, or removed files that were
+                read.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish the job.
-            StorageError: the store refused.
+            JobFailed: the Spark job failed.
+            StorageError: the storage returned an error.
 
         Source: docs/evolution-rules.md#u3
         """
         wanted = _rest(rest)
         self._ensure_changeable(FOLD)
-        found = self.plan_fold(column, into, spark=spark)
-        fold, name = found.fold, format_path(found.fold.column)
-        if found.lost and wanted is Rest.REFUSE:
-            raise FoldLosesValues(column=name, lost=found.lost, values=found.values, type=fold.into_type.sql)
-        outcome = fold_rows(find_session(spark), self._snapshot, fold, wanted)
+        preview = self.plan_fold(column, into, spark=spark)
+        fold, name = preview.fold, format_path(preview.fold.column)
+        if preview.lost and wanted is Rest.REFUSE:
+            raise FoldLosesValues(column=name, lost=preview.lost, values=preview.values, type=fold.into_type.sql)
+        result = fold_rows(find_session(spark), self._snapshot, fold, wanted)
         parameters = {"column": name, "into": format_path(fold.into), "rest": wanted.value}
-        change = self._commit_change(outcome, FOLD, parameters, update_metrics)
-        if found.is_dropped and (wanted is Rest.LOSE or not found.lost):
+        change = self._commit_change(result, FOLD, parameters, update_metrics)
+        if preview.is_dropped and (wanted is Rest.LOSE or not preview.lost):
             self.drop_columns(fold.column)
         return replace(change, version=self.version)
 

@@ -1,4 +1,4 @@
-"""What the faces that work without Spark call of it, imported when it is first used."""
+"""Spark functions that are imported on first use, so that commands that do not need Spark run without it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PACKAGES = ("pyspark", "py4j")
 
 
 def load(module: str, name: str = "") -> object:
-    """Return a module that may need Spark, or a name of it.
+    """Import a module that may need Spark, and return it or one of its names.
 
     Args:
-        module: Its full name.
-        name: The name; empty for the module itself.
+        module: The full module name.
+        name: A name in the module; empty for the module itself.
 
     Raises:
         SparkUnavailable: Spark is not installed.
@@ -43,7 +43,7 @@ def load(module: str, name: str = "") -> object:
 
 
 def __getattr__(name: str) -> object:
-    """Return a name of `widen.spark`, imported now."""
+    """Import a name of `widen.spark` and return it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return load(_HOMES[name], name)

@@ -1,4 +1,4 @@
-"""The properties, the features and the files of a table: set, add and drop, rewrite, restore."""
+"""Drop features, rewrite old files, restore earlier versions."""
 
 from __future__ import annotations
 
@@ -28,36 +28,38 @@ RESTORE = "RESTORE"
 
 
 class MaintenanceMixin(PropertyChangesMixin):
-    """A table whose properties and features are kept."""
+    """Methods that maintain the files, the features and the version of a table."""
 
     @check_arguments
     def drop_feature(self, name: str, *, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
-        """Take a feature out of the protocol, after all that makes use of it, and return the table without it.
+        """Remove the traces of a feature and then the feature from the protocol, and return the table.
 
-        For type widening the property goes, whatever it says, files that hold an old type are written anew, and the
-        history of types goes. Older versions then either stay, behind checkpoints that are protected from now on
-        (``checkpointProtection``), or must have expired: with ``truncate_history`` this takes two calls, more than
-        ``delta.dropFeatureTruncateHistory.retentionDuration`` (24 hours) apart. What is done before an error stays
-        done; nothing of it has to be taken back.
+        For type widening this unsets the property, rewrites files that have an old type, and removes the recorded type
+        changes. Older versions then either stay, behind protected checkpoints (``checkpointProtection``), or must have
+        expired: with ``truncate_history`` this takes two calls, more than
+        ``delta.dropFeatureTruncateHistory.retentionDuration`` (24 hours) apart. Steps that are committed before an
+        error stay committed, and the call can be repeated.
 
         Args:
-            name: Of the feature, e.g. ``typeWidening`` or ``typeWidening-preview``; each is dropped by itself.
-            truncate_history: Whether versions that use the feature are to be deleted instead of being protected.
-            spark: The session, classic or Connect; by default the active one, else a local one. It is only asked
-                where files are written, or very many looked at.
+            name: The feature, e.g. ``typeWidening`` or ``typeWidening-preview``; each is dropped separately.
+            truncate_history: Whether to delete versions that use the feature instead of protecting them.
+            spark: The session, classic or Connect; by default the active one, else a local one. It is used only
+                to write files, or to read the footers of very many files.
 
         Raises:
-            FeatureDropRefused: one of its kinds: the table does not have the feature, or it cannot be dropped so.
-            UnsupportedFeatureForWrite: the table has another feature that this version cannot obey.
-            DropPendingRetention: the traces are gone from the newest version; call again when its history has expired.
+            FeatureDropRefused: a subclass: the table does not have the feature, or it cannot be dropped this way.
+            UnsupportedFeatureForWrite: the table has another feature that this version does not support for
+                writing.
+            DropPendingRetention: the newest version no longer uses the feature; call again when the history has
+                expired.
             HistoryUsesFeature: versions that have not expired use the feature.
             ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
-            CheckpointBarrierFailed: a checkpoint that must be there could not be written.
-            DropConflict: somebody began to use the feature again.
-            ContentionError: too many races were lost, or nobody knows how one ended.
-            CorruptFile: a file that must be looked at cannot be read.
-            JobFailed: Spark could not finish a job.
-            StorageError: the store refused.
+            CheckpointBarrierFailed: a required checkpoint could not be written.
+            DropConflict: a concurrent commit used the feature again.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
+            CorruptFile: a file cannot be read.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
@@ -67,24 +69,26 @@ class MaintenanceMixin(PropertyChangesMixin):
 
     @check_arguments
     def rewrite(self, *, clear_history: bool = False, spark: SparkSession | None = None) -> TableChange[Self]:
-        """Bring the files that still hold an old type to the current ones, and return the table.
+        """Rewrite the files that have an old type to the current types, and return the `TableChange`.
 
-        No other file is touched, and others may go on reading and writing. The history of types stays unless it is
-        asked to go: its removal is a change of the schema, which makes commits fail that began before it.
+        Other files stay as they are, and concurrent reads and writes are safe. By default the recorded type changes
+        stay: to remove them changes the schema, and concurrent commits that began before it fail.
 
         Args:
-            clear_history: Whether the history of types goes, once no file needs it; old versions keep theirs.
+            clear_history: Whether to remove the recorded type changes from the schema after the rewrite; older versions
+                keep theirs.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            UnsupportedTypeChange: the schema records a change that is not in the matrix.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: too many races were lost in a row, or nobody knows how one ended.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
             CorruptFile: a file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish a job.
-            StorageError: the store refused.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error.
 
-        Source: PROTOCOL.md#writer-requirements-for-type-widening (the history may go if all files have the types)
+        Source: PROTOCOL.md#writer-requirements-for-type-widening (type changes may be removed if all files
+            have the current types)
         """
         renewal = OldFileRewrite(self._store, _session(spark))
         if clear_history:
@@ -95,10 +99,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics if renewal.files else {})
 
     def _after(self, steps: Callable[[], Committed | Snapshot | None]) -> Self:
-        """Take steps, each with a commit of its own, and go to the newest version, also if one of them fails."""
+        """Run steps that commit on their own, and refresh this object, also if a step fails."""
         try:
             done = steps()
-        except Exception:  # whatever ended the steps is what the caller has to know
+        except Exception:  # an error of the refresh must not hide the error of the step
             with suppress(WidenError):
                 self.refresh()
             raise
@@ -112,39 +116,39 @@ class MaintenanceMixin(PropertyChangesMixin):
 
     @check_arguments
     def old_types(self, *, spark: SparkSession | None = None) -> list[OldType]:
-        """Return which columns still stand in which old type, in how many files of how many bytes.
+        """Return the columns that have an old type in some files, with the number and the size of these files.
 
-        The footers of all files are looked into.
+        Reads the footers of all files.
 
         Args:
-            spark: The session, if there are so many files that the executors have to look.
+            spark: The session that reads the footers if there are very many files.
 
         Raises:
-            CorruptFile: a file is no Parquet.
-            JobFailed: Spark could not finish the job.
-            StorageError: the store refused.
+            CorruptFile: a file is not valid Parquet.
+            JobFailed: the Spark job failed.
+            StorageError: the storage returned an error.
         """
         return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
-        """Go back to an earlier version in one commit: its schema, its properties and its rows.
+        """Restore the schema, properties and rows of an earlier version in one commit, and return the `TableChange`.
 
-        Features that the table has got since stay supported, and so do those that it has dropped. Older files come
-        back as they are, in the types of their time.
+        The table keeps every feature that either version supports. Older files are restored as they are, with their
+        original types.
 
         Args:
-            version: The version to go back to.
-            timestamp: The newest version not later than that; a text is ISO, in UTC unless it says otherwise.
+            version: The version to restore.
+            timestamp: Restores the newest version that is not later than this; a string is ISO 8601, in UTC by default.
 
         Raises:
-            VersionNotFound: there is no such version, or none so early.
+            VersionNotFound: the version does not exist, or all versions are newer than the timestamp.
             InvalidOption: neither or both are given, or the time cannot be read.
-            FileMissing: files of that version are gone from the store.
-            AppendOnlyTable: files would have to go, and the table is append-only.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody else has committed meanwhile; nothing is visible.
-            StorageError: the store refused.
+            FileMissing: files of that version no longer exist.
+            AppendOnlyTable: files would be removed, and the table is append-only.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: there was a concurrent commit; nothing is visible.
+            StorageError: the storage returned an error.
 
         Source: Delta Spark's RESTORE
         """
@@ -153,10 +157,12 @@ class MaintenanceMixin(PropertyChangesMixin):
             raise InvalidOption(option="version and timestamp", value=version, expected=expected)
         now = self.refresh()._snapshot
         back = plan_restore(now, self._past(version, timestamp))
-        said = {"version": version, "timestamp": None if timestamp is None else str(timestamp)}
+        parameters = {"version": version, "timestamp": None if timestamp is None else str(timestamp)}
         if back is None:
             return TableChange(self, RESTORE, self.version, {})
-        self._at(commit(self._store, now, back.actions, RESTORE, said, reads=ReadSet.EVERYTHING, metrics=back.metrics))
+        self._at(
+            commit(self._store, now, back.actions, RESTORE, parameters, reads=ReadSet.EVERYTHING, metrics=back.metrics)
+        )
         return TableChange(self, RESTORE, self.version, back.metrics)
 
 

@@ -1,4 +1,4 @@
-"""Merges of a source into a table, put together clause by clause."""
+"""The builder for MERGE."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class MergeBuilder(Generic[_T]):
-    """A merge that gets its clauses one by one; nothing happens before `execute`.
+    """A merge to which clauses are added one by one; nothing runs before `execute`.
 
-    Of the clauses for rows that match, the first one whose condition is true takes the row, and so it is with those for
-    rows of the source that match nothing, and with those for rows of the table that nothing matches. Expressions are
-    texts in Spark SQL or columns; both sides are named by their aliases, e.g. ``s.amount + t.amount``.
+    There are three kinds of clauses: matched, not matched, and not matched by source. For each row, the first clause of
+    its kind whose condition is true applies. Expressions are strings in Spark SQL or columns; they refer to both sides
+    by alias, e.g. ``s.amount + t.amount``.
 
     Args:
-        run: What `execute` calls with the clauses.
-        clauses: Those given so far.
+        run: Called by `execute` with the clauses.
+        clauses: The clauses added so far.
 
     Source: Delta Lake's MERGE
     """
@@ -37,16 +37,16 @@ class MergeBuilder(Generic[_T]):
         """Update rows of the table that a row of the source matches.
 
         Args:
-            assignments: The new values by the paths of their columns.
-            condition: Which of them.
+            assignments: The new values by column path.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition, assignments))
 
     def when_matched_update_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Update rows that match with every column of the source; what it lacks stays.
+        """Update matched rows from all columns of the source; columns that it lacks stay as they are.
 
         Args:
-            condition: Which of them.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition))
 
@@ -54,7 +54,7 @@ class MergeBuilder(Generic[_T]):
         """Delete rows of the table that a row of the source matches.
 
         Args:
-            condition: Which of them.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.DELETE, condition))
 
@@ -64,16 +64,16 @@ class MergeBuilder(Generic[_T]):
         """Insert rows of the source that match no row of the table.
 
         Args:
-            values: The values by column; others get their default, what their expression makes, or null.
-            condition: Which of them.
+            values: The values by column; other columns get their default, their generated value, or null.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition, values))
 
     def when_not_matched_insert_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Insert rows of the source that match no row, with all their columns.
+        """Insert rows of the source that match no row of the table, with all their columns.
 
         Args:
-            condition: Which of them.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition))
 
@@ -83,8 +83,8 @@ class MergeBuilder(Generic[_T]):
         """Update rows of the table that no row of the source matches.
 
         Args:
-            assignments: The new values by the paths of their columns; they see the row of the table only.
-            condition: Which of them.
+            assignments: The new values by column path; they can refer to the table only.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.UPDATE, condition, assignments))
 
@@ -92,28 +92,29 @@ class MergeBuilder(Generic[_T]):
         """Delete rows of the table that no row of the source matches.
 
         Args:
-            condition: Which of them.
+            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.DELETE, condition))
 
     def execute(self) -> _T:
-        """Merge in one commit, and return the table at its new version; if no row changes there is no commit.
+        """Merge in one commit, and return the `TableChange`; if no row changes there is no commit.
 
         Raises:
-            MergeWithoutClause: no clause was given.
-            UnreachableClause: a clause comes after one of its kind that takes every row.
+            MergeWithoutClause: the merge has no clause.
+            UnreachableClause: a clause follows one of its kind that applies to every row.
             AmbiguousMerge: several rows of the source match one row of the table; nothing is visible.
-            AppendOnlyTable: rows would be updated or deleted, and the table promises never to lose one.
+            AppendOnlyTable: a clause updates or deletes rows, and the table is append-only.
             SchemaMismatch: a value does not fit its column, or the source lacks a column.
-            ColumnRefused: a column is not there, or cannot be added or widen.
+            ColumnRefused: a column does not exist, or cannot be added or widened.
             ChangeRefused: a condition or an assignment cannot be used.
-            RowRefused: a row would be one that the table may not hold; nothing is visible.
-            FeatureRequired: a new type needs a feature that the table does not have.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody added rows that might match, or changed what was read; nothing is visible.
+            RowRefused: a row violates a column rule or a constraint; nothing is visible.
+            FeatureRequired: a new type requires a feature that the table does not support.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that might match, or changed files that were read; nothing
+                is visible.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish the job; nothing is visible.
-            StorageError: the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
         """
         return self.run(self.clauses)
 

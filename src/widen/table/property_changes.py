@@ -1,4 +1,4 @@
-"""The properties and the features of a table: set, remove, add.
+"""Set and unset properties; add features.
 
 Source: PROTOCOL.md#table-features
 """
@@ -20,24 +20,24 @@ from widen.table.table_version import Self, TableVersion
 
 
 class PropertyChangesMixin(TableVersion):
-    """A table whose properties and features are set."""
+    """Methods that change properties and add features."""
 
     @check_arguments
     def set_properties(self, properties: Mapping[str, str]) -> Self:
-        """Set properties in one commit, with the table features that they ask for.
+        """Set properties in one commit, with the table features that they require, and return the table.
 
-        Row tracking takes some more commits before: every file must have row ids when it is switched on.
+        Enabling row tracking takes more commits first: every file must have row ids before it is enabled.
 
         Args:
-            properties: Texts by their keys, e.g. ``{"delta.enableTypeWidening": "true"}``. The case of a key that Delta
-                knows does not count. Properties that are not named stay as they are.
+            properties: Values by key, e.g. ``{"delta.enableTypeWidening": "true"}``. Keys that Delta Lake defines are
+                not case-sensitive. Other properties stay as they are.
 
         Raises:
             InvalidOption: a value cannot be used.
-            IcebergIncompatible: compatibility with Iceberg is asked for, and the table is not compatible.
-            UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            IcebergIncompatible: a property enables Iceberg compatibility, and the table is not compatible.
+            UnsupportedFeatureForWrite: a property requires a feature that this version does not support for writing.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#table-features
         """
@@ -48,32 +48,33 @@ class PropertyChangesMixin(TableVersion):
 
     @check_arguments
     def unset_properties(self, keys: Iterable[str]) -> Self:
-        """Remove properties in one commit; the features that they asked for stay.
+        """Remove properties in one commit, and return the table; the features that they required stay.
 
         Args:
-            keys: Of the properties; one that is not set is no error.
+            keys: The keys of the properties; keys that are not set are ignored.
 
         Raises:
             InvalidOption: a property cannot be removed.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
         """
         return self._change(plan_unset_properties(self.refresh()._state, keys))
 
     @check_arguments
     def add_feature(self, name: str) -> Self:
-        """Let the table support a feature, with what it requires, in one commit.
+        """Add a feature, and the features that it requires, in one commit, and return the table.
 
         Args:
-            name: Of the feature, in any case, e.g. ``typeWidening``. Clients that do not know it can no longer open the
-                table.
+            name: The feature, not case-sensitive, e.g. ``typeWidening``. Clients that do not support it can no longer
+                open the table.
 
         Raises:
-            InvalidOption: this version knows no such feature.
-            IcebergIncompatible: it is a compatibility with Iceberg, which does not know a change of type of the table.
-            UnsupportedFeatureForWrite: this version cannot obey it.
-            ContentionError: somebody changed the schema or the properties meanwhile.
-            StorageError: the store refused.
+            InvalidOption: this version does not know the feature.
+            IcebergIncompatible: it is an Iceberg compatibility feature, and Iceberg does not support a type change of
+                the table.
+            UnsupportedFeatureForWrite: this version does not support it for writing.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#table-features
         """

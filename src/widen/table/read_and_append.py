@@ -1,4 +1,4 @@
-"""The rows of a table: read, append."""
+"""Read and append rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from widen.table.table_version import Self, TableVersion
 
 
 class ReadAndAppendMixin(TableVersion):
-    """A table whose rows are read and written."""
+    """Methods that read and append rows."""
 
     @check_arguments
     def read(
@@ -40,22 +40,23 @@ class ReadAndAppendMixin(TableVersion):
         unified: bool = False,
         spark: SparkSession | None = None,
     ) -> DataFrame:
-        """Return the rows as a DataFrame in the types of that version, columns in the order of the schema.
+        """Return the rows as a DataFrame, with the columns and types of the schema of that version.
 
         Args:
             where: The condition on the rows; a string in Spark SQL also skips files by partition values and statistics.
-            version: The version to read; the one that this object shows if neither it nor a time is given.
-            timestamp: The newest version not later than that; a text is ISO, in UTC unless it says otherwise.
-            unified: Whether to give one column for each source field, which says what all its columns say together:
-                in the common type of all, in text where there is none. ``where`` still means the columns as they are.
+            version: The version to read; without a version and a timestamp, the version of this object.
+            timestamp: Reads the newest version that is not later than this; a string is ISO 8601, in UTC by default.
+            unified: Whether to return one column for each source field, which combines all table columns of that field:
+                in their common type, or as a string if there is none. ``where`` refers to the table columns.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            VersionNotFound: there is no such version, or none so early.
-            InvalidOption: both version and time are given, the time cannot be read, or an argument has the wrong type.
-            UnsupportedTypeChange: the schema records a change that is not in the matrix.
+            VersionNotFound: the version does not exist, or all versions are newer than the timestamp.
+            InvalidOption: both version and timestamp are given, the timestamp cannot be parsed, or an argument has the
+                wrong type.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
             CorruptLog: the log is damaged.
-            StorageError: the store refused.
+            StorageError: the storage returned an error.
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
         """
@@ -65,12 +66,13 @@ class ReadAndAppendMixin(TableVersion):
 
     @check_arguments
     def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
-        """Return the statement that makes a view with one column for each source field, as ``read(unified=True)``.
+        """Return the statement that creates a view with one column for each source field, like ``read(unified=True)``.
 
         Args:
-            name: What the view is called, as SQL writes it.
-            rows: What it is a view of, likewise; by default ``delta.`<location>```, for which Spark needs Delta Lake.
-            temporary: Whether the view goes with the session.
+            name: The name of the view, as written in SQL.
+            rows: The table of the view, as written in SQL; by default ``delta.`<location>```, for which Spark needs
+                Delta Lake.
+            temporary: Whether to create a temporary view.
 
         Source: docs/evolution-rules.md#one-logical-field
         """
@@ -83,31 +85,31 @@ class ReadAndAppendMixin(TableVersion):
     ) -> Self:
         """Add rows in one commit, and return the table at its new version.
 
-        Columns are matched by name without case. What is narrower is cast; what the data lack becomes the default of
-        its column, what its expression makes, or null. If somebody else changes the table meanwhile, the append is
-        planned and written anew, unless it would put back a column that is gone.
+        Columns are matched by name, not case-sensitive. Narrower types are cast; columns that the data lack get their
+        default, their generated value, or null. After a conflict with another commit, the append is planned and
+        written again, unless it would add back a column that was dropped.
 
         Args:
             frame: The rows.
-            merge_schema: Whether the table gets new columns and, where type widening is enabled, wider types; by
-                default what `spark.databricks.delta.schema.autoMerge.enabled` says.
-            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
-                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
-            cast: Whether values are cast where that can fail; one that is out of range fails the append.
+            merge_schema: Whether to add new columns and, where type widening is enabled, widen types; the default is
+                `spark.databricks.delta.schema.autoMerge.enabled`.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
+            cast: Whether to cast to narrower types too; a value that is out of range fails the append.
 
         Raises:
-            SchemaMismatch: the data do not fit; the error names the columns with both types, and what they need.
-            RowRefused: a row is one that the table may not hold, or a value is out of range; nothing is visible.
-            IdentityColumnGiven: the data have values for a column whose values only the table makes.
-            ColumnRefused: a new column cannot be, or a column with a rule of its own would widen.
-            FeatureRequired: a new type needs a feature that the table does not have.
-            InvalidOption: ``widening`` is none of the three.
-            IcebergIncompatible: the table would no longer be one that Iceberg can read.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: others kept changing the table, or took a column away; nothing is visible.
+            SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
+            RowRefused: a row violates a column rule or a constraint, or a value is out of range; nothing is visible.
+            IdentityColumnGiven: the data have values for a GENERATED ALWAYS AS IDENTITY column.
+            ColumnRefused: a column cannot be added, or a column that an expression or constraint uses would widen.
+            FeatureRequired: a new type requires a feature that the table does not support.
+            InvalidOption: ``widening`` is not one of the three values.
+            IcebergIncompatible: Iceberg could no longer read the table.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: concurrent commits kept conflicting, or dropped a column; nothing is visible.
             CorruptFile: a file that the frame reads cannot be read.
-            JobFailed: Spark could not finish the job; nothing is visible.
-            StorageError: the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
 
         Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
         """
@@ -119,15 +121,15 @@ class ReadAndAppendMixin(TableVersion):
             state, growth = first if conflict is None else plan()
             if conflict is not None and not can_retry_write(*first, state, growth):
                 conflict.or_raise()
-            outcome = self._write(frame, state, growth.metadata)
-            return outcome if isinstance(outcome, Conflicted) else outcome.or_raise()
+            result = self._write(frame, state, growth.metadata)
+            return result if isinstance(result, Conflicted) else result.or_raise()
 
         return self._at(retry_conflicts(attempt))
 
     def _grown(
         self, incoming: StructType, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
     ) -> tuple[TableState, SchemaGrowth]:
-        """Go to the newest version, and return it with what becomes of it so that data fit."""
+        """Refresh, and return the newest version with the schema growth that the data need."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
         return state, grow_schema(
@@ -135,13 +137,14 @@ class ReadAndAppendMixin(TableVersion):
         )
 
     def _write(self, frame: DataFrame, state: TableState, metadata: Metadata) -> Outcome:
-        """Write rows under the metadata that the table is to have, and commit them with it if it changes."""
+        """Write rows with the new metadata, and commit both."""
         parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
         with StagedFiles() as staged:
             adds = write_parquet(frame, self._store, state.protocol, metadata)
             staged.add_files(self._store, adds)
-            made = [field.name for field in missing_identities(frame, state.schema)]
-            metadata = advance_identities(metadata, made, mapping_mode(metadata.configuration, state.protocol), adds)
+            identities = [field.name for field in missing_identities(frame, state.schema)]
+            mode = mapping_mode(metadata.configuration, state.protocol)
+            metadata = advance_identities(metadata, identities, mode, adds)
             actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
             numbers = write_metrics(adds)
             return commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=numbers, staged=staged)

@@ -1,4 +1,4 @@
-"""RESTORE: what must be committed so that an earlier version is the newest one again.
+"""RESTORE: plan the commit that restores an earlier version.
 
 Source: Delta Spark's RESTORE
 """
@@ -19,16 +19,16 @@ from widen.protocol.actions import Action
 from widen.table.table_version import to_table_state
 
 _NAMED = 3
-"""How many missing files an error names."""
+"""The number of missing files that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The way back.
+    """The commit that restores a version.
 
     Args:
-        actions: What is to be committed.
-        metrics: The numbers that the history shows.
+        actions: The actions of the commit.
+        metrics: The operation metrics.
     """
 
     actions: tuple[Action, ...]
@@ -36,17 +36,17 @@ class RestorePlan:
 
 
 def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
-    """Return the way from one version back to another, or None if they are the same.
+    """Return the plan to restore a version, or None if it is the newest version.
 
     Args:
         now: The newest version.
-        then: The version to go back to.
+        then: The version to restore.
 
     Raises:
-        FileMissing: files of that version are gone from the store; the error names some.
-        AppendOnlyTable: files would have to go, and the table is append-only.
+        FileMissing: files of that version no longer exist; the error names some.
+        AppendOnlyTable: files would be removed, and the table is append-only.
         CorruptLog: a log file is damaged.
-        StorageError: the store refused.
+        StorageError: the storage returned an error.
 
     Source: Delta Spark's RESTORE
     """

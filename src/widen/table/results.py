@@ -1,4 +1,4 @@
-"""What calls on a table return: the result of a change, and the history."""
+"""The results of table methods: `TableChange` and `History`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Table = TypeVar("_Table")
 
 @dataclass(frozen=True, slots=True)
 class TableChange(Generic[_Table]):
-    """What a change of rows or files did.
+    """The result of an operation that changes rows or files.
 
     Args:
         table: The table, at its version after the change.
@@ -38,9 +38,9 @@ class HistoryEntry(NamedTuple):
     """One commit of a table.
 
     Args:
-        version: The version that it made.
-        timestamp_ms: Its time, in milliseconds since 1970 UTC.
-        info: Its provenance, as in the log.
+        version: The version that the commit created.
+        timestamp_ms: The time of the commit, in milliseconds since 1970 UTC.
+        info: The commitInfo action, as in the log.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""The rows of a table that are there already: overwrite, delete, update, merge."""
+"""Overwrite, delete, update and merge rows."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from widen.table.table_version import Self, TableVersion
 
 STATIC, DYNAMIC = "static", "dynamic"
 PARTITIONS = (STATIC, DYNAMIC)
-"""Whether an overwrite replaces everything, or only what is in the same partitions as the new rows."""
+"""An overwrite replaces all rows, or only the partitions of the new rows."""
 
 
 class RowChangesMixin(TableVersion):
-    """A table whose rows are changed."""
+    """Methods that overwrite, delete, update and merge rows."""
 
     @check_arguments
     def overwrite(
@@ -53,39 +53,41 @@ class RowChangesMixin(TableVersion):
         widening: str | None = None,
         cast: bool = False,
     ) -> TableChange[Self]:
-        """Write rows in place of others in one commit, and return the table at its new version.
+        """Replace rows in one commit, and return the `TableChange`.
 
-        All rows are replaced, or those that a condition is true for, or those in the partitions that the data have rows
-        for. Data fit as in `append`.
+        Replaces all rows, or those that match a condition, or those in the partitions that the new rows belong to.
+        Columns are matched and cast as in `append`.
 
         Args:
             frame: The rows.
-            where: Which rows are replaced, in Spark SQL or as a column; every new row must fulfil it too.
-            partitions: ``static``, or ``dynamic`` to replace only what is in the same partitions as the new rows.
-            overwrite_schema: Whether the table gets the schema of the data in place of its own.
-            merge_schema: Whether the table gets new columns and, where type widening is enabled, wider types; by
-                default what `spark.databricks.delta.schema.autoMerge.enabled` says.
-            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
-                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
-            cast: Whether values are cast where that can fail; one that is out of range fails the overwrite.
+            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it too.
+            partitions: ``static``, or ``dynamic`` to replace only the partitions of the new rows.
+            overwrite_schema: Whether to replace the schema of the table with that of the data.
+            merge_schema: Whether to add new columns and, where type widening is enabled, widen types; the default is
+                `spark.databricks.delta.schema.autoMerge.enabled`.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
+            cast: Whether to cast to narrower types too; a value that is out of range fails the overwrite.
 
         Raises:
-            AppendOnlyTable: the table promises never to lose a row.
+            AppendOnlyTable: the table is append-only.
             OverwriteRefused: two options contradict each other.
-            InvalidOption: ``partitions`` or ``widening`` is none of its values.
-            SchemaMismatch: the data do not fit; the error names the columns with both types, and what they need.
-            ReplaceWhereMismatch: a new row does not fulfil the condition; nothing is visible.
-            RowRefused: a row is one that the table may not hold, or a value is out of range; nothing is visible.
-            IdentityColumnGiven: the data have values for a column whose values only the table makes.
-            ColumnRefused: a column is not there, cannot be, or has a rule of its own and would change.
+            InvalidOption: ``partitions`` or ``widening`` is not one of its values.
+            SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
+            ReplaceWhereMismatch: a new row does not match the condition; nothing is visible.
+            RowRefused: a row violates a column rule or a constraint, or a value is out of range; nothing is visible.
+            IdentityColumnGiven: the data have values for a GENERATED ALWAYS AS IDENTITY column.
+            ColumnRefused: a column does not exist, cannot be added, or would change although an expression or
+                constraint uses it.
             ChangeRefused: the condition cannot be used.
-            FeatureRequired: a type needs a feature that the table does not have.
-            IcebergIncompatible: the table would no longer be one that Iceberg can read.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody added rows that would be replaced, or changed what was read; nothing is visible.
+            FeatureRequired: a type requires a feature that the table does not support.
+            IcebergIncompatible: Iceberg could no longer read the table.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that would be replaced, or changed files that were read;
+                nothing is visible.
             CorruptFile: a file cannot be read.
-            JobFailed: Spark could not finish a job; nothing is visible.
-            StorageError: the store refused; nothing is visible.
+            JobFailed: a Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
 
         Source: Delta Lake's overwrite, overwriteSchema, replaceWhere and dynamic partition overwrite
         """
@@ -99,51 +101,52 @@ class RowChangesMixin(TableVersion):
             metadata = with_new_schema(state, incoming)
         else:
             merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
-            leeway = schema_change_options(state, merge_schema=merges, widening=mode, cast=cast)
-            metadata = grow_schema(state, incoming, leeway).metadata
+            options = schema_change_options(state, merge_schema=merges, widening=mode, cast=cast)
+            metadata = grow_schema(state, incoming, options).metadata
         if where is not None:
-            outcome = overwrite_where(snapshot, frame, metadata, where)
+            result = overwrite_where(snapshot, frame, metadata, where)
         else:
             is_split = is_dynamic and bool(metadata.partition_columns)
-            outcome = (overwrite_partitions if is_split else overwrite_all)(snapshot, frame, metadata)
-        made = [field.name for field in missing_identities(frame, from_json(metadata.schema_string))]
+            result = (overwrite_partitions if is_split else overwrite_all)(snapshot, frame, metadata)
+        identities = [field.name for field in missing_identities(frame, from_json(metadata.schema_string))]
         metadata = advance_identities(
-            metadata, made, mapping_mode(metadata.configuration, state.protocol), outcome.added
+            metadata, identities, mapping_mode(metadata.configuration, state.protocol), result.added
         )
         parameters: dict[str, object] = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns)}
         parameters |= {} if where is None else {"predicate": to_text(where)}
         parameters |= {"isDynamicPartitionOverwrite": True} if is_dynamic else {}
         parameters |= {"canOverwriteSchema": True} if overwrite_schema else {}
-        return self._commit_change(outcome, "WRITE", parameters, overwrite_metrics, metadata)
+        return self._commit_change(result, "WRITE", parameters, overwrite_metrics, metadata)
 
     @check_arguments
     def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> TableChange[Self]:
-        """Delete rows in one commit, and return the table at its new version; if no row matches there is no commit.
+        """Delete rows in one commit, and return the `TableChange`; if no row matches there is no commit.
 
-        Whole files go where the condition looks at partition columns only. Otherwise the rows are marked in deletion
-        vectors where the table has enabled them, and their files are written anew where it has not.
+        If the condition refers to partition columns only, whole files are removed. Otherwise the rows are marked in
+        deletion vectors if the table has enabled them, and their files are rewritten if it has not.
 
         Args:
             where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
-                string also skips files by their statistics, and does not conflict with writers who add other rows.
+                string also skips files by their statistics, and does not conflict with commits that add other rows.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            AppendOnlyTable: the table promises never to lose a row.
-            NotDeterministic: the condition may say something else the next time.
+            AppendOnlyTable: the table is append-only.
+            NotDeterministic: the condition may give different results for the same row.
             InvalidCondition: the condition cannot be used.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody added rows that might match, or removed what was read; nothing is visible.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that might match, or removed files that were read; nothing
+                is visible.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish the job; nothing is visible.
-            StorageError: the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
 
         Source: Delta Lake's DELETE; PROTOCOL.md#deletion-vectors
         """
         self._ensure_changeable("DELETE")
-        outcome = update_delete.delete(find_session(spark), self._snapshot, where)
+        result = update_delete.delete(find_session(spark), self._snapshot, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
-        return self._commit_change(outcome, "DELETE", parameters, delete_metrics)
+        return self._commit_change(result, "DELETE", parameters, delete_metrics)
 
     @check_arguments
     def update(
@@ -153,38 +156,39 @@ class RowChangesMixin(TableVersion):
         *,
         spark: SparkSession | None = None,
     ) -> TableChange[Self]:
-        """Update rows in one commit, and return the table at its new version; if no row matches there is no commit.
+        """Update rows in one commit, and return the `TableChange`; if no row matches there is no commit.
 
-        No type changes: a value that is out of range for its column fails the update.
+        Column types do not change: a value that is out of range for its column fails the update.
 
         Args:
             spark: The session.
-            assignments: The new values, in Spark SQL or as columns, by the paths of their columns, e.g.
-                ``{"amount": "amount * 2", "address.zip": "'9000'"}``. All of them see the row as it was before.
-            where: Which rows; all of them if it is None.
+            assignments: The new values, in Spark SQL or as columns, by column path, e.g.
+                ``{"amount": "amount * 2", "address.zip": "'9000'"}``. All of them refer to the row before the update.
+            where: The condition on the rows to update; without it all rows are updated.
 
         Raises:
-            AppendOnlyTable: the table promises never to lose a row.
-            ColumnNotFound: there is no such column.
+            AppendOnlyTable: the table is append-only.
+            ColumnNotFound: the column does not exist.
             InvalidPath: a path cannot be read.
             AssignmentConflict: two assignments go to the same column.
             ItemAssignmentRefused: a path leads into an array or a map.
             SchemaMismatch: a value does not fit its column.
-            NotDeterministic: the condition may say something else the next time.
+            NotDeterministic: the condition may give different results for the same row.
             InvalidCondition: the condition or a value cannot be used.
-            RowRefused: a row would be one that the table may not hold; nothing is visible.
-            UnsupportedFeatureForWrite: the table has a feature that this version cannot obey.
-            ContentionError: somebody added rows that might match, or removed what was read; nothing is visible.
+            RowRefused: a row violates a column rule or a constraint; nothing is visible.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that might match, or removed files that were read; nothing
+                is visible.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: Spark could not finish the job; nothing is visible.
-            StorageError: the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
 
         Source: Delta Lake's UPDATE
         """
         self._ensure_changeable("UPDATE")
-        outcome = update_delete.update(find_session(spark), self._snapshot, assignments, where)
+        result = update_delete.update(find_session(spark), self._snapshot, assignments, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
-        return self._commit_change(outcome, "UPDATE", parameters, update_metrics)
+        return self._commit_change(result, "UPDATE", parameters, update_metrics)
 
     @check_arguments
     def merge(
@@ -197,22 +201,21 @@ class RowChangesMixin(TableVersion):
         merge_schema: bool | None = None,
         widening: str | None = None,
     ) -> MergeBuilder[TableChange[Self]]:
-        """Begin a merge of rows into the table; say what to do with them by its clauses, then call ``execute``.
+        """Return a builder for a merge of a source into the table; add clauses to it, then call ``execute``.
 
         Args:
-            source: The rows.
-            on: When one of them matches a row of the table, in Spark SQL or as a column.
-            source_alias: What the source is called in expressions.
-            target_alias: What the table is called there.
-            merge_schema: Whether the table gets the columns of the source that a clause assigns something to and, where
-                type widening is enabled, their wider types; by default what
-                `spark.databricks.delta.schema.autoMerge.enabled` says. Other values are cast, and fail if they do not
-                fit.
-            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; by default what
-                `spark.databricks.delta.typeWidening.allowAutomaticWidening` says.
+            source: The source rows.
+            on: The join condition, in Spark SQL or as a column.
+            source_alias: The alias of the source in expressions.
+            target_alias: The alias of the table in expressions.
+            merge_schema: Whether to add source columns that a clause assigns and, where type widening is enabled, widen
+                to their types; the default is `spark.databricks.delta.schema.autoMerge.enabled`. Other values are cast;
+                a value that is out of range fails the merge.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
 
         Raises:
-            InvalidOption: ``widening`` is none of the three.
+            InvalidOption: ``widening`` is not one of the three values.
 
         Source: Delta Lake's MERGE
 
@@ -228,21 +231,21 @@ class RowChangesMixin(TableVersion):
     ) -> TableChange[Self]:
         numbered = order_clauses(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not ChangeKind.INSERT for clause in numbered))
-        leeway = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
-        merge, growth = resolve_merge(self._state, sides, numbered, leeway)
-        outcome = merge_rows(self._snapshot, growth, merge)
-        told = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in MergeSide}
+        options = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
+        merge, growth = resolve_merge(self._state, sides, numbered, options)
+        result = merge_rows(self._snapshot, growth, merge)
+        predicates = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in MergeSide}
         parameters = {
             "predicate": [to_text(sides.on)],
-            "matchedPredicates": told[MergeSide.MATCHED],
-            "notMatchedPredicates": told[MergeSide.NOT_MATCHED],
-            "notMatchedBySourcePredicates": told[MergeSide.NOT_MATCHED_BY_SOURCE],
+            "matchedPredicates": predicates[MergeSide.MATCHED],
+            "notMatchedPredicates": predicates[MergeSide.NOT_MATCHED],
+            "notMatchedBySourcePredicates": predicates[MergeSide.NOT_MATCHED_BY_SOURCE],
         }
         metrics = partial(merge_metrics, clauses=numbered)
-        return self._commit_change(outcome, "MERGE", parameters, metrics, growth.metadata)
+        return self._commit_change(result, "MERGE", parameters, metrics, growth.metadata)
 
     def _ensure_changeable(self, operation: str, *, loses_rows: bool = True) -> None:
-        """Go to the newest version, and check before any job runs that its rows may be changed."""
+        """Refresh, and check before any job runs that the rows may be changed."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
         if loses_rows and is_enabled(state.protocol, state.properties, "appendOnly"):
@@ -256,7 +259,7 @@ class RowChangesMixin(TableVersion):
         metrics: Callable[[ChangeResult], dict[str, int]],
         metadata: Metadata | None = None,
     ) -> TableChange[Self]:
-        """Commit a change, with the metadata that it is made for if they are new; what was written goes if it fails."""
+        """Commit a change, with its metadata if that changed; delete the written files if the commit fails."""
         grown = [] if metadata is None or metadata == self.metadata else [metadata]
         if outcome.is_empty and not grown:
             return TableChange(self, operation, self.version, {})

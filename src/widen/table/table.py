@@ -1,4 +1,4 @@
-"""Tables: create and open."""
+"""Create and open tables."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ def create_table(
     description: str | None = None,
     spark: SparkSession | None = None,
 ) -> Table:
-    """Make an empty table and return it.
+    """Create an empty table and return it.
 
     Args:
         location: A local path or a URL of an object store.
         schema: Its columns.
-        partition_by: The columns that its files are split by.
-        properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``. They win over those that the session
-            gives new tables: ``spark.databricks.delta.properties.defaults.*``.
+        partition_by: The partition columns.
+        properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``. They override the session
+            defaults: ``spark.databricks.delta.properties.defaults.*``.
         storage_options: Settings and credentials of the store.
-        description: What it is.
+        description: The description of the table.
         spark: The session that checks defaults and generated columns, if it has any; by default the active one, else a
             local one.
 
     Raises:
-        TableAlreadyExists: there is a table.
+        TableAlreadyExists: there is already a table at this location.
         InvalidOption: a name, a partition column or a property cannot be used.
-        InvalidType: the text of the schema cannot be read.
+        InvalidType: the schema string cannot be parsed.
         InvalidDefault: the default of a column cannot be used.
         InvalidGeneration: the expression of a generated column cannot be used.
-        IcebergIncompatible: compatibility with Iceberg is switched on, and the table would not be compatible.
-        UnsupportedFeatureForWrite: a property asks for a feature that this version cannot obey.
-        StorageError: the store refused.
+        IcebergIncompatible: a property enables Iceberg compatibility, and the table would not be compatible.
+        UnsupportedFeatureForWrite: a property requires a feature that this version does not support for writing.
+        StorageError: the storage returned an error.
 
     Source: PROTOCOL.md#change-metadata
     """
@@ -76,6 +76,6 @@ class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin):
     Raises:
         TableNotFound: there is no table.
         CorruptLog: its log is damaged.
-        UnsupportedFeatureForRead: it needs a feature that this version does not know.
-        StorageError: the store refused.
+        UnsupportedFeatureForRead: it requires a feature that this version does not support.
+        StorageError: the storage returned an error.
     """

@@ -1,4 +1,4 @@
-"""What every table is: a version in a store, and what the log says of it."""
+"""The base class of `Table`: one version of a table, and its properties from the log."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TableVersion:
     Raises:
         TableNotFound: there is no table.
         CorruptLog: its log is damaged.
-        UnsupportedFeatureForRead: it needs a feature that this version does not know.
-        StorageError: the store refused.
+        UnsupportedFeatureForRead: it requires a feature that this version does not support.
+        StorageError: the storage returned an error.
     """
 
     @check_arguments
@@ -65,7 +65,7 @@ class TableVersion:
 
     @property
     def location(self) -> str:
-        """Where the table lies."""
+        """The path or URL of the table."""
         return self._store.location
 
     @property
@@ -75,7 +75,7 @@ class TableVersion:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version of the table that this object shows."""
+        """The snapshot of this version."""
         return self._snapshot
 
     @property
@@ -85,7 +85,7 @@ class TableVersion:
 
     @property
     def schema(self) -> StructType:
-        """The columns as readers see them; what only the log is concerned with is in `metadata`."""
+        """The columns without internal metadata, which is in `metadata`."""
         return visible_schema(self._snapshot.schema)
 
     @property
@@ -105,12 +105,12 @@ class TableVersion:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that the files are split by."""
+        """The partition columns."""
         return tuple(self._snapshot.partition_columns)
 
     @property
     def type_changes(self) -> list[tuple[Path, TypeChange]]:
-        """Every recorded change of type, with the full path of the column."""
+        """Every recorded type change, with the full column path."""
         return list(all_type_changes(self._snapshot.schema))
 
     @check_arguments
@@ -118,11 +118,11 @@ class TableVersion:
         """Return the commits of the table, newest first: version, time and provenance of each.
 
         Args:
-            limit: How many at most.
+            limit: The maximum number of commits.
 
         Raises:
             CorruptLog: a commit is damaged.
-            StorageError: the store refused.
+            StorageError: the storage returned an error.
         """
         return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
 
@@ -131,17 +131,17 @@ class TableVersion:
 
         Raises:
             CorruptLog: the log is damaged.
-            StorageError: the store refused.
+            StorageError: the storage returned an error.
         """
         return self._snapshot.files()
 
     def refresh(self) -> Self:
-        """Go to the newest version, and return the table.
+        """Load the newest version, and return the table.
 
         Raises:
             CorruptLog: the log is damaged.
-            UnsupportedFeatureForRead: the table now needs a feature that this version does not know.
-            StorageError: the store refused.
+            UnsupportedFeatureForRead: the table now requires a feature that this version does not support.
+            StorageError: the storage returned an error.
         """
         self._snapshot = open_snapshot(self._store)
         return self
@@ -151,7 +151,7 @@ class TableVersion:
         return to_table_state(self._snapshot)
 
     def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
-        """Return the version that is meant: this one if neither a number nor a time is given."""
+        """Return the version with that number or timestamp; without either, this version."""
         if version is None and timestamp is None:
             return self._snapshot
         return open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
@@ -167,7 +167,7 @@ class TableVersion:
 
 
 def to_table_state(snapshot: Snapshot) -> TableState:
-    """Return what changes of a version are judged by.
+    """Return the state of a version that table changes are planned with.
 
     Raises:
         CorruptLog: its metadata cannot be read.

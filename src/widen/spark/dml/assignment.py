@@ -1,4 +1,4 @@
-"""Assignments: expressions become columns in the types of the table, whole or field by field.
+"""Convert assigned expressions to columns in the types of the table, whole or field by field.
 
 Source: Delta Lake's UPDATE and MERGE; Spark's ANSI store assignment.
 """
@@ -27,12 +27,12 @@ from widen.spark.write.missing_columns import cast_to_table_type
 
 @dataclass(frozen=True)
 class AssignedValue:
-    """What is assigned to a column.
+    """The value that is assigned to a column.
 
     Args:
         column: The expression.
         type: Its type.
-        is_patch: Whether fields that it lacks stay as they were; else they become null.
+        is_patch: Whether fields that the value lacks keep their old values; otherwise they become null.
     """
 
     column: Column
@@ -44,8 +44,8 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
     """Return expressions with their types.
 
     Args:
-        rows: With the columns that they may name.
-        expressions: By the path of the column that each is assigned to.
+        rows: Rows with the columns that the expressions may refer to.
+        expressions: The expressions by the path of the assigned column.
 
     Raises:
         InvalidCondition: Spark cannot use one of them.
@@ -66,32 +66,34 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
 
 @contextmanager
 def translate_overflow() -> Iterator[None]:
-    """Tell a value that is out of range as one that was assigned.
+    """Raise the error of an assignment for a value that is out of range.
 
     Raises:
-        AssignedOverflow: in place of the error of a write.
+        AssignedOverflow: instead of CastOverflow.
 
     Source: Delta Lake: UPDATE and MERGE have an error of their own.
     """
     try:
         yield
     except CastOverflow as error:
-        told = error.fields
-        raise AssignedOverflow(column=told["column"], old=told["old"], new=told["new"], value=told["value"]) from error
+        fields = error.fields
+        raise AssignedOverflow(
+            column=fields["column"], old=fields["old"], new=fields["new"], value=fields["value"]
+        ) from error
 
 
 def assign_columns(
     schema: StructType, values: Mapping[Path, AssignedValue], old: Callable[[str], Column]
 ) -> dict[str, Column]:
-    """Return the columns that are assigned, whole or in part, as they are afterwards.
+    """Return the new values of the columns that are assigned, whole or in part.
 
     Args:
-        schema: Of the table.
-        values: By the paths that they are assigned to.
-        old: Gives a column as it is before, by its name.
+        schema: The schema of the table.
+        values: The assigned values by column path.
+        old: Returns the old value of a column, by its name.
 
     Returns:
-        The columns by name; those that nothing is assigned to are left out.
+        The columns by name, without those that have no assignment.
     """
     names = {path[0] for path in values}
     return {
@@ -114,7 +116,7 @@ def _assign_type(data_type: DataType, path: Path, values: Mapping[Path, Assigned
 
 
 def _patch_struct(value: AssignedValue, data_type: DataType, path: Path, old: Column) -> Column:
-    """Return a value with the fields that it lacks as they were; it is null only if both are, or nothing is lacking.
+    """Return a value completed with the old fields that it lacks; null if both values are null.
 
     Source: Delta Lake's UPDATE SET *
     """
@@ -132,7 +134,7 @@ def _patch_struct(value: AssignedValue, data_type: DataType, path: Path, old: Co
 
 
 def _lacks(have: StructType, want: StructType) -> bool:
-    """Tell whether a struct has not every field of another one, at any depth that only structs lead to."""
+    """Return whether a struct lacks a field of another one, also within nested structs."""
     for field in want:
         known = have.find(field.name)
         if known is None:
@@ -145,23 +147,23 @@ def _lacks(have: StructType, want: StructType) -> bool:
 def recompute_generated_columns(
     rows: DataFrame, schema: StructType, protocol: Protocol, given: Sequence[Collection[str]]
 ) -> DataFrame:
-    """Return judged rows whose generated columns are made anew wherever a clause changes a row and does not give them.
+    """Recompute generated columns in the rows whose clause does not assign them.
 
     Args:
-        rows: With `CLAUSE`.
-        schema: Of the table, with all metadata.
-        protocol: Of the table.
-        given: The columns that each clause gives a value, by its number.
+        rows: The decided rows, with `CLAUSE`.
+        schema: The schema of the table, with all metadata.
+        protocol: The protocol of the table.
+        given: The columns that each clause assigns, by the number of the clause.
 
     Source: PROTOCOL.md#generated-columns
     """
-    made = {field.name: text for field in schema if (text := find_generation(field))}
-    if not made or not is_supported(protocol, "generatedColumns"):
+    generated = {field.name: text for field in schema if (text := find_generation(field))}
+    if not generated or not is_supported(protocol, "generatedColumns"):
         return rows
     columns = {}
     for field in schema:
         clauses = [clause for clause, names in enumerate(given) if field.name not in names]
-        if field.name in made and clauses:
-            new = F.expr(made[field.name]).cast(type_to_spark(field.type))
+        if field.name in generated and clauses:
+            new = F.expr(generated[field.name]).cast(type_to_spark(field.type))
             columns[field.name] = F.when(F.col(CLAUSE).isin(clauses), new).otherwise(F.col(quote_name(field.name)))
     return rows.withColumns(columns) if columns else rows

@@ -1,4 +1,4 @@
-"""What rows are changed on: the version that is read, the files that may hold the rows, and what the change comes to.
+"""The context of a row change: the version that is read and its candidate files; and the result of the change.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors, #add-cdc-file
 """
@@ -36,13 +36,13 @@ from widen.spark.write.parquet_writer import write_parquet
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """What is changed.
+    """The version that a change reads, and the files that may have rows to change.
 
     Args:
         spark: The session.
         snapshot: The version that is read.
-        metadata: That the files are written under.
-        selection: Where the rows are that may be changed.
+        metadata: The metadata that files are written with.
+        selection: The files that may have rows to change.
     """
 
     spark: SparkSession
@@ -57,26 +57,26 @@ class ChangeContext:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol, before and after."""
+        """The protocol, which the change does not alter."""
         return self.snapshot.protocol
 
     @cached_property
     def tracking(self) -> TrackingColumns | None:
-        """Where files keep the ids of rows, if the table keeps track of each.
+        """The columns of row ids and row commit versions, if row tracking is enabled.
 
         Raises:
-            UnsupportedFeatureForWrite: the table does not say where.
+            UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         """
         return tracking_columns(self.protocol, self.metadata.configuration, self.snapshot.location)
 
     @cached_property
     def before(self) -> StructType:
-        """The columns of the rows as they are read: those of the table, and of what is kept beside them."""
+        """The columns of the rows that are read: those of the table, and of row tracking."""
         return self._with_tracking(self.snapshot.schema)
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the rows as they are written, likewise."""
+        """The columns of the rows that are written: those of the table, and of row tracking."""
         return self._with_tracking(from_json(self.metadata.schema_string))
 
     def _with_tracking(self, schema: StructType) -> StructType:
@@ -84,25 +84,25 @@ class ChangeContext:
 
     @cached_property
     def candidates(self) -> pa.Table:
-        """The files that may hold rows to be changed."""
+        """The files that may have rows to change."""
         return filter_files(self.snapshot.files(), self.selection)
 
     @cached_property
     def adds(self) -> dict[str, Add]:
-        """The candidates by what their rows have in `FILE`."""
+        """The candidates by the value of `FILE` in their rows."""
         return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
 
     @cached_property
     def reads(self) -> ReadSet:
-        """What a change of the candidates relies on."""
+        """The read set of a change of the candidates, for conflict detection."""
         return ReadSet(selection=self.selection, paths=frozenset(self.candidates["path"].to_pylist()))
 
     def has(self, feature: str) -> bool:
-        """Tell whether a feature is enabled."""
+        """Return whether a feature is enabled."""
         return is_enabled(self.protocol, self.metadata.configuration, feature)
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
-        """Return the rows of the candidates, or of some of them, with the places where they stand."""
+        """Return the rows of the candidates, or of some of them, with their file and row index."""
         files = self.candidates
         if keys is not None:
             files = files.filter(pa.array([key in keys for key in self.adds], pa.bool_()))
@@ -114,47 +114,47 @@ class ChangeContext:
         )
 
     def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return how many rows files have, deleted ones included; footers tell where the log does not.
+        """Return the row count of files, including deleted rows; from the footer if the log has no statistics.
 
         Raises:
-            CorruptFile: a file is no Parquet.
-            StorageError: the store refused.
+            CorruptFile: a file is not valid Parquet.
+            StorageError: the storage returned an error.
         """
         known = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
-        silent = [key for key, rows in known.items() if rows is None]
-        paths = [self.store.plain(self.adds[key].path) for key in silent]
+        uncounted = [key for key, rows in known.items() if rows is None]
+        paths = [self.store.plain(self.adds[key].path) for key in uncounted]
         footers = read_footers(self.spark, self.store, paths, frozenset()) if paths else []
-        found = {key: footer.rows for key, footer in zip(silent, footers, strict=True)}
-        return {key: found[key] if rows is None else rows for key, rows in known.items()}
+        footer_rows = {key: footer.rows for key, footer in zip(uncounted, footers, strict=True)}
+        return {key: footer_rows[key] if rows is None else rows for key, rows in known.items()}
 
     def live_rows(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return how many rows files have that are not deleted.
+        """Return the row count of files without deleted rows.
 
         Raises:
-            CorruptFile: a file is no Parquet.
-            StorageError: the store refused.
+            CorruptFile: a file is not valid Parquet.
+            StorageError: the storage returned an error.
         """
         return {key: rows - count_deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
 
 
 def count_deleted_rows(add: Add) -> int:
-    """Return how many rows of a file are deleted."""
+    """Return the number of deleted rows of a file."""
     return add.deletion_vector.cardinality if add.deletion_vector else 0
 
 
 @dataclass(frozen=True)
 class ChangeResult:
-    """What a change comes to, before it is committed.
+    """The result of a change, before it is committed.
 
     Args:
-        removed: The files that go.
-        added: The files that come.
-        revised: The files that get a deletion vector, or another one, as they are then; as they were, they go.
-        recorded: The files that tell the changes to those who follow them.
-        rows: How many rows each clause changes, by its number.
-        copied: How many rows are only written again.
-        folders: What was written, to be discarded if the commit fails.
-        reads: What it relies on.
+        removed: The removed files.
+        added: The added files.
+        revised: The files with a new deletion vector; `removed` has them with their old one.
+        recorded: The change data files.
+        rows: The number of changed rows of each clause, by the number of the clause.
+        copied: The number of unchanged rows that are written again.
+        folders: The folders of the written files, to delete if the commit fails.
+        reads: The read set, for conflict detection.
     """
 
     removed: tuple[Add, ...] = ()
@@ -179,25 +179,25 @@ class ChangeResult:
         return [*removes, *self.revised, *self.added, *self.recorded]
 
     def discard(self, store: LogStore) -> None:
-        """Delete what was written, as far as the store lets us; nobody can see it."""
+        """Delete the written files (best effort); no commit refers to them."""
         for folder in self.folders:
             discard_folder(store, folder)
 
 
 def remove_whole_files(files: pa.Table, reads: ReadSet) -> ChangeResult:
-    """Return the change in which files go as they are; the rows are those that the log knows of.
+    """Return the change that removes whole files; row counts come from the statistics in the log.
 
     Args:
-        files: Rows of the list of files.
-        reads: What the change relies on.
+        files: Rows of the file list.
+        reads: The read set, for conflict detection.
     """
     adds = to_adds(files)
-    known = [(FileStatistics(add.stats).rows or 0) - count_deleted_rows(add) for add in adds]
-    return ChangeResult(removed=tuple(adds), rows=Counter({0: sum(max(count, 0) for count in known)}), reads=reads)
+    counts = [(FileStatistics(add.stats).rows or 0) - count_deleted_rows(add) for add in adds]
+    return ChangeResult(removed=tuple(adds), rows=Counter({0: sum(max(count, 0) for count in counts)}), reads=reads)
 
 
 class ChangeFiles:
-    """Writes the files of one change; within a ``with`` they are deleted if it fails, as far as the store lets us."""
+    """Write the files of one change; as a context manager, delete them (best effort) if the block raises."""
 
     def __init__(self, ground: ChangeContext) -> None:
         self.ground = ground
@@ -212,26 +212,26 @@ class ChangeFiles:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where files have been written, relative to the table."""
+        """The folders with written files, relative to the table."""
         return tuple(self._folders)
 
     def new_folder(self, below: str = "") -> str:
-        """Return a folder that nobody has written to.
+        """Return a new folder.
 
         Args:
-            below: The folder that it is in, with a slash at the end.
+            below: The parent folder, with a slash at the end.
         """
         self._folders.append(f"{below}{uuid.uuid4().hex}")
         return self._folders[-1]
 
     def rows(self, frame: DataFrame) -> list[Add]:
-        """Write rows as `widen.spark.write.parquet_writer.write_parquet` does."""
+        """Write rows with `widen.spark.write.parquet_writer.write_parquet`."""
         ground = self.ground
         metadata = ground.metadata.with_schema(ground.schema)
         return write_parquet(frame, ground.store, ground.protocol, metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
-        """Write rows with what happened to each in `CHANGE_TYPE`, for those who follow the changes.
+        """Write rows with their `CHANGE_TYPE` to change data files.
 
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
@@ -245,15 +245,15 @@ class ChangeFiles:
 
 
 def count_written_rows(adds: Iterable[Add]) -> int:
-    """Return how many rows were written to files."""
+    """Return the number of rows in written files."""
     return sum(FileStatistics(add.stats).rows or 0 for add in adds)
 
 
 def ensure_same_count(expected: int, found: int) -> None:
-    """Check that as many rows were written as had been counted, so that none is lost or doubled.
+    """Check that the number of written rows is the number counted before, so that no row is lost or duplicated.
 
     Raises:
-        JobFailed: there are not; the data were others when they were read again.
+        JobFailed: the numbers differ, because the data changed between two reads.
     """
     if found != expected:
         reason = f"{found} rows were written where {expected} had been counted: the data changed while they were read"

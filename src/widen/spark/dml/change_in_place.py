@@ -1,6 +1,6 @@
-"""Changes of rows in place: those that a condition is true for are updated or deleted.
+"""Update or delete the rows that match a condition.
 
-Without deletion vectors every file with such a row is written anew in one pass.
+Without deletion vectors every file with such a row is rewritten in one pass.
 
 Source: PROTOCOL.md#add-file-and-remove-file
 """
@@ -29,22 +29,22 @@ from widen.spark.read.deleted_rows import FILE, ROW
 
 
 def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
-    """Update or delete rows, and return what it comes to. Nothing is committed.
+    """Update or delete rows, and return the result. Nothing is committed.
 
-    If anything fails, what was written is deleted as far as the store lets us.
+    If anything fails, the written files are deleted (best effort).
 
     Args:
-        ground: What is changed.
-        where: Which rows.
-        new: Their new values by column, if they are updated; other columns stay.
-        kind: What is done to them.
+        ground: The context of the change.
+        where: The condition on the rows.
+        new: The new values by column, for an update; other columns stay as they are.
+        kind: Whether to update or to delete.
 
     Raises:
-        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
-        NotNullViolated: a row has null where the table forbids it.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        NotNullViolated: a row has null in a NOT NULL column.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+        StorageError: the storage returned an error.
     """
     if kind is ChangeKind.UPDATE and ground.tracking:
         new = {**new, ground.tracking.version: F.lit(None).cast("bigint")}
@@ -52,8 +52,8 @@ def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Colu
         return change_via_materialized_rows(
             ground, lambda rows: _decide_change(ground, rows.where(where), where, new), (kind,)
         )
-    found = count_changes(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
-    counts = {key: clauses.total() for key, clauses in found.items() if key is not None}
+    changes = count_changes(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
+    counts = {key: clauses.total() for key, clauses in changes.items() if key is not None}
     if not counts:
         return ChangeResult(reads=ground.reads)
     with ChangeFiles(ground) as files:
@@ -61,7 +61,7 @@ def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Colu
 
 
 def _decide_change(ground: ChangeContext, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
-    """Return a decision on rows: what becomes of them, if anything."""
+    """Return the rows with their decision columns and their new values."""
     old = [F.col(quote_name(name)) for name in ground.schema.names]
     after = [
         (F.when(F.col(CLAUSE).isNotNull(), new[name]).otherwise(column) if name in new else column).alias(name)
@@ -80,7 +80,7 @@ def _in_one_pass(
     counts: Mapping[str, int],
     files: ChangeFiles,
 ) -> ChangeResult:
-    """Write files anew; a row that is judged otherwise than when it was counted is written as it is judged now."""
+    """Rewrite files; the condition is evaluated again, and its second result decides."""
     live = ground.live_rows(counts)
     partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
     added: list[Add] = []

@@ -1,4 +1,4 @@
-"""Changes whose rows are kept aside: what goes is marked in vectors, or what is left of the files is written again.
+"""Changes with persisted rows: mark the old rows in deletion vectors, or rewrite the rest of their files.
 
 Source: PROTOCOL.md#deletion-vectors, #add-file-and-remove-file, #add-cdc-file
 """
@@ -31,29 +31,28 @@ from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import write_vectors
 
 Check: TypeAlias = Callable[[DataFrame], None]
-"""Looks at the rows that a decision has a clause for, and raises if it may not be."""
+"""Checks the decided rows, and raises if the change is not allowed."""
 
 
 def change_via_materialized_rows(
     ground: ChangeContext, decide: RowDecision, kinds: Sequence[ChangeKind], check: Check | None = None
 ) -> ChangeResult:
-    """Write what a decision makes of the rows that it changes, and return it.
+    """Write the rows that a decision changes, and return the result.
 
-    Nothing is committed. If anything fails, what was written is deleted as far as the store lets us.
+    Nothing is committed. If anything fails, the written files are deleted (best effort).
 
     Args:
-        ground: What is changed.
-        decide: The decision; rows that it has no clause for may be missing. Of the rows that are updated or deleted
-            none is there twice.
-        kinds: What each clause does, by its number; a clause with another number does nothing.
+        ground: The context of the change.
+        decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
+        kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written.
 
     Raises:
-        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
-        NotNullViolated: a row has null where the table forbids it.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        NotNullViolated: a row has null in a NOT NULL column.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+        StorageError: the storage returned an error.
     """
     kept = [FILE, ROW, CLAUSE]
     kept += [quote_name(name) for name in ground.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
@@ -70,12 +69,12 @@ def change_via_materialized_rows(
 
 
 def _may_record(ground: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
-    """Tell whether the changes may have to be told; whole files, vectors and new rows speak for themselves."""
+    """Return whether change data files may be needed; deletion vectors, whole files and inserts do not need them."""
     return ground.has("changeDataFeed") and (ChangeKind.UPDATE in kinds or not ground.has("deletionVectors"))
 
 
 class _MaterializedChange:
-    """One change whose rows are kept aside."""
+    """One change with persisted rows."""
 
     def __init__(
         self, ground: ChangeContext, changed: DataFrame, kinds: Sequence[ChangeKind], files: ChangeFiles
@@ -117,11 +116,11 @@ class _MaterializedChange:
         return self._changed.where(F.col(CLAUSE).isin(self._codes(*kinds)))
 
     def _revised(self, partial: Collection[str], rows: Mapping[str, int]) -> list[Add]:
-        """Return the files with the vectors that mark what is gone."""
+        """Write deletion vectors for the old rows, and return the files with them."""
         ground, gone = self._ground, self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
         old = {key: ground.adds[key] for key in partial}
-        known = {key: add.deletion_vector for key, add in old.items()}
-        vectors = write_vectors(ground.spark, ground.store, gone, known, self._files.new_folder())
+        old_vectors = {key: add.deletion_vector for key, add in old.items()}
+        vectors = write_vectors(ground.spark, ground.store, gone, old_vectors, self._files.new_folder())
         for key, add in old.items():
             ensure_same_count(self._lost[key] + count_deleted_rows(add), vectors[key].cardinality)
         return [
@@ -132,7 +131,7 @@ class _MaterializedChange:
         ]
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
-        """Write what is left of the files."""
+        """Rewrite the files without the updated and deleted rows."""
         gone = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE).select(FILE, ROW)
         gone = F.broadcast(gone) if sum(self._lost.values()) <= BROADCAST_ROWS else gone
         left = self._ground.located(partial).join(gone, [FILE, ROW], "left_anti")
@@ -141,21 +140,21 @@ class _MaterializedChange:
         return copies
 
     def _fresh(self, count: int) -> list[Add]:
-        """Write the rows that are new, or as they are now."""
+        """Write inserted rows and the new values of updated rows."""
         fresh = self._files.rows(self._rows(ChangeKind.UPDATE, ChangeKind.INSERT).select(*self._columns))
         ensure_same_count(count, count_written_rows(fresh))
         return fresh
 
     def _recorded(self, new: int, *, has_copies: bool) -> list[AddCdc]:
-        """Write the changes for those who follow them, where the files of the table do not tell them."""
+        """Write change data files, unless readers can derive the changes from added and removed files."""
         has_updates = any(self._count(key, ChangeKind.UPDATE) for key in self._tally)
         if not self._ground.has("changeDataFeed") or not (has_copies or has_updates):
             return []
         gone, come = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE), self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
-        told = [gone.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
+        frames = [gone.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
         if new:
-            told += [come.select(*self._columns, self._change_type("update_postimage", "insert"))]
-        return [recorded for frame in told for recorded in self._files.changes(frame)]
+            frames += [come.select(*self._columns, self._change_type("update_postimage", "insert"))]
+        return [recorded for frame in frames for recorded in self._files.changes(frame)]
 
     def _change_type(self, update: str, other: str) -> Column:
         is_update = F.col(CLAUSE).isin(self._codes(ChangeKind.UPDATE))

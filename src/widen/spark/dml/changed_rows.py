@@ -1,4 +1,4 @@
-"""The rows that versions inserted, updated and deleted, as one DataFrame.
+"""Read the rows that versions inserted, updated and deleted, as one DataFrame.
 
 Source: PROTOCOL.md#change-data-files; Delta Spark's change data feed
 """
@@ -32,9 +32,9 @@ class _ChangeSlice:
 
     Args:
         version: The version.
-        time_ms: When it was committed.
+        time_ms: The time of its commit.
         file: The file.
-        without: The same file with the rows that were not changed, if only some of them were.
+        without: The same file with only the unchanged rows, if there are any.
     """
 
     version: int
@@ -44,26 +44,26 @@ class _ChangeSlice:
 
 
 def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence[VersionChanges]) -> DataFrame:
-    """Return the rows that versions changed, each with what happened to it, in which version and when.
+    """Return the rows that versions changed, each with its change type, version and commit time.
 
     Args:
         spark: The session, classic or Connect.
-        snapshot: The version in whose columns they are told.
-        changes: Of the versions, in their order; they can be told in these columns.
+        snapshot: The version whose schema the rows have.
+        changes: The changes of the versions, in order; the schema can represent them.
 
     Raises:
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
         CorruptLog: the schema breaks the rules of column mapping.
-        StorageError: the store refused.
+        StorageError: the storage returned an error.
     """
-    told = [_ChangeSlice(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.change_files]
-    silent = [each for each in changes if not each.change_files]
-    frames = list(_frames(spark, _with_type(snapshot), told))
+    recorded = [_ChangeSlice(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.change_files]
+    derived = [each for each in changes if not each.change_files]
+    frames = list(_frames(spark, _with_type(snapshot), recorded))
     frames += [
-        frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted_slices(silent))
+        frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted_slices(derived))
     ]
     frames += [
-        frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted_slices(silent))
+        frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted_slices(derived))
     ]
     whole = reduce(DataFrame.unionByName, frames) if frames else _nothing(spark, snapshot)
     columns = [F.col(quote_name(name)) for name in snapshot.schema.names]
@@ -103,12 +103,12 @@ def _as_add(cdc: AddCdc) -> Add:
 
 
 def _with_type(snapshot: Snapshot) -> Snapshot:
-    """Return the version as files see it that tell changes: what happened stands in one column more."""
+    """Return the version with the schema of change data files, which have one more column."""
     return snapshot.with_metadata(snapshot.metadata.with_schema(with_change_type(snapshot.schema)))
 
 
 def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_ChangeSlice]) -> Iterator[DataFrame]:
-    """Yield the rows of files with their versions; in one frame no file is there twice."""
+    """Yield the rows of files with their versions; a frame has no file twice, as rows are joined by file."""
     for layer in _layers(parts):
         rows = read_with_locations(spark, snapshot.store, snapshot, _listed([part.file for part in layer]))
         kept = [part.without for part in layer if part.without is not None]

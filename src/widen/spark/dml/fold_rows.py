@@ -1,4 +1,4 @@
-"""Bringing values of a column that evolved back: what they come to, and the change of rows.
+"""Fold a column into another column of the same field: the preview, and the change of rows.
 
 Source: docs/evolution-rules.md#u3; Delta Lake's UPDATE
 """
@@ -28,23 +28,23 @@ from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import type_to_spark
 
 SAMPLES = 5
-"""How many values that cannot go back are shown."""
+"""The number of sample values that cannot be folded."""
 
 _FINDING, _VALUE = "finding", "value"
 
 
 def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
-    """Return what a fold comes to; nothing is written.
+    """Return what a fold would do; nothing is written.
 
     Args:
         spark: The session.
-        snapshot: The version.
-        fold: What goes where.
+        snapshot: The version to change.
+        fold: The columns to fold.
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the storage returned an error.
     """
     rows = read_snapshot(spark, snapshot.store, snapshot, _has_value(fold))
     judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
@@ -56,20 +56,20 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
 
 
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
-    """Write the files anew that have values in the column, and return what it comes to. Nothing is committed.
+    """Rewrite the files that have values in the column, and return the result. Nothing is committed.
 
     Args:
         spark: The session.
-        snapshot: The version.
-        fold: What goes where.
-        rest: What becomes of values that do not convert exactly.
+        snapshot: The version to change.
+        fold: The columns to fold.
+        rest: What to do with values that do not convert exactly.
 
     Raises:
-        UnsupportedFeatureForWrite: the table keeps track of each row.
-        RowRefused: a row would be one that the table may not hold.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job, or the data were not the same when they were read again.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+        StorageError: the storage returned an error.
     """
     where = F.expr(_has_value(fold))
     if rest is not Rest.LOSE:
@@ -90,9 +90,9 @@ def _has_value(fold: FoldPlan) -> str:
 
 
 def _judge_rows(fold: FoldPlan) -> Column:
-    """Return what is found of the value in each row that has one, and what the other column is to hold."""
+    """Return a struct of the finding for the value of each row and the new value of the target column."""
     result = SparkStruct().add(_FINDING, StringType()).add(_VALUE, type_to_spark(fold.into_type))
-    # Without Arrow, which would take timestamps as they are in the time zone of the session.
+    # Without Arrow, which would convert timestamps to the time zone of the session.
     judged = F.udf(partial(_judge, fold.type, fold.into_type), result, useArrow=False)
     return judged(_column(fold.column), _column(fold.into))
 

@@ -1,7 +1,7 @@
-"""Merges: the rows of a source are matched with those of a table, and clauses say what becomes of either.
+"""MERGE: join a source with a table, and change the rows by clauses.
 
-Every pair is judged once; the changed rows are kept aside, so that a source that would say something else the next time
-is asked only once.
+The join runs once and the changed rows are persisted, because a source that is not deterministic could return other
+rows the second time.
 
 Source: Delta Lake's MERGE
 """
@@ -41,15 +41,15 @@ _NEW = "__widen_new"
 
 @dataclass(frozen=True)
 class ResolvedMerge:
-    """A merge that has been looked at and can be carried out.
+    """A merge that has been checked and can run.
 
     Args:
-        source: The rows.
-        on: When one of them matches a row of the table.
-        target_alias: What the table is called in expressions.
-        source_alias: What the source is called there.
-        clauses: In the order in which they are numbered: first those for rows that match.
-        values: What each clause assigns.
+        source: The source rows.
+        on: The join condition.
+        target_alias: The alias of the table in expressions.
+        source_alias: The alias of the source in expressions.
+        clauses: The clauses in the order of their numbers: first those for matched rows.
+        values: The values that each clause assigns.
     """
 
     source: DataFrame
@@ -60,7 +60,7 @@ class ResolvedMerge:
     values: tuple[Mapping[Path, AssignedValue], ...]
 
     def has(self, side: MergeSide) -> bool:
-        """Tell whether a clause is for rows of that side."""
+        """Return whether a clause is for rows of that side."""
         return any(clause.side is side for clause in self.clauses)
 
     @property
@@ -70,7 +70,7 @@ class ResolvedMerge:
 
     @property
     def takes_any(self) -> bool:
-        """Whether it does not matter how many rows match: all that happens to a row is that it is deleted.
+        """Whether several source rows may match a row, because matched rows are only deleted.
 
         Source: Delta Lake's MERGE
         """
@@ -86,23 +86,23 @@ class ResolvedMerge:
 
 
 def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -> ChangeResult:
-    """Merge rows, and return what it comes to. Nothing is committed.
+    """Merge rows, and return the result. Nothing is committed.
 
-    If anything fails, what was written is deleted as far as the store lets us.
+    If anything fails, the written files are deleted (best effort).
 
     Args:
         snapshot: The version.
-        growth: What becomes of the columns.
-        merge: What is merged.
+        growth: The growth of the schema.
+        merge: The merge.
 
     Raises:
         AmbiguousMerge: several rows of the source match one row that is changed.
-        RowRefused: a row would be one that the table may not hold.
-        UnsupportedFeatureForWrite: the table makes the values of a column that a new row lacks, or keeps track of
-            each row and does not say where.
+        RowRefused: a row violates a column rule or a constraint.
+        UnsupportedFeatureForWrite: an inserted row lacks an identity column, or row tracking is enabled but the
+            properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the storage returned an error.
     """
     predicate: Predicate = UnknownPredicate()
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
@@ -122,7 +122,7 @@ def _ensure_no_identities(ground: ChangeContext, merge: ResolvedMerge) -> None:
 
 
 def _ensure_one_match(changed: DataFrame) -> None:
-    """Check that no row of the table is matched twice."""
+    """Check that at most one source row matches each changed row."""
     with translate_spark_errors():
         twice = changed.where(F.col(FILE).isNotNull()).groupBy(FILE, ROW).count().where("count > 1").count()
     if twice:
@@ -130,14 +130,14 @@ def _ensure_one_match(changed: DataFrame) -> None:
 
 
 class _MergeDecision:
-    """What a merge makes of rows."""
+    """The row decision of a merge."""
 
     def __init__(self, ground: ChangeContext, merge: ResolvedMerge) -> None:
         self._ground, self._merge = ground, merge
         self._before = {field.name: field.type for field in ground.before}
 
     def decide(self, rows: DataFrame) -> DataFrame:
-        """Judge rows of the table together with the source."""
+        """Join rows of the table with the source, and decide what each clause changes."""
         merge = self._merge
         deduplicates = merge.takes_any and merge.has(MergeSide.MATCHED)
         mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
@@ -157,9 +157,9 @@ class _MergeDecision:
         ground, merge = self._ground, self._merge
         names = list(self._before) if has_target else []
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
-        found = evaluated(rows, sides, merge.clauses, merge.values)
+        evaluated_rows = evaluated(rows, sides, merge.clauses, merge.values)
         old = [F.col(quote_name(old_column(name))).alias(name) for name in names] or [F.lit(None)]
-        judged = found.select("*", F.struct(*old).alias(BEFORE))
+        judged = evaluated_rows.select("*", F.struct(*old).alias(BEFORE))
         columns = self._after(has_target=has_target)
         after = judged.select(*(column.alias(name) for name, column in columns.items()), FILE, ROW, CLAUSE, BEFORE)
         given = [
@@ -169,7 +169,7 @@ class _MergeDecision:
         return recompute_generated_columns(after, ground.schema, ground.protocol, given)
 
     def _after(self, *, has_target: bool) -> dict[str, Column]:
-        """Return every column as the clause of the row makes it."""
+        """Return every column with the value that the clause of the row assigns."""
         schema = self._ground.schema
         old = {field.name: self._old(field, has_target=has_target) for field in schema}
         missing = {field.name: default_value(field, supported_features(self._ground.protocol)) for field in schema}
@@ -180,15 +180,15 @@ class _MergeDecision:
             if clause.kind is ChangeKind.DELETE:
                 continue
             names = value_columns(number, values)
-            held = {path: replace(value, column=F.col(names[path])) for path, value in values.items()}
-            new = assign_columns(schema, held, old.__getitem__)
+            assigned = {path: replace(value, column=F.col(names[path])) for path, value in values.items()}
+            new = assign_columns(schema, assigned, old.__getitem__)
             new = {**(missing if clause.kind is ChangeKind.INSERT else changed), **new}
             for name, column in new.items():
                 after[name] = F.when(F.col(CLAUSE) == number, column).otherwise(after[name])
         return after
 
     def _old(self, field: Field, *, has_target: bool) -> Column:
-        """Return a column as it is in the table, in the type that it gets."""
+        """Return the old value of a column, cast to its new type."""
         if not has_target or field.name not in self._before:
             return F.lit(None).cast(type_to_spark(field.type))
         return cast_to_table_type(

@@ -1,4 +1,4 @@
-"""Clauses of a merge: which rows each is for, and what it does to them.
+"""The clauses of a merge.
 
 Source: Delta Lake's MERGE
 """
@@ -16,7 +16,7 @@ from widen.spark.expression import Expression, to_text
 
 
 class MergeSide(Enum):
-    """Which rows a clause is for; the value is how people call them."""
+    """The rows that a clause is for; the value is the name in messages."""
 
     MATCHED = "matched"
     NOT_MATCHED = "not matched"
@@ -25,13 +25,13 @@ class MergeSide(Enum):
 
 @dataclass(frozen=True)
 class MergeClause:
-    """What is done to the rows of one side that no earlier clause of that side has taken.
+    """A change of the rows of one side that no earlier clause of that side applies to.
 
     Args:
-        side: Which rows it is for.
-        kind: What it does.
-        condition: Which of them; all if it is None.
-        values: What is assigned, by the paths of the columns; None takes every column from the source.
+        side: The rows that the clause is for.
+        kind: The kind of change.
+        condition: The condition on the rows; None for all rows.
+        values: The assigned values by column path; None assigns all columns of the source.
     """
 
     side: MergeSide
@@ -41,31 +41,31 @@ class MergeClause:
 
     @property
     def takes_all(self) -> bool:
-        """Whether every column is taken from the source."""
+        """Whether the clause assigns all columns of the source."""
         return self.values is None and self.kind is not ChangeKind.DELETE
 
     def __str__(self) -> str:
-        said = f" and {to_text(self.condition)}" if self.condition is not None else ""
-        return f"when {self.side.value}{said} then {self.kind.value}"
+        condition = f" and {to_text(self.condition)}" if self.condition is not None else ""
+        return f"when {self.side.value}{condition} then {self.kind.value}"
 
     def to_value(self) -> dict[str, str]:
         """Return the clause as the history shows it."""
-        said = {} if self.condition is None else {"predicate": to_text(self.condition)}
-        return {**said, "actionType": self.kind.value}
+        predicate = {} if self.condition is None else {"predicate": to_text(self.condition)}
+        return {**predicate, "actionType": self.kind.value}
 
 
 def order_clauses(clauses: Sequence[MergeClause]) -> tuple[MergeClause, ...]:
-    """Return the clauses of a merge side by side, each side in its own order.
+    """Return the clauses grouped by side, in their order within each side.
 
     Raises:
-        MergeWithoutClause: there are none.
-        UnreachableClause: one comes after another of its side that takes every row.
+        MergeWithoutClause: the merge has no clause.
+        UnreachableClause: a clause follows one of its side that applies to every row.
     """
     if not clauses:
         raise MergeWithoutClause()
     sides = {side: [clause for clause in clauses if clause.side is side] for side in MergeSide}
-    for own in sides.values():
-        for clause, following in pairwise(own):
+    for side_clauses in sides.values():
+        for clause, following in pairwise(side_clauses):
             if clause.condition is None:
                 raise UnreachableClause(kind=clause.side.value, clause=str(following))
-    return tuple(clause for own in sides.values() for clause in own)
+    return tuple(clause for side_clauses in sides.values() for clause in side_clauses)

@@ -1,4 +1,4 @@
-"""Merges looked at before they run: every name is found, every value fits, and the table grows as it has to.
+"""Check a merge before it runs: resolve names, check types, and plan the growth of the schema.
 
 Source: Delta Lake's MERGE and its schema evolution
 """
@@ -31,13 +31,13 @@ from widen.spark.spark_types import from_spark, to_spark, visible_schema
 
 @dataclass(frozen=True)
 class MergeSides:
-    """What a merge joins, and how either is called.
+    """The source of a merge, the join condition, and the aliases.
 
     Args:
-        source: The rows.
-        on: When one of them matches a row of the table.
-        source_alias: What the source is called in expressions.
-        target_alias: What the table is called there.
+        source: The source rows.
+        on: The join condition.
+        source_alias: The alias of the source in expressions.
+        target_alias: The alias of the table in expressions.
     """
 
     source: DataFrame
@@ -49,32 +49,33 @@ class MergeSides:
 def resolve_merge(
     state: TableState, sides: MergeSides, clauses: tuple[MergeClause, ...], leeway: SchemaChangeOptions
 ) -> tuple[ResolvedMerge, SchemaGrowth]:
-    """Return a merge that can be carried out, with what becomes of the table; nothing runs.
+    """Return a merge that can run, and the growth of the schema; runs no job.
 
-    The table gets those columns and wider types of the source that a clause which sees the source assigns something to.
+    The table gets the new columns and wider types of the source for columns that a clause with access to the source
+    assigns.
 
     Args:
-        state: The table.
-        sides: What is joined.
-        clauses: As `widen.spark.dml.merge_clause.order_clauses` gives them.
-        leeway: What may become of the table; casts are allowed in any case.
+        state: The state of the table.
+        sides: The two sides of the join.
+        clauses: The clauses, ordered by `widen.spark.dml.merge_clause.order_clauses`.
+        leeway: The schema changes that are allowed; casts always are.
 
     Raises:
-        NotDeterministic: a condition may say something else the next time.
+        NotDeterministic: a condition may give different results for the same row.
         InvalidCondition: a condition or a value cannot be used.
-        ColumnMissingInSource: the source lacks a column of the table that a clause takes.
-        ColumnNotFound: there is no column to assign to.
+        ColumnMissingInSource: the source lacks a table column that a clause assigns from it.
+        ColumnNotFound: the column of an assignment does not exist.
         InvalidPath: a path cannot be read.
-        AssignmentConflict: two assignments of a clause go to the same column.
+        AssignmentConflict: two assignments of a clause have the same column.
         ItemAssignmentRefused: a path leads into an array or a map.
         SchemaMismatch: a value does not fit its column.
-        FeatureRequired: a new type needs a feature that the table does not have.
+        FeatureRequired: a new type requires a feature that the table does not support.
     """
     return _MergeResolution(state, sides, leeway).of(clauses)
 
 
 class _MergeResolution:
-    """The names that a merge may use, and the table as it grows by one clause after the other."""
+    """The names that the clauses of a merge may use, and the growth of the schema."""
 
     def __init__(self, state: TableState, sides: MergeSides, leeway: SchemaChangeOptions) -> None:
         self._state, self._sides, self._leeway = state, sides, leeway
@@ -98,15 +99,15 @@ class _MergeResolution:
                 ensure_deterministic_condition(self._rows[clause.side], clause.condition)
         values = [self._all(clause) if clause.takes_all else self._given(clause) for clause in clauses]
         growth = self._growth(clauses, values)
-        for found in values:
-            self._ensure_fitting(growth, found)
+        for clause_values in values:
+            self._ensure_fitting(growth, clause_values)
         sides = self._sides
         return ResolvedMerge(
             sides.source, sides.on, sides.target_alias, sides.source_alias, clauses, tuple(values)
         ), growth
 
     def _given(self, clause: MergeClause) -> dict[Path, AssignedValue]:
-        """Return what a clause assigns; columns that only the source has may be new ones."""
+        """Return the values that a clause assigns; columns that only the source has may be new."""
         assignments, sides = clause.values or {}, self._sides
         target = Relation(self._state.schema, sides.target_alias)
         may_add = self._leeway.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
@@ -115,7 +116,7 @@ class _MergeResolution:
         return to_assigned_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
 
     def _all(self, clause: MergeClause) -> dict[Path, AssignedValue]:
-        """Return the columns of the source by those of the table, and under their own names if the table may grow."""
+        """Return the source columns by table column; new ones by their own name if columns may be added."""
         schema = self._state.schema
         values: dict[Path, AssignedValue] = {}
         if not self._leeway.adds:
@@ -123,9 +124,9 @@ class _MergeResolution:
         for column in self._columns:
             known = schema.find(column.name)
             if known is not None or self._leeway.adds:
-                taken = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
+                source_column = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
                 name = known.name if known else column.name
-                values[(name,)] = AssignedValue(taken, column.type, is_patch=clause.kind is ChangeKind.UPDATE)
+                values[(name,)] = AssignedValue(source_column, column.type, is_patch=clause.kind is ChangeKind.UPDATE)
         return values
 
     def _ensure_no_column_missing(self, clause: MergeClause) -> None:
@@ -140,19 +141,19 @@ class _MergeResolution:
             )
 
     def _growth(self, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]) -> SchemaGrowth:
-        """Return what becomes of the table: of the columns of the source those that something is assigned to.
+        """Return the growth of the schema by the source columns that a clause assigns.
 
-        Whatever is assigned to a column, it is the column of that name in the source that says its new type.
+        The new type of a column is that of the source column with the same name, whatever value is assigned.
 
         Source: Delta Lake's schema evolution of MERGE
         """
         if not self._leeway.adds:
             return SchemaGrowth(self._state.metadata)
         sees_source = (clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE for clause in clauses)
-        paths = {path for sees, found in zip(sees_source, values, strict=True) if sees for path in found}
+        paths = {path for sees, assigned in zip(sees_source, values, strict=True) if sees for path in assigned}
         types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
-        leeway = replace(self._leeway, fills=True, casts=True, can_cast=_always)
-        return grow_schema(self._state, overlay_types(self._state.schema, types), leeway)
+        options = replace(self._leeway, fills=True, casts=True, can_cast=_always)
+        return grow_schema(self._state, overlay_types(self._state.schema, types), options)
 
     def _type_in_source(self, path: Path) -> DataType | None:
         try:
@@ -161,13 +162,13 @@ class _MergeResolution:
             return None
 
     def _ensure_fitting(self, growth: SchemaGrowth, values: Mapping[Path, AssignedValue]) -> None:
-        """Check that values can be cast to the columns that they are assigned to."""
+        """Check that the values can be cast to the types of their columns."""
         schema = from_json(growth.metadata.schema_string)
         types = {path: value.type for path, value in values.items()}
-        leeway = SchemaChangeOptions(casts=True, fills=self._leeway.adds, can_cast=can_cast)
-        merge_schema(schema, overlay_types(schema, types), leeway)
+        options = SchemaChangeOptions(casts=True, fills=self._leeway.adds, can_cast=can_cast)
+        merge_schema(schema, overlay_types(schema, types), options)
 
 
 def _always(old: DataType, new: DataType) -> bool:
-    """Tell that values may be cast: whether they can be is looked at where they are assigned."""
+    """Allow every cast here; `_ensure_fitting` checks the assigned values."""
     return True

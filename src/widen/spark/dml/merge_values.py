@@ -1,7 +1,8 @@
-"""The expressions of a merge, each evaluated where only the names that its clause may use mean something.
+"""Evaluate the expressions of a merge, each with only the names that its clause may refer to.
 
-A clause for rows that match sees both sides, one for new rows the source alone, one by source the table alone. The rows
-of the join pass through one projection after the other, and each hides what the next clauses may not see.
+A clause for matched rows may refer to both sides, one for not matched rows to the source, and one for rows not matched
+by source to the table. The join goes through one projection after the other, and each hides columns from the next
+clauses.
 
 Source: Delta Lake's MERGE
 """
@@ -23,10 +24,10 @@ from widen.spark.expression import to_column
 from widen.spark.read.deleted_rows import FILE, ROW
 
 SOURCE = "__widen_source"
-"""Is null in rows of the join that have no row of the source."""
+"""The column that is null in rows of the join without a source row."""
 
 _IDLE = -1
-"""The number of a clause that does nothing, for rows that match and that no clause changes."""
+"""The clause number of matched rows that no clause changes."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Sides:
     """The two sides of the rows of a join.
 
     Args:
-        target_alias: What the table is called.
-        target_columns: Its columns; none if the rows have only the source.
-        source_alias: What the source is called.
-        source_columns: Its columns.
+        target_alias: The alias of the table.
+        target_columns: The columns of the table; empty if the rows have only the source.
+        source_alias: The alias of the source.
+        source_columns: The columns of the source.
     """
 
     target_alias: str
@@ -49,32 +50,32 @@ class Sides:
 def evaluated(
     rows: DataFrame, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
 ) -> DataFrame:
-    """Return the number of the clause that takes each row, and the values that this clause assigns.
+    """Return the number of the clause that applies to each row, and the values that this clause assigns.
 
     Args:
         rows: The join, with `SOURCE`, `FILE` and `ROW`.
-        sides: Of the join.
-        clauses: Of the merge.
-        values: What each clause assigns.
+        sides: The sides of the join.
+        clauses: The clauses of the merge.
+        values: The values that each clause assigns.
 
     Returns:
-        `FILE`, `ROW`, `CLAUSE` (null where nothing is done), the columns of the table as `old_column` calls them, and
-        the values as `value_columns` calls them.
+        `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
+        the values, named by `value_columns`.
     """
     return _Evaluation(sides, clauses, values).of(rows)
 
 
 def old_column(column: str) -> str:
-    """Return what a column of the table is called in the rows that `evaluated` gives."""
+    """Return the name of a table column in the result of `evaluated`."""
     return f"__widen_old_{column}"
 
 
 def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Path, str]:
-    """Return what the values of a clause are called in the rows that `evaluated` gives.
+    """Return the names of the values of a clause in the result of `evaluated`.
 
     Args:
-        number: Of the clause.
-        values: What it assigns.
+        number: The number of the clause.
+        values: The values that it assigns.
     """
     return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
 
@@ -105,22 +106,22 @@ class _Evaluation:
         return rows.select(*map(_column, hidden), FILE, ROW, clause.alias(CLAUSE), *values)
 
     def _with_side(self, rows: DataFrame, side: MergeSide) -> DataFrame:
-        """Return the rows with the number of the clause of a side that takes them, and with its values."""
+        """Add the number of the clause of a side that applies to each row, and its values."""
         if not self._has(side):
             return rows
         number = _number(side)
         rows = rows.select("*", F.when(_SIDES[side](), self._first(side)).alias(number))
-        made = {}
+        new = {}
         for at, (clause, values) in enumerate(zip(self._clauses, self._values, strict=True)):
             if clause.side is side:
                 for path, name in value_columns(at, values).items():
-                    # Another clause may fail for this row, e.g. by a division, so that nobody may ask it.
-                    made[name] = F.when(F.col(number) == at, values[path].column).alias(name)
-        self._made += [number, *made]
-        return rows.select("*", *made.values()) if made else rows
+                    # Other clauses must not be evaluated for this row: they may fail, e.g. with a division by zero.
+                    new[name] = F.when(F.col(number) == at, values[path].column).alias(name)
+        self._made += [number, *new]
+        return rows.select("*", *new.values()) if new else rows
 
     def _first(self, side: MergeSide) -> Column:
-        """Return the number of the first clause of a side that takes a row of that side."""
+        """Return the number of the first clause of a side that applies to a row of that side."""
         chosen = F.lit(_IDLE) if side is MergeSide.MATCHED else F.lit(None).cast("int")
         for number, clause in reversed([*enumerate(self._clauses)]):
             if clause.side is side:
@@ -149,4 +150,4 @@ _SIDES = {
     MergeSide.NOT_MATCHED: lambda: F.col(FILE).isNull() & F.col(SOURCE).isNotNull(),
     MergeSide.NOT_MATCHED_BY_SOURCE: lambda: F.col(FILE).isNotNull() & F.col(SOURCE).isNull(),
 }
-"""Which rows of the join each side is. Functions, for a column can be made only where a session is."""
+"""The condition of each side on the rows of the join. Functions, as a column needs a session."""

@@ -1,4 +1,4 @@
-"""Metrics: the numbers that the history shows of a change of rows.
+"""The operation metrics of row changes.
 
 Source: Delta Lake's operation metrics
 """
@@ -14,17 +14,17 @@ from widen.spark.dml.row_decision import ChangeKind
 
 
 def delete_metrics(outcome: ChangeResult) -> dict[str, int]:
-    """Return the numbers of a DELETE."""
+    """Return the metrics of a DELETE."""
     return {**_files(outcome), "numDeletedRows": outcome.rows.total(), "numCopiedRows": outcome.copied}
 
 
 def update_metrics(outcome: ChangeResult) -> dict[str, int]:
-    """Return the numbers of an UPDATE."""
+    """Return the metrics of an UPDATE."""
     return {**_files(outcome), "numUpdatedRows": outcome.rows.total(), "numCopiedRows": outcome.copied}
 
 
 def overwrite_metrics(outcome: ChangeResult) -> dict[str, int]:
-    """Return the numbers of an overwrite, of the whole table or of a part."""
+    """Return the metrics of an overwrite, of the whole table or of a part."""
     numbers = _files(outcome)
     return {
         "numFiles": len(outcome.added),
@@ -39,11 +39,11 @@ def overwrite_metrics(outcome: ChangeResult) -> dict[str, int]:
 
 
 def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict[str, int]:
-    """Return the numbers of a MERGE.
+    """Return the metrics of a MERGE.
 
     Args:
-        outcome: What it comes to.
-        clauses: By their numbers.
+        outcome: The result of the merge.
+        clauses: The clauses, in the order of their numbers.
     """
 
     def rows(kind: ChangeKind, *sides: MergeSide) -> int:
@@ -66,7 +66,7 @@ def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict
 
 
 def _files(outcome: ChangeResult) -> dict[str, int]:
-    """Return the numbers of files; one that gets another deletion vector neither comes nor goes."""
+    """Return the metrics of files; a file whose deletion vector is replaced counts as neither added nor removed."""
     revised = {add.path for add in outcome.revised}
     gone = [add for add in outcome.removed if add.path not in revised]
     updated = sum(add.deletion_vector is not None for add in outcome.removed if add.path in revised)

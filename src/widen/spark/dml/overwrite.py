@@ -1,4 +1,4 @@
-"""Overwrites: rows that come in place of all others, of those with a condition, or of those in the same partitions.
+"""Overwrite all rows, those that match a condition, or those in the same partitions.
 
 Source: Delta Lake's overwrites: static, replaceWhere, dynamic partitions
 """
@@ -29,18 +29,18 @@ from widen.spark.write.missing_columns import fill_missing_columns
 
 
 def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
-    """Write rows in place of all that there are, and return what it comes to. Nothing is committed.
+    """Replace all rows, and return the result. Nothing is committed.
 
     Args:
         snapshot: The version.
         frame: The rows; they fit the schema.
-        metadata: That they are written under.
+        metadata: The metadata that they are written with.
 
     Raises:
-        RowRefused: a row is one that the table may not hold.
+        RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a file that the frame reads cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the storage returned an error.
     """
     with ChangeFiles(_ground(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
@@ -49,20 +49,20 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
 
 
 def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
-    """Write rows in place of those in the same partitions, and return what it comes to. Nothing is committed.
+    """Replace the partitions of the new rows, and return the result. Nothing is committed.
 
-    Partitions are the same if their values are, however their texts are written.
+    Partitions are compared by value, not by the text in the log.
 
     Args:
         snapshot: The version.
         frame: The rows; they fit the schema.
-        metadata: That they are written under.
+        metadata: The metadata that they are written with.
 
     Raises:
-        RowRefused: a row is one that the table may not hold.
+        RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a file that the frame reads cannot be read.
-        JobFailed: Spark could not finish a job.
-        StorageError: the store refused.
+        JobFailed: a Spark job failed.
+        StorageError: the storage returned an error.
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
@@ -78,23 +78,23 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
 
 def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, where: Expression) -> ChangeResult:
-    """Write rows in place of those with a condition, and return what it comes to. Nothing is committed.
+    """Replace the rows that match a condition, and return the result. Nothing is committed.
 
     Args:
         snapshot: The version.
-        frame: The rows; they fit the schema, and each must fulfil the condition.
-        metadata: That they are written under.
+        frame: The rows; they fit the schema, and each must match the condition.
+        metadata: The metadata that they are written with.
         where: The condition.
 
     Raises:
-        ReplaceWhereMismatch: a row does not fulfil the condition.
-        RowRefused: a row is one that the table may not hold.
-        NotDeterministic: the condition may say something else the next time.
+        ReplaceWhereMismatch: a row does not match the condition.
+        RowRefused: a row violates a column rule or a constraint.
+        NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition cannot be used.
-        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a file cannot be read.
-        JobFailed: Spark could not finish a job.
-        StorageError: the store refused.
+        JobFailed: a Spark job failed.
+        StorageError: the storage returned an error.
 
     Source: Delta Lake's replaceWhere
     """
@@ -107,12 +107,12 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
                 rows = rows.persist()
             kept.callback(rows.unpersist)
         added = files.rows(rows)
-        told = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if gone.recorded else []
+        inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if gone.recorded else []
         undo.pop_all()
     return replace(
         gone,
         added=(*gone.added, *added),
-        recorded=(*gone.recorded, *told),
+        recorded=(*gone.recorded, *inserted),
         folders=(*gone.folders, *files.folders),
     )
 
@@ -122,7 +122,7 @@ def _ground(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeC
 
 
 def _within(rows: DataFrame, ground: ChangeContext, where: Expression) -> DataFrame:
-    """Return rows that fail the job which writes them if one of them does not fulfil the condition."""
+    """Return the rows with a check that fails the write if a row does not match the condition."""
     anchor = next(field for field in ground.schema if field.type != VOID)
     column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
     outside = raise_expression("OUTSIDE", {"where": to_text(where)}).cast(type_to_spark(anchor.type))

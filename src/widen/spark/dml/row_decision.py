@@ -1,4 +1,4 @@
-"""Decisions: what is to become of each row, told by columns beside its own."""
+"""Row decisions: additional columns with the change of each row."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from widen.spark.read.deleted_rows import FILE
 from widen.spark.spark_errors import translate_spark_errors
 
 CLAUSE, BEFORE = "__widen_clause", "__widen_before"
-"""What a decision adds to a row: the number of the clause that changes it, and how it was before."""
+"""The columns that a decision adds: the number of the clause that changes the row, and the old row."""
 
 RowDecision: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Decides what happens to the rows of `ChangeContext.located`. The result has the columns as they will be, `FILE`
-and `ROW` (null for a new row), `CLAUSE`, which is null for a row that nothing is done to, and the struct `BEFORE`."""
+"""Decides the change of each row of `ChangeContext.located`. The result has the new values of the columns, `FILE`
+and `ROW` (null for an inserted row), `CLAUSE` (null for an unchanged row), and the struct `BEFORE`."""
 
 ChangeCounts: TypeAlias = dict[str | None, Counter[int]]
-"""How many rows each clause has, by the file that they are in; None for new rows."""
+"""The number of rows of each clause, by their file; None for inserted rows."""
 
 
 class ChangeKind(Enum):
-    """What a clause does to a row."""
+    """The kind of change that a clause makes."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -33,19 +33,19 @@ class ChangeKind(Enum):
 
 
 def keep_decided_rows(judged: DataFrame) -> DataFrame:
-    """Return the rows that something is done to."""
+    """Return the rows that a clause changes."""
     return judged.where(F.col(CLAUSE).isNotNull())
 
 
 def count_changes(changed: DataFrame) -> ChangeCounts:
-    """Count rows that something is done to.
+    """Count the changed rows by file and clause.
 
     Raises:
         CorruptFile: a data file cannot be read.
-        JobFailed: Spark could not finish the job.
+        JobFailed: the Spark job failed.
     """
-    found: ChangeCounts = {}
+    counts: ChangeCounts = {}
     with translate_spark_errors():
         for key, clause, count in changed.groupBy(FILE, CLAUSE).count().collect():
-            found.setdefault(key, Counter())[clause] += count
-    return found
+            counts.setdefault(key, Counter())[clause] += count
+    return counts

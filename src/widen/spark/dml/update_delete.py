@@ -1,4 +1,4 @@
-"""Rows updated and deleted in place, by a condition.
+"""UPDATE and DELETE by a condition.
 
 Source: Delta Lake's UPDATE and DELETE
 """
@@ -32,58 +32,58 @@ from widen.spark.spark_types import to_spark, visible_schema
 def delete(
     spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
 ) -> ChangeResult:
-    """Delete rows, and return what it comes to. Nothing is committed.
+    """Delete rows, and return the result. Nothing is committed.
 
-    Where the condition looks at partition columns only, whole files go and none is read.
+    If the condition refers to partition columns only, whole files are removed, and no file is read.
 
     Args:
         spark: The session.
-        snapshot: The version.
-        where: Which rows; all of them if it is None.
-        metadata: That files are written under; by default that of the version.
+        snapshot: The version to change.
+        where: The condition on the rows; None for all rows.
+        metadata: The metadata that files are written with; by default that of the version.
 
     Raises:
-        NotDeterministic: the condition may say something else the next time.
+        NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition cannot be used.
-        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the storage returned an error.
     """
     ground = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     gone = ground.candidates
     if where is not None:
-        found = files_in_partitions(spark, snapshot, gone, where)
-        if found is None:
+        matching = files_in_partitions(spark, snapshot, gone, where)
+        if matching is None:
             return change_in_place(ground, to_column(where), {}, ChangeKind.DELETE)
-        gone = found
+        gone = matching
     return remove_whole_files(gone, ground.reads)
 
 
 def update(
     spark: SparkSession, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
 ) -> ChangeResult:
-    """Update rows, and return what it comes to. Nothing is committed.
+    """Update rows, and return the result. Nothing is committed.
 
     Args:
         spark: The session.
-        snapshot: The version.
-        assignments: The new values by the paths of their columns; they see the row as it was before.
-        where: Which rows; all of them if it is None.
+        snapshot: The version to change.
+        assignments: The new values by column path; they refer to the row before the update.
+        where: The condition on the rows; None for all rows.
 
     Raises:
         InvalidPath: a path cannot be read.
-        ColumnNotFound: there is no such column.
+        ColumnNotFound: the column does not exist.
         AssignmentConflict: two assignments go to the same column.
         ItemAssignmentRefused: a path leads into an array or a map.
         SchemaMismatch: a value does not fit its column.
-        NotDeterministic: the condition may say something else the next time.
+        NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition or a value cannot be used.
-        RowRefused: a row would be one that the table may not hold.
-        UnsupportedFeatureForWrite: the table keeps track of each row and does not say where.
+        RowRefused: a row violates a column rule or a constraint.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: Spark could not finish the job.
-        StorageError: the store refused.
+        JobFailed: the Spark job failed.
+        StorageError: the storage returned an error.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     values = to_assigned_values(

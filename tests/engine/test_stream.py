@@ -249,7 +249,7 @@ def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSessio
         following.send_signal(signal.SIGTERM)
         _, said = following.communicate()
         watchdog.cancel()
-    assert (following.returncode, "it goes on here" in said) == (0, True), said
+    assert (following.returncode, "run it again with this checkpoint to continue" in said) == (0, True), said
     assert [(each["interval"], each["isRepeated"], each["records"]) for each in told] == [(0, True, 0), (1, False, 1)]
     assert numbers(spark, tmp_path) == {0: 1, 1: 1}
     assert Table(table).version == 1

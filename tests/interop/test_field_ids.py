@@ -15,7 +15,8 @@ def test_delta_finds_the_same_columns(spark: SparkSession, tmp_path: Path) -> No
     place = str(tmp_path / "table")
     spark.sql(f"CREATE TABLE delta.`{place}` ({SCHEMA}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'id')")
     spark.createDataFrame(OURS, SCHEMA).write.format("delta").mode("append").save(place)
-    add_shuffled_file(place, FOREIGN, "foreign.parquet")
+    # Spark's Parquet reader fails where a file gives a column the name of one of another type, so no name is shared.
+    add_shuffled_file(place, FOREIGN, "foreign.parquet", suffix="-2")
     for found in (spark.read.format("delta").load(place), Table(place).read(spark=spark)):
         assert shown(found) == [ONE, TWO, THREE, FOUR]
     Table(place).delete("who.b = 200", spark=spark)

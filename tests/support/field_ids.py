@@ -18,11 +18,21 @@ from widen.protocol.actions import Add
 _ARROW = {"integer": pa.int32(), "long": pa.int64(), "string": pa.string()}
 
 
-def add_shuffled_file(place: str, rows: Sequence[tuple[Any, ...]], name: str, *, ids: bool = True) -> None:
-    """Commit a file in which every column of a struct has the physical name of the next one, and its own id."""
+def add_shuffled_file(
+    place: str, rows: Sequence[tuple[Any, ...]], name: str, *, ids: bool = True, suffix: str = ""
+) -> None:
+    """Commit a file in which every column of a struct has the physical name of the next one, and its own id.
+
+    Args:
+        place: Where the table is.
+        rows: The rows of the file.
+        name: The name of the file.
+        ids: Whether the columns have ids; without them they keep their own names.
+        suffix: Appended to every name, so that no column has the name of another one.
+    """
     store = LogStore(place)
     snapshot = open_snapshot(store)
-    table = pa.schema(_shuffled(snapshot.schema, ids=ids))
+    table = pa.schema(_shuffled(snapshot.schema, ids=ids, suffix=suffix))
     columns = [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), table, strict=True)]
     path = Path(place, name)
     pq.write_table(pa.Table.from_arrays(columns, schema=table), path, row_group_size=1)
@@ -37,27 +47,23 @@ def add_shuffled_file(place: str, rows: Sequence[tuple[Any, ...]], name: str, *,
     commit(store, snapshot, [add], "WRITE", {}).or_raise()
 
 
-def _shuffled(struct: StructType, *, ids: bool) -> list[pa.Field]:
+def _shuffled(struct: StructType, *, ids: bool, suffix: str) -> list[pa.Field]:
     fields = list(struct)
-    return [_field(field, fields[at - 1], ids=ids) for at, field in enumerate(fields)]
+    return [_field(field, fields[at - 1], ids=ids, suffix=suffix) for at, field in enumerate(fields)]
 
 
-def _field(field: Field, named: Field, *, ids: bool) -> pa.Field:
-    name = (
-        named.metadata["delta.columnMapping.physicalName"]
-        if ids
-        else field.metadata["delta.columnMapping.physicalName"]
-    )
+def _field(field: Field, named: Field, *, ids: bool, suffix: str) -> pa.Field:
+    name = (named if ids else field).metadata["delta.columnMapping.physicalName"] + suffix
     number = {"PARQUET:field_id": str(field.metadata["delta.columnMapping.id"])} if ids else None
-    return pa.field(name, _type(field.type, ids=ids), metadata=number)
+    return pa.field(name, _type(field.type, ids=ids, suffix=suffix), metadata=number)
 
 
-def _type(data_type: DataType, *, ids: bool) -> pa.DataType:
+def _type(data_type: DataType, *, ids: bool, suffix: str) -> pa.DataType:
     match data_type:
         case StructType():
-            return pa.struct(_shuffled(data_type, ids=ids))
+            return pa.struct(_shuffled(data_type, ids=ids, suffix=suffix))
         case ArrayType(element):
-            return pa.list_(_type(element, ids=ids))
+            return pa.list_(_type(element, ids=ids, suffix=suffix))
         case MapType(key, value):
-            return pa.map_(_type(key, ids=ids), _type(value, ids=ids))
+            return pa.map_(_type(key, ids=ids, suffix=suffix), _type(value, ids=ids, suffix=suffix))
     return _ARROW[str(data_type)]

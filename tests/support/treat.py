@@ -23,12 +23,12 @@ PINS: tuple[Pin, ...] = (
 
 _OTHERS = (
     {},
-    {"dated": frozenset([()])},
-    {"dated": frozenset([("a", "b")])},
-    {"left_out": frozenset([("b",)])},
+    {"date_fields": frozenset([()])},
+    {"date_fields": frozenset([("a", "b")])},
+    {"excluded": frozenset([("b",)])},
     {"masked": frozenset([("a", "b")])},
-    {"masked": frozenset([("a",)]), "left_out": frozenset([("a b",)])},
-    {"dated": frozenset([()]), "left_out": frozenset([("a", "b")])},
+    {"masked": frozenset([("a",)]), "excluded": frozenset([("a b",)])},
+    {"date_fields": frozenset([()]), "excluded": frozenset([("a", "b")])},
     {"epoch_units": {("a",): EpochUnit.MILLISECONDS}},
 )
 

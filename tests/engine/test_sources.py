@@ -121,7 +121,7 @@ def test_files_of_csv_may_have_other_columns(spark: SparkSession, tmp_path: Path
     (source / "1.csv").write_text("n,a,a\n1,x,y\n")
     (source / "2.csv.gz").write_bytes(gzip.compress(b"b,n\nz,2\n"))
     (source / "3.tsv").write_text("n;a\n3;\u00e9\n", encoding="latin-1")
-    with pytest.raises(InvalidOption, match="one character"):
+    with pytest.raises(InvalidOption, match="single character"):
         ingest(str(source), str(tmp_path / "table"), options={"sep": "::"}, spark=spark)
     proved(spark, [str(source / "1.csv"), str(source / "2.csv.gz")], tmp_path / "table")
     proved(spark, str(source / "3.tsv"), tmp_path / "table", options={"sep": ";", "encoding": "latin-1"})

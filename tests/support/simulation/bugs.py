@@ -103,8 +103,11 @@ def _use_any_older_checksum() -> AbstractContextManager[Any]:
 
 def _trust_newest_checksum() -> AbstractContextManager[Any]:
     def newest(self: snapshot.Snapshot) -> Any:
-        known = max(self.segment.checksums, default=None)
-        return None if known is None else snapshot.read_checksum(self.store, known)
+        cache = vars(self)  # read once, as the real property is: a second read may fail where the first did not
+        if "newest_checksum" not in cache:
+            version = max(self.segment.checksums, default=None)
+            cache["newest_checksum"] = None if version is None else snapshot.read_checksum(self.store, version)
+        return cache["newest_checksum"]
 
     return _patched(snapshot.Snapshot, _checksum=property(newest))
 

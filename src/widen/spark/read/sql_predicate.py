@@ -77,17 +77,6 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
     return _translate(parsed, columns)
 
 
-def parse_column(text: str) -> tuple[str, ...] | None:
-    """Return the parts of a column reference in Spark SQL, e.g. alias, column and field; None for other expressions."""
-    if "\\" in text:
-        return None
-    try:
-        names = tuple(_names(sqlglot.parse_one(text, read="spark")))
-    except SqlglotError:
-        return None
-    return names if names and all(names) else None
-
-
 def _translate(node: Any, scope: PredicateScope) -> Predicate:
     match node:
         case sql.Paren():

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
         plan,
         replay,
     )
+    from widen.planning.unify.fold_plan import FoldResult
+    from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import Table, create_table
+    from widen.table.results import History, TableChange
 
 __all__ = [
     "ContentionError",
+    "FoldResult",
+    "History",
     "IngestResult",
     "IngestStream",
     "InternalError",
@@ -32,7 +37,9 @@ __all__ = [
     "ReplayResult",
     "RequestError",
     "Table",
+    "TableChange",
     "TableError",
+    "Verification",
     "WidenError",
     "create_table",
     "ingest",
@@ -45,6 +52,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
+    "FoldResult": "widen.planning.unify.fold_plan",
+    "History": "widen.table.results",
+    "TableChange": "widen.table.results",
+    "Verification": "widen.spark.text.verification",
     "IngestResult": "widen.ingestion",
     "IntervalEvent": "widen.ingestion",
     "ReplayResult": "widen.ingestion",

@@ -286,6 +286,14 @@ def test_a_column_is_widened_in_place_interval_by_interval(spark: SparkSession, 
     ]
 
 
+def test_locations_may_be_paths(spark: SparkSession, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in" / "a.json", [{"n": 1}])
+    first = ingest(tmp_path / "in", tmp_path / "t", quarantine=tmp_path / "q", spark=spark)
+    second = ingest([tmp_path / "in" / "a.json"], tmp_path / "t", spark=spark)
+    assert (first.version, second.version) == (0, 1)
+    assert Table(tmp_path / "t").read(spark=spark).count() == 2
+
+
 def test_numbers_keep_every_digit(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
     numbers = ["9007199254740993", "0.1", "1e400", "-0.0", "123456789012345678901234567890", "1.10"]

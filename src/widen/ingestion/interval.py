@@ -44,7 +44,7 @@ OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 @check_arguments
 def plan(
     source: IngestSource,
-    into: str,
+    into: str | PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
@@ -61,7 +61,7 @@ def plan(
     detect_dates: bool | Iterable[str] | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
-    quarantine: str | None = None,
+    quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
 ) -> Plan:
@@ -130,7 +130,7 @@ def plan(
 @check_arguments
 def ingest(
     source: IngestSource,
-    into: str,
+    into: str | PathLike[str],
     *,
     verify: bool | float = False,
     plan_hash: str | None = None,
@@ -152,7 +152,7 @@ def ingest(
     detect_dates: bool | Iterable[str] | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
-    quarantine: str | None = None,
+    quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
 ) -> IngestResult:

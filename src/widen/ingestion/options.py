@@ -62,7 +62,7 @@ class IngestOptions(TypedDict, total=False):
     detect_dates: bool | Iterable[str] | None
     epoch_unit: Mapping[str, str] | None
     max_columns: int | None
-    quarantine: str | None
+    quarantine: str | PathLike[str] | None
     samples: str | None
     strict: bool
 

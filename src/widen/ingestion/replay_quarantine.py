@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 from widen.errors import TableNotFound
@@ -59,8 +59,8 @@ class ReplayResult:
 
 @check_arguments
 def replay(
-    source: str,
-    into: str,
+    source: str | PathLike[str],
+    into: str | PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
@@ -116,7 +116,7 @@ def replay(
     )
     session, (_, policy) = find_session(spark), parse_options(words)
     request = BatchRequest(table=find_table(into, storage_options), policy=policy, progress=progress)
-    quarantine = request.table.quarantine(source)
+    quarantine = request.table.quarantine(fspath(source))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
     batch = TextBatch(quarantined_texts(content.rows(session)), quarantine.location)

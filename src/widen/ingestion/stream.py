@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from os import PathLike
+from os import PathLike, fspath
 from typing import TypeAlias
 
 from widen.errors import InvalidOption
@@ -36,9 +36,9 @@ OnInterval: TypeAlias = Callable[[IngestResult], object]
 @check_arguments
 def ingest_stream(
     source: IngestSource,
-    into: str,
+    into: str | PathLike[str],
     *,
-    checkpoint: str,
+    checkpoint: str | PathLike[str],
     once: bool = False,
     every_seconds: float = 0,
     max_files: int | None = None,
@@ -62,7 +62,7 @@ def ingest_stream(
     detect_dates: bool | Iterable[str] | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
-    quarantine: str | None = None,
+    quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
 ) -> IngestStream:
@@ -150,7 +150,7 @@ def ingest_stream(
         rows = source
     else:
         paths = to_paths(source)
-        _ensure_separate(paths, {"into": into, "checkpoint": checkpoint})
+        _ensure_separate(paths, {"into": fspath(into), "checkpoint": checkpoint})
         rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_files
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.store.log_store import LogStore
@@ -22,7 +23,7 @@ from widen.table.read_and_append import ReadAndAppendMixin
 
 @check_arguments
 def create_table(
-    location: str,
+    location: str | PathLike[str],
     schema: SchemaLike,
     *,
     partition_by: Sequence[str] = (),

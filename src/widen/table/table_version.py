@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from os import PathLike
 
 import pyarrow as pa
 
@@ -46,7 +47,7 @@ class TableVersion:
     """
 
     @check_arguments
-    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
         self._store = LogStore(location, storage_options)
         self._snapshot = open_snapshot(self._store)
 

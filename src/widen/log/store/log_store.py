@@ -38,8 +38,8 @@ class LogStore:
         InvalidOption: the scheme of the location is unknown.
     """
 
-    def __init__(self, location: str, storage_options: Mapping[str, str] | None = None) -> None:
-        self.location = _normalize_location(location)
+    def __init__(self, location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self.location = _normalize_location(os.fspath(location))
         self.storage_options = dict(storage_options or {})
 
     def __reduce__(self) -> tuple[type[LogStore], tuple[str, dict[str, str]]]:

@@ -47,7 +47,7 @@ class FoldPlan:
         return f"{format_path(self.column)} into {format_path(self.into)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoldResult:
     """The result of a fold.
 

@@ -52,7 +52,13 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
         counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
         stays = judged.where(F.col(_FINDING) == STAYS).select(_VALUE)
         samples = tuple(row[_VALUE] for row in stays.limit(SAMPLES).collect()) if counts.get(STAYS) else ()
-    return FoldResult(fold, sum(counts.values()), counts.get(FITS, 0), counts.get(DUPLICATE, 0), samples)
+    return FoldResult(
+        fold=fold,
+        values=sum(counts.values()),
+        fits=counts.get(FITS, 0),
+        held=counts.get(DUPLICATE, 0),
+        samples=samples,
+    )
 
 
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:

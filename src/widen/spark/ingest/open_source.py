@@ -23,10 +23,17 @@ from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.csv_texts import parse_dialect, read_csv, read_lines
 from widen.spark.source.file_format import FileFormat, parse_format
 from widen.spark.source.json_texts import read_column, read_json
-from widen.spark.source.source_files import SourceFiles, choose_files, find_source, to_paths, to_source_files
+from widen.spark.source.source_files import (
+    FilePath,
+    SourceFiles,
+    choose_files,
+    find_source,
+    to_paths,
+    to_source_files,
+)
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
-IngestSource: TypeAlias = str | Sequence[str] | DataFrame
+IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
 """Files, directories and patterns, or rows."""
 
 _Source = TypeVar("_Source", bound=IngestSource)

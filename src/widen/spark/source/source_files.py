@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from widen.errors import SourceError
 from widen.errors.foreign import first_line
 from widen.spark.source.file_format import FileFormat, format_of
+
+FilePath: TypeAlias = str | os.PathLike[str]
+"""A path, URL or pattern from a caller."""
 
 PATH, LENGTH = "path", "length"
 """The columns of a list of files: URI and size in bytes."""
@@ -146,7 +150,7 @@ def choose_files(
     return SourceFiles(tuple(roots), tuple(files or found), left_out, chosen, options)
 
 
-def to_paths(paths: str | Sequence[str]) -> list[str]:
+def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
     """Return the paths from a caller; relative ones start at the current directory of this process.
 
     Spark would start at the directory of its JVM, but tables are found from this one.
@@ -154,11 +158,12 @@ def to_paths(paths: str | Sequence[str]) -> list[str]:
     Args:
         paths: One path or several. URLs and absolute paths stay unchanged.
     """
-    return [_absolute(path) for path in ([paths] if isinstance(paths, str) else paths)]
+    return [_absolute(os.fspath(path)) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
-def to_place(path: str) -> str:
+def to_place(path: FilePath) -> str:
     """Return the location of a directory from a caller; see `to_paths`. No character is part of a pattern."""
+    path = os.fspath(path)
     return path if _URL.match(path) else os.path.abspath(path)
 
 

@@ -22,6 +22,7 @@ LAYERS = {
     "planning": 4,
     "routing": 5,
     "proof": 5,
+    "iceberg": 5,
     "spark": 6,
     "formats": 7,
     "table": 7,
@@ -42,6 +43,7 @@ FOREIGN = {
     "planning": {"msgspec", "sqlglot"},
     "routing": {"msgspec"},
     "proof": {"msgspec", "pyarrow"},
+    "iceberg": {"msgspec", "pyiceberg"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyroaring", "pyspark", "sqlglot"},
     "formats": {"msgspec"},
@@ -56,7 +58,7 @@ FOREIGN = {
 }
 
 PURE = ["model", "protocol", "observe", "planning", "routing"]
-WITHOUT_SPARK = [*PURE, "log"]
+WITHOUT_SPARK = [*PURE, "log", "iceberg"]
 
 
 def test_every_room_has_a_layer() -> None:

@@ -5,8 +5,7 @@ WidenError
 │   ├── InvalidOption
 │   ├── InvalidConfig       a configuration file cannot be read, or has an invalid setting
 │   ├── UnmatchedFields     options name fields that do not exist
-│   ├── InvalidType
-│   ├── InvalidPath
+│   ├── InvalidType · InvalidPath
 │   ├── InvalidStatement    a SQL statement cannot be parsed, or is not supported
 │   ├── NameNotFound        the catalog does not have the table
 │   ├── ColumnRefused       a change of columns that is not allowed
@@ -14,21 +13,15 @@ WidenError
 │   │   │   ├── ArrayStepNotFound     the path needs the step element
 │   │   │   ├── MapStepNotFound       the path needs the step key or value
 │   │   │   └── PathNotNested
-│   │   ├── ColumnAlreadyExists
-│   │   ├── InvalidColumnName
+│   │   ├── ColumnAlreadyExists · InvalidColumnName
 │   │   ├── TypeChangeRefused
 │   │   │   ├── NestedTypeChangeRefused   a struct, an array or a map as a whole
 │   │   │   └── GeneratedColumnTypeFixed
-│   │   ├── ConstraintDependsOnColumn
-│   │   ├── GeneratedColumnDependsOnColumn
-│   │   ├── IdentityColumnFixed
-│   │   ├── NotAnIdentityColumn
-│   │   ├── IdentityReplaceRefused
-│   │   ├── ItemCommentRefused · ItemRenameRefused · RenameRefused
+│   │   ├── ConstraintDependsOnColumn · GeneratedColumnDependsOnColumn · IdentityColumnFixed · NotAnIdentityColumn
+│   │   ├── IdentityReplaceRefused · ItemCommentRefused · ItemRenameRefused · RenameRefused
 │   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
 │   │   ├── NewColumnNotNull · NestedNotNull · NullsInColumn
-│   │   ├── DefaultsNotEnabled · InvalidDefault · InvalidGeneration · NewColumnDefaultRefused
-│   │   ├── ReplaceColumnsRefused
+│   │   ├── DefaultsNotEnabled · InvalidDefault · InvalidGeneration · NewColumnDefaultRefused · ReplaceColumnsRefused
 │   │   └── AmbiguousReplacement
 │   ├── ConstraintRefused
 │   │   ├── InvalidConstraint
@@ -36,41 +29,28 @@ WidenError
 │   │   └── InvalidConstraintName · ConstraintAlreadyExists · ConstraintNotFound · ConstraintViolated
 │   ├── SchemaMismatch      the data do not fit the table
 │   │   ├── IncompatibleTypes     the data cannot be cast either
-│   │   ├── ConstraintTypeMismatch
-│   │   ├── GeneratedColumnTypeMismatch
-│   │   └── ColumnMissingInSource
+│   │   └── ConstraintTypeMismatch · GeneratedColumnTypeMismatch · ColumnMissingInSource
 │   ├── RowRefused          a row violates a rule of the table
-│   │   ├── NotNullViolated
-│   │   ├── CheckViolated
-│   │   ├── StringTooLong
+│   │   ├── NotNullViolated · CheckViolated · StringTooLong
 │   │   ├── CastOverflow
 │   │   │   └── AssignedOverflow
 │   │   └── ReplaceWhereMismatch
 │   ├── ChangeRefused       a change of rows is ambiguous or not supported
-│   │   ├── AssignmentConflict
-│   │   ├── ItemAssignmentRefused
+│   │   ├── AssignmentConflict · ItemAssignmentRefused
 │   │   ├── OverwriteRefused
-│   │   │   ├── ReplaceWhereInPartitions
-│   │   │   └── NewSchemaInPartitions
-│   │   ├── NotDeterministic
-│   │   ├── InvalidCondition
-│   │   ├── MergeWithoutClause
-│   │   ├── UnreachableClause
-│   │   ├── AmbiguousMerge
+│   │   │   └── ReplaceWhereInPartitions · NewSchemaInPartitions
+│   │   ├── NotDeterministic · InvalidCondition · MergeWithoutClause · UnreachableClause · AmbiguousMerge
 │   │   ├── FoldRefused         a sibling column cannot be folded into the given column
 │   │   └── FoldLosesValues     folding would lose values
-│   ├── IdentityColumnGiven
-│   ├── IdentityExhausted
-│   ├── IcebergIncompatible
+│   ├── IdentityColumnGiven · IdentityExhausted · IcebergIncompatible
 │   ├── ChangeFeedRefused   the changes between two versions cannot be read
-│   │   ├── ChangeFeedNotRecorded
-│   │   ├── ChangeFeedSchemaMismatch
-│   │   └── ChangeFeedSchemaChanged
+│   │   └── ChangeFeedNotRecorded · ChangeFeedSchemaMismatch · ChangeFeedSchemaChanged
 │   ├── FeatureDropRefused
 │   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · UnknownFeature · TruncationNotAllowed
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable     the change would remove rows from an append-only table
+│   ├── IcebergUnavailable · CatalogNotFound
 │   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
 │   ├── SourceError         the source of an ingestion cannot be used
@@ -78,28 +58,22 @@ WidenError
 │   └── PlanChanged         the plan of a batch is not the plan that was approved
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
-│   ├── TableAlreadyExists
-│   ├── VersionNotFound
-│   ├── CorruptLog
-│   ├── CorruptFile
+│   │   └── IcebergTableNotFound
+│   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature
-│   │   ├── UnsupportedFeatureForRead
-│   │   └── UnsupportedFeatureForWrite
-│   ├── UnsupportedTypeChange
-│   ├── NoStoredColumns     the table has no column that is stored in files
-│   ├── NestedVoidColumn    a void column inside an array or a map
+│   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite · UnsupportedIcebergVersion
+│   ├── UnsupportedTypeChange · UnsupportedColumnType · CorruptMetadata · NoStoredColumns · NestedVoidColumn
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it
-│   │   ├── DropPendingRetention
-│   │   └── HistoryUsesFeature
+│   │   └── DropPendingRetention · HistoryUsesFeature
 │   ├── ProtectedVersionsRemain
 │   ├── CheckpointBarrierFailed   a checkpoint that a downgrade needs could not be written
 │   ├── JobFailed           a Spark job failed
 │   ├── PostCommitFailed    the change is committed, but a step after the commit failed
 │   └── StorageError        the store reported an error: permission, space, network
 │       ├── StorageRefused  the store rejected the write: nothing was written
-│       │   └── UnsafeStore   the store overwrites existing files although asked not to
-│       └── FileMissing     a file does not exist
+│       │   └── UnsafeStore · CatalogRefused
+│       └── FileMissing · CatalogError
 ├── ContentionError         another writer committed first: try again
 │   ├── MetadataChanged · ProtocolChanged · ConcurrentAppend · ConcurrentTransaction
 │   ├── ConcurrentDelete
@@ -107,7 +81,9 @@ WidenError
 │   ├── DropConflict        another writer uses the feature again that is being dropped
 │   ├── AttemptsExhausted   another writer won the version in every attempt
 │   ├── BaseExpired         the version that the change is based on was cleaned up
+│   ├── TableChanged        another writer committed to the Iceberg table
 │   └── CommitUnknown       the store did not report whether the commit was written
+│       └── SnapshotUnknown   the catalog did not report whether it has the snapshot
 └── InternalError           a defect of Widen: report it
 
 The family says who must act. Every class has a stable ``code`` (Delta's error class where Delta has one),
@@ -193,6 +169,18 @@ from widen.errors.feature_drops import (
     TruncationRequired,
     UnknownFeature,
 )
+from widen.errors.iceberg import (
+    CatalogError,
+    CatalogNotFound,
+    CatalogRefused,
+    CorruptMetadata,
+    IcebergTableNotFound,
+    IcebergUnavailable,
+    SnapshotUnknown,
+    TableChanged,
+    UnsupportedColumnType,
+    UnsupportedIcebergVersion,
+)
 from widen.errors.requests import (
     AppendOnlyTable,
     EvolutionRefused,
@@ -272,6 +260,9 @@ __all__ = [
     "AttemptsExhausted",
     "BaseExpired",
     "CastOverflow",
+    "CatalogError",
+    "CatalogNotFound",
+    "CatalogRefused",
     "ChangeFeedNotRecorded",
     "ChangeFeedRefused",
     "ChangeFeedSchemaChanged",
@@ -300,6 +291,7 @@ __all__ = [
     "ContentionError",
     "CorruptFile",
     "CorruptLog",
+    "CorruptMetadata",
     "DefaultsNotEnabled",
     "DropConflict",
     "DropPendingRetention",
@@ -320,6 +312,8 @@ __all__ = [
     "GeneratedColumnTypeMismatch",
     "HistoryUsesFeature",
     "IcebergIncompatible",
+    "IcebergTableNotFound",
+    "IcebergUnavailable",
     "IdentityColumnFixed",
     "IdentityColumnGiven",
     "IdentityExhausted",
@@ -372,12 +366,14 @@ __all__ = [
     "RetentionNotExpired",
     "RowRefused",
     "SchemaMismatch",
+    "SnapshotUnknown",
     "SourceError",
     "SparkUnavailable",
     "StorageError",
     "StorageRefused",
     "StringTooLong",
     "TableAlreadyExists",
+    "TableChanged",
     "TableError",
     "TableNotFound",
     "TruncationNotAllowed",
@@ -387,9 +383,11 @@ __all__ = [
     "UnmatchedFields",
     "UnreachableClause",
     "UnsafeStore",
+    "UnsupportedColumnType",
     "UnsupportedFeature",
     "UnsupportedFeatureForRead",
     "UnsupportedFeatureForWrite",
+    "UnsupportedIcebergVersion",
     "UnsupportedSpark",
     "UnsupportedTypeChange",
     "VersionNotFound",

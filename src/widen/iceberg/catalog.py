@@ -1,0 +1,295 @@
+"""Iceberg catalogs: one of PyIceberg's configuration, one that the caller opened, or one embedded in a file.
+
+Source: PyIceberg: ``Configuration``, ``SQL Catalog``.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from widen.errors import (
+    CatalogError,
+    CatalogNotFound,
+    CatalogRefused,
+    IcebergTableNotFound,
+    IcebergUnavailable,
+    InvalidOption,
+    WidenError,
+)
+from widen.errors.foreign import first_line
+from widen.model.lazy_module import import_lazily
+
+if TYPE_CHECKING:
+    from pyiceberg import catalog as iceberg_catalog
+    from pyiceberg import exceptions as iceberg_errors
+    from pyiceberg.catalog import sql as sql_catalog
+    from pyiceberg.table import Table
+else:
+    iceberg_catalog = import_lazily("pyiceberg.catalog")
+    iceberg_errors = import_lazily("pyiceberg.exceptions")
+    sql_catalog = import_lazily("pyiceberg.catalog.sql")
+
+CatalogSource: TypeAlias = "str | os.PathLike[str] | Any"
+"""The name of a catalog in PyIceberg's configuration, a file NAME.db, or an open PyIceberg catalog."""
+
+EMBEDDED_SUFFIX = ".db"
+"""The end of the file names of embedded catalogs."""
+
+EMBEDDED_NAME = "default"
+"""The name of an embedded catalog in its file, which is PyIceberg's default for a catalog."""
+
+_WAREHOUSE = "_warehouse"
+_SQLITE_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class CatalogReference:
+    """A catalog that is opened on first use. Picklable: the copy opens the catalog again.
+
+    Args:
+        source: The name of a catalog in PyIceberg's configuration, or the absolute path of an embedded catalog;
+            None for a catalog that the caller opened.
+        kind: The class of a catalog that the caller opened, else None.
+        name: The name of that catalog.
+        properties: The properties of that catalog.
+    """
+
+    source: str | None
+    kind: type[Any] | None = None
+    name: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.source or self.name
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_opened"}
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the catalog is a file of its own."""
+        return self.source is not None and self.source.endswith(EMBEDDED_SUFFIX)
+
+    def open(self) -> iceberg_catalog.Catalog:
+        """Return the catalog.
+
+        Raises:
+            IcebergUnavailable: PyIceberg is not installed, or a package that the catalog needs.
+            CatalogNotFound: the configuration does not have the catalog, or its settings are not complete.
+            CatalogError: the catalog cannot be reached.
+        """
+        opened = vars(self).get("_opened")
+        if opened is None:
+            opened = self._open()
+            vars(self)["_opened"] = opened
+        return opened
+
+    def _open(self) -> iceberg_catalog.Catalog:
+        ensure_installed()
+        with translate_catalog_errors(str(self)):
+            if self.kind is not None:
+                return self.kind(self.name, **self.properties)  # type: ignore[no-any-return]
+            assert self.source is not None
+            if self.is_embedded:
+                return _open_embedded(self.source)
+            try:
+                return iceberg_catalog.load_catalog(self.source)
+            except ValueError as error:
+                raise CatalogNotFound(catalog=self.source, reason=first_line(error)) from error
+
+
+def to_catalog(source: CatalogSource) -> CatalogReference:
+    """Return the reference to a catalog; nothing is opened yet.
+
+    Args:
+        source: The name of a catalog in PyIceberg's configuration; a path that ends in ``.db`` for an embedded
+            catalog, which is created if it does not exist; or an open PyIceberg catalog.
+
+    Raises:
+        InvalidOption: it is none of these.
+    """
+    if isinstance(source, CatalogReference):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        text = os.fspath(source)
+        return CatalogReference(os.path.abspath(text) if text.endswith(EMBEDDED_SUFFIX) else text)
+    if not hasattr(source, "load_table"):
+        expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."
+        raise InvalidOption(option="catalog", value=source, expected=expected)
+    reference = CatalogReference(None, type(source), source.name, dict(source.properties))
+    vars(reference)["_opened"] = source
+    return reference
+
+
+def ensure_installed() -> None:
+    """Check that PyIceberg is installed.
+
+    Raises:
+        IcebergUnavailable: it is not.
+    """
+    if find_spec("pyiceberg") is None:
+        raise IcebergUnavailable(reason="it is not installed")
+
+
+def _open_embedded(path: str) -> iceberg_catalog.Catalog:
+    """Return the catalog in a SQLite file. Its warehouse is the folder beside it."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    warehouse = file.with_name(file.stem + _WAREHOUSE)
+    uri = f"sqlite:///{path}?timeout={_SQLITE_TIMEOUT_SECONDS}"
+    return sql_catalog.SqlCatalog(_embedded_name(path), uri=uri, warehouse=warehouse.as_uri())
+
+
+def _embedded_name(path: str) -> str:
+    """Return the name under which a SQLite file has its tables: the only one in it, else the default."""
+    if not os.path.exists(path):
+        return EMBEDDED_NAME
+    query = "SELECT catalog_name FROM iceberg_tables UNION SELECT catalog_name FROM iceberg_namespace_properties"
+    try:
+        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
+            names = {name for (name,) in connection.execute(query)}
+    except sqlite3.OperationalError:  # a file without these tables is a new catalog
+        return EMBEDDED_NAME
+    except sqlite3.DatabaseError as error:
+        raise CatalogNotFound(catalog=path, reason=f"the file is not a SQLite database ({error})") from error
+    if len(names) > 1 and EMBEDDED_NAME not in names:
+        reason = f"the file has more than one catalog: {', '.join(sorted(names))}"
+        raise CatalogNotFound(catalog=path, reason=reason)
+    return EMBEDDED_NAME if EMBEDDED_NAME in names or not names else names.pop()
+
+
+# ---- tables and namespaces ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableName:
+    """The name of a table in a catalog.
+
+    Args:
+        catalog: The catalog.
+        identifier: The parts of the namespace, and the name.
+    """
+
+    catalog: CatalogReference
+    identifier: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The parts of the namespace."""
+        return self.identifier[:-1]
+
+    def sibling(self, suffix: str) -> TableName:
+        """Return the table in the same namespace with a suffix at its name."""
+        return TableName(self.catalog, (*self.namespace, self.identifier[-1] + suffix))
+
+    def load(self) -> Table:
+        """Return the newest version of the table.
+
+        Raises:
+            IcebergTableNotFound: the catalog does not have it.
+            CatalogError: the catalog cannot be read.
+        """
+        catalog = self.catalog.open()
+        with translate_catalog_errors(str(self)):
+            try:
+                return catalog.load_table(self.identifier)
+            except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
+                reason = f"the catalog {self.catalog} does not have it"
+                raise IcebergTableNotFound(location=str(self), reason=reason) from error
+
+    def find(self) -> Table | None:
+        """Return the newest version of the table, or None if the catalog does not have it.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+        """
+        try:
+            return self.load()
+        except IcebergTableNotFound:
+            return None
+
+    def create_namespace(self) -> None:
+        """Create the namespace of the table, with those above it, unless they exist.
+
+        Raises:
+            InvalidOption: a part of the namespace is a table.
+            CatalogError: the catalog cannot be read or written.
+        """
+        catalog = self.catalog.open()
+        with translate_catalog_errors(str(self)):
+            if catalog.namespace_exists(self.namespace):
+                return
+            for length in range(1, len(self.namespace) + 1):
+                part = self.namespace[:length]
+                if length > 1 and catalog.table_exists(part):
+                    expected = f"{'.'.join(part)} is a table, so it cannot hold tables. Choose another name."
+                    raise InvalidOption(option="into", value=str(self), expected=expected)
+                catalog.create_namespace_if_not_exists(part)
+
+
+def to_table_name(name: str, catalog: CatalogSource) -> TableName:
+    """Return a table in a catalog; nothing is opened yet.
+
+    Args:
+        name: The namespace and the name, separated by dots.
+        catalog: See `to_catalog`.
+
+    Raises:
+        InvalidOption: the name has no namespace, or an empty part; or the catalog is none.
+    """
+    parts = tuple(name.split("."))
+    if len(parts) < 2 or not all(part.strip() for part in parts):
+        expected = "Must be a namespace and a name, e.g. shop.orders."
+        raise InvalidOption(option="the table", value=name, expected=expected)
+    return TableName(to_catalog(catalog), parts)
+
+
+# ---- errors of PyIceberg --------------------------------------------------------------------------
+
+_REFUSED = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError", "BadRequestError")
+_PERMISSION = "Check the credentials of the catalog and what they allow."
+_CONNECTION = "Check the address and the state of the catalog, and repeat the call."
+
+
+@contextmanager
+def translate_catalog_errors(location: str) -> Iterator[None]:
+    """Raise errors of PyIceberg and of what is below it as errors of ours.
+
+    Losing a race and unknown outcomes of commits are not for here; see `widen.iceberg.commit`.
+
+    Args:
+        location: The table or the catalog that a message names.
+
+    Raises:
+        IcebergUnavailable: a package that the catalog needs is not installed.
+        CatalogRefused: the catalog refused the request.
+        CatalogError: the catalog or its store reported another error.
+    """
+    try:
+        yield
+    except WidenError:
+        raise
+    except (ModuleNotFoundError, iceberg_errors.NotInstalledError) as error:
+        raise IcebergUnavailable(reason=first_line(error)) from error
+    except Exception as error:  # a catalog may raise errors of any library that it uses
+        name = type(error).__name__
+        reason = first_line(error) or name
+        if name in _REFUSED or isinstance(error, PermissionError) or _is_access_denied(error):
+            raise CatalogRefused(location=location, reason=reason, fix=_PERMISSION) from error
+        raise CatalogError(location=location, reason=reason, fix=_CONNECTION) from error
+
+
+def _is_access_denied(error: Exception) -> bool:
+    """Tell whether AWS denied access; its client raises one class for everything, with a code."""
+    code = getattr(error, "response", {}).get("Error", {}).get("Code", "") if hasattr(error, "response") else ""
+    return code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")

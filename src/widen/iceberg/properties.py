@@ -1,0 +1,219 @@
+"""What Widen stores in an Iceberg table beside the columns: table properties, snapshot summaries and docs.
+
+An Iceberg field has a doc and no other metadata. So the source field of each column is in a table property, by field
+id, which a rename does not change. The last interval of each stream is in the snapshot summary and in a table
+property of the same commit, because snapshots expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from widen.errors import CorruptMetadata
+from widen.model.column_path import Path, format_path
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.planning.evolution.source_metadata import EVOLVED_FROM, FORM, ROLE, SOURCE
+from widen.protocol.column_mapping import COLUMN_ID
+
+SOURCES = "widen.sources"
+"""Table property: the source field of each column, as JSON; see `encode_sources`."""
+
+STREAM = "widen.stream."
+"""Prefix of table properties: with the id of a stream, the number of the last interval that the table has."""
+
+APP_ID, INTERVAL = "widen.app-id", "widen.interval"
+"""Snapshot summary: the stream and the number of the interval that the snapshot holds."""
+
+OPERATION = "widen.operation"
+"""Snapshot summary: what made the snapshot, one of `OPERATIONS`."""
+
+INGEST, APPEND, REPLAY, UNDO = "ingest", "append", "replay", "undo"
+OPERATIONS = (INGEST, APPEND, REPLAY, UNDO)
+
+MODE, PLAN_HASH = "widen.mode", "widen.plan-hash"
+"""Snapshot summary: the mode of evolution of an interval, and the hash of its plan."""
+
+EVENTS, EVENT_COUNT = "widen.events", "widen.event-count"
+"""Snapshot summary: the events of an interval as JSON, and their number. A long list is cut; see `MAX_EVENTS_BYTES`."""
+
+RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "widen.corrupt-texts"
+"""Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
+
+PARAMETERS = "widen.parameters"
+"""Snapshot summary: more parameters of the commit, as JSON."""
+
+MAX_EVENTS_BYTES = 4096
+"""The size up to which events are in a snapshot summary. Every reader of a table loads all its summaries."""
+
+VERSION = 1
+"""The version of the form of `SOURCES`."""
+
+EVOLVED = "evolved_from:"
+"""The beginning of the doc of an evolved column, or of its last part after the user's own text."""
+
+
+class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "s", "is_evolved": "e"}):
+    """What a column holds.
+
+    Args:
+        source: The key of its source field below that of the parent column, or the whole path of the source field;
+            None if it does not hold a source field.
+        is_evolved: Whether it is beside the column with the plain name.
+        form: The text form of a column that holds all values of its field.
+        role: The role of a column that does not hold a source field.
+    """
+
+    source: str | list[str] | None = None
+    is_evolved: bool = False
+    form: str | None = None
+    role: str | None = None
+
+    def path(self, parent: Path) -> Path | None:
+        """Return the path of the source field; None if the column does not hold one.
+
+        Args:
+            parent: The path of the source field of the parent column.
+        """
+        if isinstance(self.source, str):
+            return (*parent, self.source)
+        return None if self.source is None else tuple(self.source)
+
+    def to_metadata(self, parent: Path) -> dict[str, Any]:
+        """Return the metadata that the column has in the model.
+
+        Args:
+            parent: The path of the source field of the parent column.
+        """
+        path = self.path(parent)
+        metadata: dict[str, Any] = {} if path is None else {SOURCE: list(path)}
+        if self.is_evolved and path is not None:
+            metadata[EVOLVED_FROM] = format_path(path)
+        named = {FORM: self.form, ROLE: self.role}
+        return metadata | {key: value for key, value in named.items() if value is not None}
+
+
+class _Sources(msgspec.Struct, frozen=True, rename={"version": "v", "columns": "c"}):
+    version: int
+    columns: dict[int, ColumnSource | str]
+
+
+_decode, _encode = msgspec.json.Decoder(_Sources).decode, msgspec.json.Encoder().encode
+
+
+def read_sources(properties: Mapping[str, str], location: str) -> Mapping[int, ColumnSource]:
+    """Return the source field of each column, by field id, from the properties of a table.
+
+    Args:
+        properties: The table properties.
+        location: The table, for the error.
+
+    Raises:
+        CorruptMetadata: the property cannot be read, or a newer version of Widen has written it.
+    """
+    text = properties.get(SOURCES)
+    if text is None:
+        return {}
+    try:
+        sources = _decode(text)
+    except msgspec.DecodeError as error:
+        raise CorruptMetadata(location=location, name=SOURCES, reason=str(error)) from error
+    if sources.version > VERSION:
+        reason = f"it has version {sources.version}, and this version of Widen reads up to {VERSION}"
+        raise CorruptMetadata(location=location, name=SOURCES, reason=reason)
+    return {
+        number: ColumnSource(source) if isinstance(source, str) else source
+        for number, source in sources.columns.items()
+    }
+
+
+def encode_sources(schema: StructType) -> str:
+    """Return the value of the property `SOURCES` for columns with field ids and source fields in their metadata."""
+    columns = dict(_sources_of(schema, ()))
+    return _encode(_Sources(VERSION, columns)).decode()
+
+
+def _sources_of(data_type: DataType, parent: Path) -> Iterator[tuple[int, ColumnSource | str]]:
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                path = tuple(field.metadata.get(SOURCE) or ())
+                entry = _source_of(field, path, parent)
+                if entry != ColumnSource():
+                    plain = ColumnSource(source=entry.source)
+                    is_plain = entry == plain and isinstance(entry.source, str)
+                    yield field.metadata[COLUMN_ID], str(entry.source) if is_plain else entry
+                yield from _sources_of(field.type, path or (*parent, field.name))
+        case ArrayType(element):
+            yield from _sources_of(element, parent)
+        case MapType(_, value):
+            yield from _sources_of(value, parent)
+
+
+def _source_of(field: Field, path: Path, parent: Path) -> ColumnSource:
+    source: str | list[str] | None = list(path) or None
+    if path and path[:-1] == parent:
+        source = path[-1]
+    form, role = field.metadata.get(FORM), field.metadata.get(ROLE)
+    return ColumnSource(source, EVOLVED_FROM in field.metadata, form, role)
+
+
+def doc_with_source(text: str | None, field: Field) -> str | None:
+    """Return the doc of a column with a text of the user, which keeps what it is evolved from.
+
+    Args:
+        text: The text of the user, if any.
+        field: The column, in the model.
+
+    Example:
+        >>> from widen.model.types import LONG
+        >>> doc_with_source("In grams.", Field("a_long", LONG, metadata={EVOLVED_FROM: "a"}))
+        'In grams. evolved_from:a'
+    """
+    parts = [text] if text else []
+    if EVOLVED_FROM in field.metadata:
+        parts.append(f"{EVOLVED}{field.metadata[EVOLVED_FROM]}")
+    return " ".join(parts) or None
+
+
+def stream_mark(app_id: str, number: int) -> dict[str, str]:
+    """Return the table property that records the last interval of a stream."""
+    return {f"{STREAM}{app_id}": str(number)}
+
+
+def last_interval(properties: Mapping[str, str], app_id: str) -> int | None:
+    """Return the number of the last interval of a stream that the table has; None if it has none."""
+    number = properties.get(f"{STREAM}{app_id}")
+    return None if number is None else int(number)
+
+
+def report_summary(
+    mode: str, plan_hash: str, events: list[Any], *, records: int, quarantined: int, corrupt: int
+) -> dict[str, str]:
+    """Return the report of an interval for the snapshot summary.
+
+    Events that do not fit into `MAX_EVENTS_BYTES` are left out, from the end; their number stays.
+
+    Args:
+        mode: The mode of evolution.
+        plan_hash: The hash of the plan.
+        events: The events of the plan, as JSON values.
+        records: The number of records written.
+        quarantined: The number of records in the quarantine.
+        corrupt: The number of texts that are not records.
+    """
+    kept: list[msgspec.Raw] = []
+    size = 2
+    for event in events:
+        text = _encode(event)
+        size += len(text) + 1
+        if size > MAX_EVENTS_BYTES:
+            break
+        kept.append(msgspec.Raw(text))
+    summary = {OPERATION: INGEST, MODE: mode, PLAN_HASH: plan_hash, RECORDS: str(records)}
+    if events:
+        summary |= {EVENTS: _encode(kept).decode(), EVENT_COUNT: str(len(events))}
+    counts = {QUARANTINED: quarantined, CORRUPT: corrupt}
+    return summary | {key: str(number) for key, number in counts.items() if number}

@@ -1,0 +1,215 @@
+"""Types of the model as Iceberg types, and the reverse, with field ids at every level.
+
+In the model, a field has its id in the metadata that Delta uses for column mapping, and so do the elements, keys and
+values in it. So everything that finds columns of a Delta table by id does the same for an Iceberg table.
+
+Source: Iceberg's table specification, "Schemas and Data Types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from widen.errors import UnsupportedColumnType
+from widen.iceberg.properties import ColumnSource
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.model.lazy_module import import_lazily
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+)
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS
+
+if TYPE_CHECKING:
+    from pyiceberg import schema as iceberg_schema
+    from pyiceberg import types as iceberg_types
+else:
+    iceberg_schema = import_lazily("pyiceberg.schema")
+    iceberg_types = import_lazily("pyiceberg.types")
+
+_TO_MODEL: Mapping[str, DataType] = MappingProxyType(
+    {
+        "BooleanType": BOOLEAN,
+        "IntegerType": INTEGER,
+        "LongType": LONG,
+        "FloatType": FLOAT,
+        "DoubleType": DOUBLE,
+        "DateType": DATE,
+        "TimestampType": TIMESTAMP_NTZ,
+        "TimestamptzType": TIMESTAMP,
+        "StringType": STRING,
+        "UUIDType": BINARY,
+        "FixedType": BINARY,
+        "BinaryType": BINARY,
+    }
+)
+"""The type of the model for each atomic type of Iceberg, by its class. Spark has no types for uuid and fixed."""
+
+_FROM_MODEL: Mapping[str, str] = MappingProxyType(
+    {
+        "byte": "IntegerType",
+        "short": "IntegerType",
+        "integer": "IntegerType",
+        "long": "LongType",
+        "float": "FloatType",
+        "double": "DoubleType",
+        "boolean": "BooleanType",
+        "string": "StringType",
+        "binary": "BinaryType",
+        "date": "DateType",
+        "timestamp": "TimestamptzType",
+        "timestamp_ntz": "TimestampType",
+    }
+)
+"""The class of Iceberg's type for each atomic type of the model. Iceberg has no integers of 8 and 16 bits."""
+
+NO_SOURCES: Mapping[int, ColumnSource] = MappingProxyType({})
+
+
+def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
+    """Return an Iceberg schema in the types of the model.
+
+    Args:
+        schema: The Iceberg schema.
+        sources: The source field of each column, by field id; see `widen.iceberg.properties`.
+
+    Returns:
+        The columns, with their ids, docs and source fields in the metadata.
+
+    Raises:
+        UnsupportedColumnType: Spark has no type for a column.
+    """
+    return StructType(tuple(_to_field(each, sources, (), ()) for each in schema.fields))
+
+
+def _to_field(
+    field: iceberg_types.NestedField, sources: Mapping[int, ColumnSource], parent: Path, parent_source: Path
+) -> Field:
+    path = (*parent, field.name)
+    source = sources.get(field.field_id)
+    source_path = source.path(parent_source) if source else None
+    # A struct field below a column without a source has none either: it is found by its name.
+    data_type = _to_type(field.field_type, sources, path, source_path or (*parent_source, field.name))
+    metadata: dict[str, Any] = {COLUMN_ID: field.field_id}
+    if item_ids := dict(_item_ids(field.field_type, field.name)):
+        metadata[NESTED_IDS] = item_ids
+    if field.doc:
+        metadata[COMMENT] = field.doc
+    if source:
+        metadata |= source.to_metadata(parent_source)
+    return Field(field.name, data_type, nullable=not field.required, metadata=metadata)
+
+
+def _to_type(
+    data_type: iceberg_types.IcebergType, sources: Mapping[int, ColumnSource], path: Path, source: Path
+) -> DataType:
+    match data_type:
+        case iceberg_types.StructType():
+            return StructType(tuple(_to_field(each, sources, path, source) for each in data_type.fields))
+        case iceberg_types.ListType():
+            element = _to_type(data_type.element_type, sources, (*path, ELEMENT), source)
+            return ArrayType(element, not data_type.element_required)
+        case iceberg_types.MapType():
+            key = _to_type(data_type.key_type, sources, (*path, KEY), source)
+            value = _to_type(data_type.value_type, sources, (*path, VALUE), source)
+            return MapType(key, value, not data_type.value_required)
+        case iceberg_types.DecimalType():
+            return DecimalType(data_type.precision, data_type.scale)
+    atomic = _TO_MODEL.get(type(data_type).__name__)
+    if atomic is None:
+        raise UnsupportedColumnType(
+            column=format_path(path), type=str(data_type), reason="Spark has no type for its values"
+        )
+    return atomic
+
+
+def _item_ids(data_type: iceberg_types.IcebergType, prefix: str) -> Iterator[tuple[str, int]]:
+    """Yield the ids of elements, keys and values, in the form of Delta's nested ids."""
+    match data_type:
+        case iceberg_types.ListType():
+            yield f"{prefix}.{ELEMENT}", data_type.element_id
+            yield from _item_ids(data_type.element_type, f"{prefix}.{ELEMENT}")
+        case iceberg_types.MapType():
+            for step, number, inner in (
+                (KEY, data_type.key_id, data_type.key_type),
+                (VALUE, data_type.value_id, data_type.value_type),
+            ):
+                yield f"{prefix}.{step}", number
+                yield from _item_ids(inner, f"{prefix}.{step}")
+
+
+def from_model(schema: StructType) -> iceberg_schema.Schema:
+    """Return the Iceberg schema of a new table. Its field ids are new, in the order that PyIceberg gives them.
+
+    Args:
+        schema: The columns; their comments become docs.
+
+    Raises:
+        UnsupportedColumnType: Iceberg has no type for a column.
+    """
+    new_id = count(1).__next__
+    columns = iceberg_schema.Schema(*_from_fields(schema, new_id, ()))
+    return iceberg_schema.assign_fresh_schema_ids(columns)
+
+
+def from_model_type(data_type: DataType, path: Path = ()) -> iceberg_types.IcebergType:
+    """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column.
+
+    Args:
+        data_type: The type.
+        path: The path of the column, for the error.
+
+    Raises:
+        UnsupportedColumnType: Iceberg has no such type.
+    """
+    return _from_type(data_type, count(1).__next__, path)
+
+
+def _from_fields(struct: StructType, new_id: Callable[[], int], path: Path) -> Iterator[iceberg_types.NestedField]:
+    for field in struct:
+        yield iceberg_types.NestedField(
+            field_id=new_id(),
+            name=field.name,
+            field_type=_from_type(field.type, new_id, (*path, field.name)),
+            required=not field.nullable,
+            doc=field.metadata.get(COMMENT),
+        )
+
+
+def _from_type(data_type: DataType, new_id: Callable[[], int], path: Path) -> iceberg_types.IcebergType:
+    match data_type:
+        case StructType():
+            return iceberg_types.StructType(*_from_fields(data_type, new_id, path))
+        case ArrayType(element, contains_null):
+            element_type = _from_type(element, new_id, (*path, ELEMENT))
+            return iceberg_types.ListType(new_id(), element_type, element_required=not contains_null)
+        case MapType(key, value, contains_null):
+            key_type = _from_type(key, new_id, (*path, KEY))
+            value_type = _from_type(value, new_id, (*path, VALUE))
+            return iceberg_types.MapType(new_id(), key_type, new_id(), value_type, value_required=not contains_null)
+        case DecimalType(precision, scale):
+            return iceberg_types.DecimalType(precision, scale)
+        case AtomicType(name) if name in _FROM_MODEL:
+            return getattr(iceberg_types, _FROM_MODEL[name])()  # type: ignore[no-any-return]
+    raise UnsupportedColumnType(
+        column=format_path(path), type=data_type.sql, reason="Iceberg version 2 has no such type"
+    )

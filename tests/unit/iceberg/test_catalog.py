@@ -1,0 +1,126 @@
+"""Opening Iceberg catalogs: embedded, configured, and those that the caller opened."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyiceberg import types as ice
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ForbiddenError, NotInstalledError, ServerError
+from pyiceberg.schema import Schema
+
+from widen.errors import (
+    CatalogError,
+    CatalogNotFound,
+    CatalogRefused,
+    IcebergTableNotFound,
+    IcebergUnavailable,
+    InvalidOption,
+)
+from widen.iceberg import catalog as catalog_module
+from widen.iceberg.catalog import to_catalog, to_table_name, translate_catalog_errors
+
+SCHEMA = Schema(ice.NestedField(1, "id", ice.LongType()))
+
+
+def test_an_embedded_catalog_is_a_file_with_a_warehouse_beside_it(tmp_path: Path) -> None:
+    name = to_table_name("shop.eu.orders", tmp_path / "new" / "catalog.db")
+    assert name.find() is None
+    name.create_namespace()
+    name.create_namespace()
+    table = name.catalog.open().create_table(name.identifier, SCHEMA)
+    assert table.location().startswith((tmp_path / "new" / "catalog_warehouse").as_uri())
+    assert (tmp_path / "new" / "catalog.db").exists()
+    assert pickle.loads(pickle.dumps(name)).load().schema() == table.schema()
+
+
+def test_an_embedded_catalog_of_another_name_is_found(tmp_path: Path) -> None:
+    theirs = SqlCatalog("prod", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri())
+    theirs.create_namespace("shop")
+    theirs.create_table("shop.orders", SCHEMA)
+    assert to_table_name("shop.orders", f"{tmp_path}/c.db").load().schema().find_field("id")
+
+
+def test_a_file_with_several_catalogs_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        SqlCatalog(name, uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri()).create_namespace("shop")
+    with pytest.raises(CatalogNotFound, match="more than one catalog: one, two"):
+        to_catalog(f"{tmp_path}/c.db").open()
+
+
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.db").write_text("no database " * 200)
+    with pytest.raises(CatalogNotFound, match="not a SQLite database"):
+        to_catalog(tmp_path / "c.db").open()
+
+
+def test_an_open_catalog_is_used_as_it_is_and_survives_pickling(tmp_path: Path) -> None:
+    theirs = SqlCatalog("prod", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri())
+    reference = to_catalog(theirs)
+    assert reference.open() is theirs
+    assert str(reference) == "prod"
+    theirs.create_namespace("shop")
+    assert pickle.loads(pickle.dumps(reference)).open().list_namespaces() == [("shop",)]
+
+
+def test_a_catalog_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.catalog import _ENV_CONFIG
+
+    config = {"catalog": {"prod": {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": str(tmp_path)}}}
+    monkeypatch.setattr(_ENV_CONFIG, "config", config)
+    assert to_catalog("prod").open().name == "prod"
+    with pytest.raises(CatalogNotFound, match="The catalog staging cannot be opened"):
+        to_catalog("staging").open()
+
+
+def test_what_is_not_a_catalog_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="catalog cannot be 5"):
+        to_catalog(5)
+
+
+@pytest.mark.parametrize("name", ["orders", "shop.", ".orders", "shop..orders", ""])
+def test_a_table_needs_a_namespace(name: str) -> None:
+    with pytest.raises(InvalidOption, match="the table cannot be"):
+        to_table_name(name, "prod")
+
+
+def test_a_namespace_that_is_a_table_is_refused(tmp_path: Path) -> None:
+    orders = to_table_name("shop.orders", tmp_path / "c.db")
+    orders.create_namespace()
+    orders.catalog.open().create_table(orders.identifier, SCHEMA)
+    below = to_table_name("shop.orders.lines", orders.catalog)
+    with pytest.raises(InvalidOption, match=r"shop\.orders\.lines") as error:
+        below.create_namespace()
+    assert "shop.orders is a table" in error.value.advice
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IcebergTableNotFound, match=r"There is no Iceberg table shop\.orders"):
+        to_table_name("shop.orders", tmp_path / "c.db").load()
+
+
+def test_without_pyiceberg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "find_spec", lambda _: None)
+    with pytest.raises(IcebergUnavailable) as error:
+        to_catalog("prod").open()
+    assert "pip install 'widen[iceberg]'" in error.value.advice
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (ForbiddenError("no"), CatalogRefused),
+        (PermissionError(13, "no"), CatalogRefused),
+        (ServerError("down"), CatalogError),
+        (ConnectionError("refused"), CatalogError),
+        (NotInstalledError("boto3 is missing"), IcebergUnavailable),
+        (ModuleNotFoundError("No module named 'boto3'"), IcebergUnavailable),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, Exception) else "",
+)
+def test_errors_are_translated(theirs: Exception, ours: type[Exception]) -> None:
+    with pytest.raises(ours) as error, translate_catalog_errors("shop.orders"):
+        raise theirs
+    assert error.value.__cause__ is theirs

@@ -294,6 +294,56 @@ def test_files_of_parquet_whose_types_drift(spark: SparkSession, tmp_path: Path)
     ]
 
 
+def test_no_digit_of_an_int96_time_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads INT96 as microseconds; a record with nanoseconds beyond them has the time as text."""
+    ns, second = pa.timestamp("ns"), 1_700_000_000_000_000_000
+    inner = pa.struct([("x", ns), ("y", ns)])
+    written = {
+        "n": pa.array([1, 2, 3, 4]),
+        "T": pa.array([second + 123_456_789, second + 123_456_000, None, -1], ns),
+        "exact": pa.array([second] * 4, ns),
+        "r": pa.array([[{"x": second + 1, "y": second}], None, [{"x": second, "y": None}, None], []], pa.list_(inner)),
+    }
+    for name in ("a b%é.parquet", "c.parquet"):
+        pq.write_table(pa.table(written), tmp_path / name, use_deprecated_int96_timestamps=True)
+    table = tmp_path / "table"
+    done = proved(str(tmp_path / "a b%é.parquet"), table)
+    assert done.records == 4
+    assert types(table)["T"] == "string"
+    assert types(table)["T_timestamp"] == "timestamp"
+    assert types(table)["exact"] == "timestamp"
+    record = "struct<x: string, x_timestamp: timestamp, y: timestamp>"
+    assert types(table)["r"] == f"array<{record}>"
+    found = rows(spark, table)
+    assert [row.get("T") for row in found] == [
+        "2023-11-14T22:13:20.123456789Z",
+        "2023-11-14T22:13:20.123456Z",
+        None,
+        "1969-12-31T23:59:59.999999999Z",
+    ]
+    assert found[0]["r"][0]["x"] == "2023-11-14T22:13:20.000000001Z"
+    assert [row.get("T_timestamp") is not None for row in found] == [False, True, False, False]
+    assert proved(str(tmp_path / "*.parquet"), table).plan.is_empty
+
+
+def test_a_number_is_kept_beside_a_timestamp(spark: SparkSession, tmp_path: Path) -> None:
+    """A timestamp column shows what a number may mean; the number itself is rescued, or its record is quarantined."""
+    frozen, fixed = tmp_path / "frozen", tmp_path / "fixed"
+    widen.create_table(str(frozen), "n int, t timestamp")
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"n":2,"t":1700000000}\n')
+    for source in (frame(spark, "1 AS n, 1700000000L AS t"), str(lines)):
+        proved(source, frozen, evolve="freeze")
+    assert [(row["t"].timestamp(), row["_rescued"]) for row in rows(spark, frozen)] == [
+        (1700000000, '{"t":1700000000}')
+    ] * 2
+    widen.create_table(str(fixed), "n int, t timestamp NOT NULL")
+    for source in (frame(spark, "1 AS n, 1700000000L AS t"), str(lines)):
+        assert proved(source, fixed).quarantined == 1
+        assert proved(source, fixed, epoch_unit={"t": "s"}).quarantined == 0
+    assert [row["t"].timestamp() for row in rows(spark, fixed)] == [1700000000] * 2
+
+
 def test_nothing_is_left_of_parts_if_one_fails(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

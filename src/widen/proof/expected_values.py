@@ -204,7 +204,8 @@ def to_rescued_form(value: Json) -> Form:
 def expected_scalar(columns: Sequence[SourceColumn], value: Json, counts: ValueCounts) -> Any:
     """Return what the first column without arrays that can hold a scalar must hold, and count it, or `NOT_STORED`."""
     for column in columns:
-        if column.type_name in (RECORD, MAP):
+        is_epoch = isinstance(value, NumberToken) and column.type_name == "timestamp"
+        if column.type_name in (RECORD, MAP) or (is_epoch and not column.has_epochs):
             continue
         form = expected_value(column, value)
         if form is not NOT_STORED:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from widen.model.column_path import Path
+from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType
 from widen.planning.evolution.policy import EpochUnit, Mode, Policy
 from widen.planning.evolution.source_metadata import role_of, source_key
@@ -48,6 +48,7 @@ class SourceColumn:
         fields: For records: the columns of each key.
         value: For maps: the column of the values.
         epoch_unit: For timestamps: unit of integers, if the policy names one.
+        has_epochs: Whether integers stand in this timestamp column alone: it is fixed, and the policy names their unit.
         has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
         has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
     """
@@ -60,6 +61,7 @@ class SourceColumn:
     fields: ColumnsByKey | None = None
     value: SourceColumn | None = None
     epoch_unit: EpochUnit | None = None
+    has_epochs: bool = False
     has_booleans_as_numbers: bool = False
     has_dates: bool = False
 
@@ -78,29 +80,32 @@ def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
 
     Source: docs/evolution-rules.md#d9, #d14
     """
-    return _columns_by_key(schema, policy, ())
+    return _columns_by_key(schema, policy, (), ())
 
 
-def _columns_by_key(struct: StructType, policy: Policy, above: Path) -> ColumnsByKey:
+def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path) -> ColumnsByKey:
     by_key: dict[str, list[SourceColumn]] = {}
     for position, field in enumerate(struct):
         if above or role_of(field) is None:
             key = source_key(field)
-            column = _source_column(field.name, position, field.type, policy, (*above, key))
+            column = _source_column((*path, field.name), position, field.type, policy, (*above, key))
             if column is not None:
                 by_key.setdefault(key, []).append(column)
     return {key: tuple(sorted(columns, key=_sort_key)) for key, columns in by_key.items()}
 
 
-def _source_column(name: str, position: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:
-    dim = 0
+def _source_column(path: Path, position: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:
+    name, dim = path[-1], 0
     while isinstance(data_type, ArrayType):
         data_type, dim = data_type.element, dim + 1
+    inside = (*path, *[ELEMENT] * dim)
     match data_type:
         case StructType():
-            return SourceColumn(name, position, dim, RECORD, data_type, _columns_by_key(data_type, policy, source))
+            return SourceColumn(
+                name, position, dim, RECORD, data_type, _columns_by_key(data_type, policy, inside, source)
+            )
         case MapType(key, value):
-            inner = _source_column(name, position, value, policy, source) if key == STRING else None
+            inner = _source_column((*inside, VALUE), position, value, policy, source) if key == STRING else None
             return inner and SourceColumn(name, position, dim, MAP, data_type, value=inner)
         case DecimalType():
             is_split = _is_split_mode(policy, source)
@@ -115,6 +120,7 @@ def _source_column(name: str, position: int, data_type: DataType, policy: Policy
         type_name=str(data_type),
         type=data_type,
         epoch_unit=policy.epoch_units.get(source),
+        has_epochs=path in policy.fixed_columns and source in policy.epoch_units,
         has_booleans_as_numbers=_is_split_mode(policy, source),
         has_dates=has_dates,
     )

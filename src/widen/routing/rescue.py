@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from widen.observe.json_document import JsonDocument, MapEntries, document_to_json, has_leaf
 from widen.routing.convert import MISSING, convert, word_of_value
-from widen.routing.route import ColumnSlot, RecordRoute, is_excluded_kind
+from widen.routing.route import ColumnSlot, RecordRoute, stores_kind
 
 _NOTHING: Final = object()
 
@@ -68,5 +68,5 @@ def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int
         record = widest_record_route(deep)
         return record is not None and _unstored_fields(record, value) is _NOTHING
     kind_word = word_of_value(value)
-    candidates = (slot for slot in deep if not is_excluded_kind(slot, kind_word))
-    return any(convert(value, kind_word, slot.word, slot.type) is not MISSING for slot in candidates)
+    candidates = (slot for slot in deep if stores_kind(slot, kind_word))
+    return any(convert(value, kind_word, slot.word, slot.type, slot.epoch_unit) is not MISSING for slot in candidates)

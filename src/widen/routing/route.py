@@ -13,7 +13,7 @@ from widen.model.types import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
 from widen.planning.evolution.policy import EpochUnit, FixedColumn, Policy
 from widen.planning.evolution.source_metadata import role_of, source_key
-from widen.planning.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number
+from widen.planning.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number, is_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,18 @@ def is_excluded_kind(slot: ColumnSlot, kind_word: str) -> bool:
     Source: docs/evolution-rules.md#d18
     """
     return slot.keeps_booleans and is_boolean_as_number(slot.type, kind_word)
+
+
+def stores_kind(slot: ColumnSlot, kind_word: str) -> bool:
+    """Tell whether a column that holds a value of a kind is enough, so that the value needs no other column.
+
+    A timestamp is not enough for a long, which another column or the rescue column keeps. Only a fixed column may hold
+    it alone, if the policy names its unit: it then converts back.
+
+    Source: docs/evolution-rules.md#u16, #d5, #d12
+    """
+    has_known_unit = slot.guard is not None and slot.epoch_unit is not None
+    return not is_excluded_kind(slot, kind_word) and (has_known_unit or not is_epoch(slot.type, kind_word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from widen.model.types import StructType
 from widen.observe.json_document import parse_document
 from widen.observe.kind import Kind
 from widen.observe.observation import RecordObservation
-from widen.planning.evolution.policy import FixedColumn, Policy
+from widen.planning.evolution.policy import EpochUnit, FixedColumn, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.routing.fixed_column_check import find_violations, fixed_column_route
 from widen.routing.route import build_routes
@@ -75,3 +75,14 @@ def test_violations_are_observed_at_their_fields() -> None:
     assert set(kept_out["p"].kinds) == {Kind("string", 1)}
     assert set(kept_out["l"].records[1]["z"].kinds) == {Kind("string")}
     assert kept_out["p"].kinds[Kind("string", 1)].first == ("f", 3)
+
+
+@pytest.mark.parametrize(("unit", "count"), [(None, 1), (EpochUnit.SECONDS, 0)])
+def test_a_fixed_timestamp_takes_a_number_only_in_a_known_unit(unit: EpochUnit | None, count: int) -> None:
+    """The number itself has no other place there, and without the unit a timestamp does not convert back (D5)."""
+    table = parse_type("struct<t: timestamp>")
+    assert isinstance(table, StructType)
+    units = {} if unit is None else {("t",): unit}
+    policy = Policy(fixed_columns={("t",): FixedColumn("t", "a partition column")}, epoch_units=units)
+    route = fixed_column_route(build_routes(table, policy))
+    assert len(list(find_violations(route, parse_document(b'{"t":1700000000}')))) == count

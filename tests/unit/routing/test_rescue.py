@@ -34,6 +34,15 @@ def test_what_no_column_holds_is_kept_as_it_stands(record: str, rest: str | None
     assert rescue(build_routes(SCHEMA), parse_document(record.encode())) == rest
 
 
+def test_a_timestamp_does_not_keep_a_number_for_the_rescue_column() -> None:
+    schema = parse_type("struct<t: timestamp, a: array<timestamp>, b: timestamp, b_long: bigint, d: double>")
+    assert isinstance(schema, StructType)
+    text = '{"t":1700000000,"a":[1700000000],"b":1700000000,"d":5}'
+    assert rescue(build_routes(schema), parse_document(text.encode())) == (
+        '{"t":1700000000,"a":[1700000000],"b":1700000000}'
+    )
+
+
 @pytest.mark.parametrize("text", ['{"a":[1.10,-0,1e400,"1",true,null,{}]}', '"\u2028\\u0000"', "[]", '{"\\"":1}'])
 def test_the_text_of_a_document_is_that_document(text: str) -> None:
     assert parse_document(document_to_json(parse_document(text.encode())).encode()) == parse_document(text.encode())

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from widen.model.type_parser import parse_type
-from widen.model.types import DOUBLE, INTEGER, LONG, STRING, DataType, DecimalType, StructType
+from widen.model.types import DOUBLE, INTEGER, LONG, STRING, TIMESTAMP, DataType, DecimalType, StructType
 from widen.observe.json_number import MAX_DIGITS
 from widen.observe.kind import (
     BINARY_WORD,
@@ -257,6 +257,14 @@ def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
     Source: docs/evolution-rules.md#d18
     """
     return kind_word == BOOLEAN_WORD and word_of(leaf) in NUMERIC_WORDS
+
+
+def is_epoch(leaf: DataType, kind_word: str) -> bool:
+    """Tell whether the kind is long and the leaf type timestamp: the column shows what the number may mean, not it.
+
+    Source: docs/evolution-rules.md#u16, #d5
+    """
+    return kind_word == LONG_WORD and leaf == TIMESTAMP
 
 
 def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation) -> bool:

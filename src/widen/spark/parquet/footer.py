@@ -6,7 +6,7 @@ Source: the Parquet format; PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -104,7 +104,7 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
     is_old = is_legacy(metadata.metadata)
     statistics_by_leaf = {
         leaf: _without_ambiguous(statistics) if is_old else statistics
-        for index, leaf in enumerate(_leaves(metadata.schema.to_arrow_schema()))
+        for index, leaf in enumerate(leaf_paths(metadata.schema.to_arrow_schema()))
         if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
     }
     return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf))
@@ -116,15 +116,20 @@ def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:
     return ColumnStatistics(nulls=statistics.nulls) if any(map(is_ambiguous, bounds)) else statistics
 
 
-def _leaves(fields: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots."""
+def leaf_paths(fields: Iterable[Any], path: Path = ()) -> Iterator[Path]:
+    """Yield the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots.
+
+    Args:
+        fields: Arrow fields.
+        path: The path of the field around them.
+    """
     for field in fields:
         yield from _leaves_below(field.type, (*path, field.name))
 
 
 def _leaves_below(data_type: Any, path: Path) -> Iterator[Path]:
     if pa.types.is_struct(data_type):
-        yield from _leaves((data_type.field(i) for i in range(data_type.num_fields)), path)
+        yield from leaf_paths((data_type.field(i) for i in range(data_type.num_fields)), path)
     elif pa.types.is_map(data_type):
         yield from _leaves_below(data_type.key_type, (*path, "key"))
         yield from _leaves_below(data_type.item_type, (*path, "value"))

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from widen.errors import SourceError
 from widen.errors.foreign import first_line
@@ -180,6 +181,24 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 def as_literal(path: str) -> str:
     """Return a path in which no character is part of a pattern."""
     return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
+
+
+def decode_uri(uri: Column) -> Column:
+    """Return URIs of files from Spark without escapes; a text that is not escaped stays unchanged."""
+    return F.coalesce(F.try_url_decode(F.replace(uri, F.lit("+"), F.lit("%2B"))), uri)
+
+
+def file_key(path: str) -> str:
+    """Return the text that tells a `SourceFile` apart; `file_key_column` gives the same for its URI."""
+    return _SCHEME.sub(r"\1:/", path)
+
+
+def file_key_column(uri: Column) -> Column:
+    """Return the texts of `file_key` for ``_metadata.file_path``, which has escapes, and slashes by Spark's version."""
+    return F.regexp_replace(decode_uri(uri), F.lit(_SCHEME.pattern), F.lit("$1:/"))
+
+
+_SCHEME = re.compile("^([A-Za-z][A-Za-z0-9+.-]*):/+")
 
 
 def source_error_reason(error: Exception) -> str:

@@ -21,7 +21,7 @@ from widen.observe.observe_schema import type_facts
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
 from widen.routing.rescue import widest_record_route
-from widen.routing.route import ColumnSlot, RecordRoute, build_routes, is_excluded_kind
+from widen.routing.route import ColumnSlot, RecordRoute, build_routes, is_excluded_kind, stores_kind
 from widen.spark.expression import join_columns
 from widen.spark.source.field_names import Typed, fields_of
 from widen.spark.spark_types import type_to_spark
@@ -178,11 +178,16 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
             )
             known = [each for each in conditions if each is not None]
             return join_columns(and_, known) if known else None
-    plain = [slot for slot in deep if slot.record is None and slot.entries is None and not _does_bar(slot, data_type)]
+    plain = [slot for slot in deep if slot.record is None and slot.entries is None and _stores(slot, data_type)]
     if any(holds_every_value(data_type, slot.type) for slot in plain):
         return None
     converted = (convert_exactly(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
     return reduce(or_, (column.isNotNull() for column in converted if column is not None), values.isNull())
+
+
+def _stores(slot: ColumnSlot, data_type: DataType) -> bool:
+    facts = type_facts(data_type)
+    return facts is None or stores_kind(slot, facts[0])
 
 
 def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import reduce
 from types import MappingProxyType
 
@@ -30,7 +31,7 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
-from widen.planning.evolution.policy import Policy
+from widen.planning.evolution.policy import EpochUnit, Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
 from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
 from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
@@ -199,6 +200,8 @@ def _unwrap(values: Column, data_type: DataType, slot: SourceColumn, dim: int, r
             for name, (field_values, _) in zip(field_steps(data_type), fields.values(), strict=True)
         )
         return F.when(is_present, F.struct(*parts))
+    if slot.has_epochs and slot.type == TIMESTAMP and family_of(data_type) == "number":
+        return _to_epoch(values, slot, data_type)
     return None if slot.fields is not None or slot.value is not None else _convert_back(values, slot.type, data_type)
 
 
@@ -271,6 +274,22 @@ def _timestamp_to_date(values: Column, stored: DataType, original: DataType) -> 
 
 def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Column:
     return F.timestamp_millis(values.try_cast("bigint"))
+
+
+def _to_epoch(values: Column, slot: SourceColumn, original: DataType) -> Column:
+    assert slot.epoch_unit is not None
+    micros = F.unix_micros(values).cast("decimal(28,0)")
+    return (micros * F.lit(Decimal(_UNITS_PER_MICRO[slot.epoch_unit]))).cast(type_to_spark(original))
+
+
+_UNITS_PER_MICRO: Mapping[EpochUnit, str] = MappingProxyType(
+    {
+        EpochUnit.SECONDS: "0.000001",
+        EpochUnit.MILLISECONDS: "0.001",
+        EpochUnit.MICROSECONDS: "1",
+        EpochUnit.NANOSECONDS: "1000",
+    }
+)
 
 
 BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(

@@ -5,8 +5,9 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from urllib.parse import quote
@@ -28,9 +29,17 @@ from widen.observe.file_fields import (
 )
 from widen.spark.source.field_names import duplicate_fields, with_field_steps
 from widen.spark.source.file_format import FileFormat
-from widen.spark.source.source_files import SourceFiles, as_literal, source_error_reason, unusable_source
+from widen.spark.source.source_files import (
+    SourceFiles,
+    as_literal,
+    decode_uri,
+    file_key_column,
+    source_error_reason,
+    unusable_source,
+)
 from widen.spark.spark_errors import SPARK_ERRORS, find_known_failure
 from widen.spark.spark_types import as_nullable, from_spark, type_to_spark
+from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
 from widen.spark.typed.kind_aggregates import PLACE
 
 _PLACE = "_widen_place"
@@ -95,7 +104,14 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     reader = spark.read.format(source.format.value).options(**source.options)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
-        return [_records(frame, source, group, file_fields) for frame, group in _frames(reader, source.format, paths)]
+        cut_times = find_cut_times(spark, paths) if source.format is FileFormat.PARQUET else {}
+        frames = _frames(reader, source.format, [path for path in paths if path not in cut_times])
+        records = [_records(frame, source, group, file_fields) for frame, group in frames]
+        for leaves, group in _group_paths(cut_times):
+            for frame, members in _frames(reader, source.format, group):
+                read = partial(read_cut_times, spark, members, leaves=leaves)
+                records += _split_cut_times(_records(frame, source, members, file_fields), read)
+        return records
     except SPARK_ERRORS as error:
         known = find_known_failure(error)
         if known is not None:
@@ -126,6 +142,8 @@ def _frames(
 
     For Avro, Spark looks at the schema of one file only, so Avro files are always grouped by schema.
     """
+    if not paths:
+        return
     try:
         if format is not FileFormat.AVRO:
             yield _load(reader.option("mergeSchema", "true"), paths), paths
@@ -137,6 +155,33 @@ def _frames(
     for _, group in groupby(sorted(paths, key=lambda path: (schemas[path], path)), key=schemas.__getitem__):
         members = list(group)
         yield _load(reader, members), members
+
+
+def _group_paths(cut_times: Mapping[str, CutTimes]) -> Iterator[tuple[CutTimes, list[str]]]:
+    for leaves in sorted(set(cut_times.values()), key=sorted):
+        yield leaves, [path for path, found in cut_times.items() if found == leaves]
+
+
+def _split_cut_times(
+    records: TypedRecords, read: Callable[[StructType], tuple[DataFrame, StructType]]
+) -> Iterator[TypedRecords]:
+    """Yield the records that Spark reads as they are, and those with times as text, which `read_cut_times` returns."""
+    times, texts = read(records.schema)
+    # Spark underestimates how many these are, and would broadcast them.
+    times = times.toDF(*(f"time_{name}" for name in times.columns)).hint("shuffle_merge")
+    is_same = file_key_column(F.col(f"{_PLACE}.file")) == F.col("time_0")
+    is_same &= F.col(f"{_PLACE}.number") == F.col("time_1")
+    yield replace(records, frame=records.frame.join(times, is_same, "left_anti"))
+    values = [F.col(str(at)) for at in range(len(records.schema.fields))]
+    fields = list(records.schema)
+    for at, field in enumerate(texts, start=2):
+        place = next(place for place, each in enumerate(fields) if each.name == field.name)
+        missing = F.raise_error(F.concat(F.lit("The source changed while it was read: "), F.col("time_0")))
+        values[place] = F.when(F.col(_PLACE).isNull(), missing).otherwise(F.col(f"time_{at}"))
+        fields[place] = field
+    both = records.frame.join(times, is_same, "right")
+    columns = [value.alias(str(at)) for at, value in enumerate(values)]
+    yield TypedRecords(both.select(*columns, _PLACE), StructType(tuple(fields)), records.place)
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
@@ -176,8 +221,7 @@ def _folder(path: Column, key: str, turn: int) -> Column:
     """
     name = F.lit(f"/{_quoted(_as_uri(key))}=([^/]*)(?=/)")
     text = F.try_element_at(F.regexp_extract_all(path, name, F.lit(1)), F.lit(turn + 1))
-    for _ in range(2):
-        text = F.coalesce(F.try_url_decode(F.replace(text, F.lit("+"), F.lit("%2B"))), text)
+    text = decode_uri(decode_uri(text))
     return F.when((text != F.lit("")) & (text != F.lit(HIVE_NULL)), text)
 
 

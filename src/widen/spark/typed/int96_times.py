@@ -1,0 +1,244 @@
+"""Times that Spark would cut: INT96 in Parquet counts nanoseconds, and Spark reads it as microseconds.
+
+A record with such a time has it as text, so that no digit is lost. Times in whole microseconds stay timestamps.
+
+Source: docs/evolution-rules.md#d2, #d16; Spark's ParquetRowConverter
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+from pyspark.sql import DataFrame, SparkSession
+
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path
+from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.parquet.footer import DRIVER_FILES, leaf_paths
+from widen.spark.source.source_files import file_key
+from widen.spark.spark_types import to_spark
+
+CutTimes: TypeAlias = frozenset[Path]
+"""The paths of the leaves with times that Spark would cut."""
+
+_THREADS, _ROWS = 16, 16_384
+_FILE, _NUMBER, _LEAVES = "file", "number", "leaves"
+_SPARK_KEYS = frozenset({b"org.apache.spark.version", b"org.apache.spark.sql.parquet.row.metadata"})
+"""Keys in the footers of files from Spark, whose times are whole microseconds."""
+
+
+def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTimes]:
+    """Return the Parquet files with times that Spark would cut, and the leaves that hold them.
+
+    The times are looked at only in files with INT96 that Spark did not write.
+
+    Args:
+        spark: The session.
+        paths: The files. Those that pyarrow cannot open are left to Spark.
+    """
+    if len(paths) <= DRIVER_FILES:
+        with ThreadPoolExecutor(_THREADS, "widen-int96") as pool:
+            paths = [path for path, leaves in zip(paths, pool.map(_int96_leaves, paths), strict=True) if leaves]
+    if not paths:
+        return {}
+    found = _distribute(spark, paths).mapInArrow(_scan_batches, f"{_FILE} string, {_LEAVES} string").collect()
+    return {row[_FILE]: frozenset(map(tuple, json.loads(row[_LEAVES]))) for row in found}
+
+
+def read_cut_times(
+    spark: SparkSession, paths: Sequence[str], schema: StructType, leaves: CutTimes
+) -> tuple[DataFrame, StructType]:
+    """Return the records with times that Spark would cut: their file, their number, and the columns with such times.
+
+    Args:
+        spark: The session.
+        paths: The files.
+        schema: The schema of their records in Spark.
+        leaves: The leaves with such times.
+
+    Returns:
+        Columns with numbers as names: the key of the file, the number of the record, and then one for each
+        returned field. In these fields, text replaces the times.
+    """
+    roots = {leaf[0] for leaf in leaves}
+    texts = StructType(tuple(replace(f, type=_as_text(f.type, (f.name,), leaves)) for f in schema if f.name in roots))
+    columns = StructType((Field(_FILE, STRING), Field(_NUMBER, LONG), *texts))
+    numbered = StructType(tuple(replace(field, name=str(at)) for at, field in enumerate(columns)))
+    rows = _distribute(spark, paths).mapInArrow(partial(_read_batches, texts, leaves), to_spark(numbered))
+    return rows, texts
+
+
+def _distribute(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    return spark.createDataFrame([(path,) for path in paths], f"{_FILE} string").repartition(min(len(paths), 200))
+
+
+def _open(path: str, unit: str = "us") -> pq.ParquetFile:
+    if path.startswith("file:"):
+        return pq.ParquetFile(re.sub("^file:/*", "/", path), coerce_int96_timestamp_unit=unit)
+    files, place = FileSystem.from_uri(re.sub("^s3[an]:", "s3:", quote(path, safe="/:")))
+    return pq.ParquetFile(files.open_input_file(place), coerce_int96_timestamp_unit=unit)
+
+
+def _int96_leaves(path: str) -> set[Path]:
+    """Return the leaves with INT96 in a file; none if Spark wrote it or pyarrow cannot open it."""
+    try:
+        with _open(path) as file:
+            if _SPARK_KEYS & (file.metadata.metadata or {}).keys():
+                return set()
+            leaves = enumerate(leaf_paths(file.schema_arrow))
+            return {leaf for at, leaf in leaves if file.schema.column(at).physical_type == "INT96"}
+    except (OSError, pa.ArrowException):
+        return set()
+
+
+def _batches(path: str, roots: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield columns in parts: once with times in microseconds, and once in nanoseconds, which wrap around."""
+    with _open(path) as in_micros, _open(path, "ns") as in_nanos:
+        parts = (file.iter_batches(_ROWS, columns=sorted(roots)) for file in (in_micros, in_nanos))
+        yield from zip(*parts, strict=True)
+
+
+# ---- which leaves have such times ------------------------------------------------------------------
+
+
+def _scan_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = [(path, json.dumps(sorted(leaves))) for path in batch.column(0).to_pylist() if (leaves := _scan(path))]
+        columns = [pa.array([row[at] for row in found], pa.string()) for at in (0, 1)]
+        yield pa.RecordBatch.from_arrays(columns, names=[_FILE, _LEAVES])
+
+
+def _scan(path: str) -> set[Path]:
+    candidates, found = _int96_leaves(path), set[Path]()
+    for batches in _batches(path, {leaf[0] for leaf in candidates}) if candidates else ():
+        micros, nanos = (dict(_flatten_columns(batch)) for batch in batches)
+        open_leaves = (candidates & nanos.keys()) - found
+        found |= {leaf for leaf in open_leaves if pc.any(pc.not_equal(_rest(micros[leaf], nanos[leaf]), 0)).as_py()}
+    return found
+
+
+def _rest(micros: pa.Array, nanos: pa.Array) -> pa.Array:
+    """Return the nanoseconds beyond the microseconds, 0 to 999: both counts wrap around at 64 bits."""
+    return pc.subtract(nanos.cast(pa.int64()), pc.multiply(micros.cast(pa.int64()), 1000))
+
+
+def _flatten_columns(batch: pa.RecordBatch) -> Iterator[tuple[Path, pa.Array]]:
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        yield from _flatten(values, (name,))
+
+
+def _flatten(values: pa.Array, path: Path) -> Iterator[tuple[Path, pa.Array]]:
+    """Yield the values of each leaf, without the nulls above it."""
+    if pa.types.is_struct(values.type):
+        for at, field in enumerate(values.type):
+            yield from _flatten(values.flatten()[at], (*path, field.name))
+    elif pa.types.is_map(values.type):
+        entries = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field]))).flatten()
+        for part, step in zip(entries.flatten(), (KEY, VALUE), strict=True):
+            yield from _flatten(part, (*path, step))
+    elif pa.types.is_nested(values.type):
+        yield from _flatten(values.flatten(), (*path, ELEMENT))
+    else:
+        yield path, values
+
+
+# ---- records with such times -----------------------------------------------------------------------
+
+
+def _read_batches(texts: StructType, leaves: CutTimes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    types = [pa.string(), pa.int64(), *to_arrow_schema(texts).types]
+    for path in (path for batch in batches for path in batch.column(0).to_pylist()):
+        number = 0
+        for micros, nanos in _batches(path, [field.name for field in texts]):
+            rows = _cut_rows(texts, leaves, micros, nanos)
+            found = [(file_key(path), number + at, *row) for at, row in rows]
+            number += len(micros)
+            columns = [pa.array([row[at] for row in found], type) for at, type in enumerate(types)]
+            yield pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(types))])
+
+
+def _cut_rows(
+    texts: StructType, leaves: CutTimes, micros: pa.RecordBatch, nanos: pa.RecordBatch
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the rows with a time that Spark would cut, by their number from 1, with these times as text."""
+    parts = [[_to_integers(part[field.name]).to_pylist() for part in (micros, nanos)] for field in texts]
+    for at, row in enumerate(zip(*(zip(*part, strict=True) for part in parts), strict=True), start=1):
+        speller = _Speller(leaves)
+        pairs = zip(row, texts, strict=True)
+        values = [speller.spell(micro, nano, (f.name,), f.type) for (micro, nano), f in pairs]
+        if speller.has_rest:
+            yield at, values
+
+
+def _to_integers(values: pa.Array) -> pa.Array:
+    """Return times as integers, since Python has no times in nanoseconds."""
+    return values.cast(_integer_type(values.type))
+
+
+def _integer_type(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type):
+        return pa.int64()
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_integer_type(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(_integer_type(data_type.key_type), _integer_type(data_type.item_type))
+    return pa.list_(_integer_type(data_type.value_type)) if pa.types.is_nested(data_type) else data_type
+
+
+@dataclass
+class _Speller:
+    """Writes the times of one row as text; it notes whether one of them has more than microseconds."""
+
+    leaves: CutTimes
+    has_rest: bool = False
+
+    def spell(self, micros: Any, nanos: Any, path: Path, data_type: DataType) -> Any:
+        """Return a value that Arrow accepts for its type, with the times at the leaves as text."""
+        if micros is None:
+            return None
+        match data_type:
+            case StructType():
+                return {
+                    f.name: self.spell(micros[f.name], nanos[f.name], (*path, f.name), f.type)
+                    for f in data_type
+                    if f.name in micros
+                }
+            case ArrayType(element):
+                pairs = zip(micros, nanos, strict=True)
+                return [self.spell(item, item_nanos, (*path, ELEMENT), element) for item, item_nanos in pairs]
+            case MapType(key, value):
+                pairs = zip(micros, nanos, strict=True)
+                return [
+                    (self.spell(k, kn, (*path, KEY), key), self.spell(v, vn, (*path, VALUE), value))
+                    for (k, v), (kn, vn) in pairs
+                ]
+        return self._text(micros, (nanos - micros * 1000) % 2**64) if path in self.leaves else micros
+
+    def _text(self, micros: int, rest: int) -> str:
+        self.has_rest = self.has_rest or rest != 0
+        text = pa.scalar(micros, pa.timestamp("us")).cast(pa.string()).as_py().replace(" ", "T")
+        return f"{text}{rest:03}".rstrip("0").rstrip(".") + "Z"
+
+
+def _as_text(data_type: DataType, path: Path, leaves: CutTimes) -> DataType:
+    """Return a type with strings at the leaves."""
+    match data_type:
+        case StructType():
+            return StructType(tuple(replace(f, type=_as_text(f.type, (*path, f.name), leaves)) for f in data_type))
+        case ArrayType(element):
+            return replace(data_type, element=_as_text(element, (*path, ELEMENT), leaves))
+        case MapType(key, value):
+            new_key, new_value = _as_text(key, (*path, KEY), leaves), _as_text(value, (*path, VALUE), leaves)
+            return replace(data_type, key=new_key, value=new_value)
+    return STRING if path in leaves else data_type

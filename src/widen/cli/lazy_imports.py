@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from widen.report.build_report import build_report
     from widen.report.commit_history import read_history
     from widen.report.evolution_rules import evolution_rules, find_rule
+    from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
@@ -38,6 +39,7 @@ __all__ = [
     "REWRITE",
     "SPARK_ERRORS",
     "ColumnChangesMixin",
+    "FooterUse",
     "LogStore",
     "PropertyChangesMixin",
     "QueryResult",
@@ -84,6 +86,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.build_report": ("build_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),
+    "widen.report.file_footers": ("FooterUse",),
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),
     "widen.report.commit_history": ("read_history",),

@@ -68,11 +68,20 @@ def report(
     scan: Annotated[
         bool, typer.Option("--scan", help="Also read every row, for values in arrays, distinct counts and samples.")
     ] = False,
+    footers: Annotated[
+        bool | None,
+        typer.Option(
+            "--footers/--no-footers",
+            help="Read the footers of files whose columns the log does not count; by default of at most 64.",
+            show_default=False,
+        ),
+    ] = None,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the data in each column, and how the schema changed."""
     snapshot = _open_table(table, storage_option)
-    found = lazy_imports.build_report(snapshot)
+    use = {None: "automatic", True: "all", False: "none"}[footers]
+    found = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
     if scan:
         with progress("reading the rows"):
             found = lazy_imports.scan_report(spark_session.spark_session(), snapshot, found)

@@ -1,4 +1,4 @@
-"""Build the report of a table from its log alone.
+"""Build the report of a table from its log, and from the footers of files that the log does not count.
 
 Source: docs/evolution-rules.md#report
 """
@@ -6,41 +6,75 @@ Source: docs/evolution-rules.md#report
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from widen.log.read.snapshot import Snapshot
-from widen.model.column_path import Path, fields, leaves
+from widen.model.column_path import Path, fields, leaves, map_fields
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
+from widen.protocol.column_mapping import PHYSICAL_NAME
+from widen.protocol.leaf_counts import read_leaf_counts
 from widen.protocol.type_changes import all_type_changes
 from widen.report.column_counts import ColumnCounts, FileFacts, LeafColumn, leaves_of
 from widen.report.commit_history import CommitRecord, read_commits
-from widen.report.report_model import ADDED, ColumnOrigin, IntervalRecord, Report, ReportColumn, VersionTime
-from widen.report.source_fields import drifted_fields, find_origin
+from widen.report.file_footers import FooterUse, read_needed_footers
+from widen.report.report_model import ADDED, IntervalRecord, VersionTime
+from widen.report.source_fields import drifted_fields, find_origin, with_interval_counts
+from widen.report.table_report import ColumnOrigin, Report, ReportColumn
 
 
-def build_report(snapshot: Snapshot) -> Report:
-    """Return the report of one version of a table, without reading data files.
+def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -> Report:
+    """Return the report of one version of a table, without reading rows.
+
+    Args:
+        snapshot: The version.
+        footers: Which footers to read where the log does not count all columns.
 
     Raises:
         CorruptLog: a log file is damaged.
+        CorruptFile: a data file is not Parquet, and all footers were asked for.
         StorageError: the storage cannot be read.
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
     columns = leaves_of(snapshot.schema, snapshot.protocol, snapshot.properties, keys)
-    scan = _CommitScan(columns, _corrupt_column(snapshot.schema))
+    known = {
+        path: _KnownCounts(footer.values, footer.stats)
+        for path, footer in read_needed_footers(snapshot, columns, footers).items()
+    }
+    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, known)
+    from_footers = len(known)
     for record in read_commits(snapshot, with_files=True):
         scan.add_commit(record)
     count, size_bytes, deleted, files = _count_live_files(snapshot, columns, scan)
     last = scan.intervals[-1].moment if scan.intervals else VersionTime(snapshot.version, snapshot.timestamp_ms)
     rows = None if count.rows is None else count.rows - deleted
     report_columns = tuple(_columns(snapshot.schema, count, scan))
-    drifted = tuple(drifted_fields(snapshot.schema, report_columns, dict(scan.origins())))
-    intervals = tuple(scan.intervals)
+    drifted = drifted_fields(snapshot.schema, report_columns, dict(scan.origins()))
+    families = tuple(with_interval_counts(family, scan.counts) for family in drifted)
     return Report(
-        snapshot.location, last, rows, files, size_bytes, deleted, report_columns, intervals, families=drifted
+        snapshot.location,
+        last,
+        rows,
+        files,
+        size_bytes,
+        deleted,
+        report_columns,
+        tuple(scan.intervals),
+        families=families,
+        footers=from_footers,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownCounts:
+    """What is known of a file beside its statistics in the log: the values of its leaves, and its own statistics."""
+
+    values: Mapping[Path, int] = field(default_factory=dict)
+    stats: str | None = None
+
+
+_UNKNOWN_COUNTS = _KnownCounts()
 
 
 @dataclass(slots=True)
@@ -50,7 +84,10 @@ class _CommitScan:
     Args:
         columns: The leaf columns of the reported schema.
         corrupt: The column for corrupt records; None if the table has none.
+        partition_keys: The physical names of the partition columns.
+        known: What is known of files beside the log, by path; the counts of commits are added.
         intervals: The commits added so far.
+        counts: The number of values that each commit wrote, by leaf; leaves without a known count are left out.
         first: The first version that wrote a value, by leaf.
         last: The last version that wrote a value, by leaf.
         missing: The leaves that did not exist yet when a file was written, by file path.
@@ -59,7 +96,10 @@ class _CommitScan:
 
     columns: list[LeafColumn]
     corrupt: Path | None
+    partition_keys: tuple[str, ...]
+    known: dict[str, _KnownCounts]
     intervals: list[IntervalRecord] = field(default_factory=list)
+    counts: list[tuple[VersionTime, Mapping[Path, int]]] = field(default_factory=list)
     first: dict[Path, VersionTime] = field(default_factory=dict)
     last: dict[Path, VersionTime] = field(default_factory=dict)
     missing: dict[str, frozenset[Path]] = field(default_factory=dict)
@@ -69,28 +109,49 @@ class _CommitScan:
         """Add the counts and changes of the next commit."""
         existing = {path for path, _ in leaves(record.after)} if record.after is not None else None
         missing = frozenset(leaf.path for leaf in self.columns if existing is not None and leaf.path not in existing)
+        self._add_known_counts(record)
         count = ColumnCounts(self.columns)
         for add in record.adds:
             if missing:
                 self.missing[add.path] = missing
             if add.data_change:
-                count.add(FileFacts(add.stats, add.partition_values, missing))
+                count.add(self.facts(add.path, add.stats, add.partition_values))
         self._add_versions(count, record.moment)
         self.intervals.append(self._interval(record, count))
 
+    def facts(self, path: str, stats: str | None, partition_values: Mapping[str, str | None]) -> FileFacts:
+        """Return the facts of a file; the statistics of its footer replace those of the log."""
+        known = self.known.get(path, _UNKNOWN_COUNTS)
+        return FileFacts(known.stats or stats, partition_values, self.missing.get(path, frozenset()), known.values)
+
+    def _add_known_counts(self, record: CommitRecord) -> None:
+        if record.after is None:
+            return
+        for path, values in read_leaf_counts(
+            record.info, record.adds, _physical(record.after), self.partition_keys
+        ).items():
+            known = self.known.get(path, _UNKNOWN_COUNTS)
+            self.known[path] = replace(known, values=known.values or values)
+
     def _add_versions(self, count: ColumnCounts, moment: VersionTime) -> None:
+        counted = {}
         for path, tally in count.tallies.items():
-            if tally.written is None:
+            if tally.uncounted:
                 self.uncounted.add(path)
-            elif tally.written:
+            elif tally.values:
                 self.first.setdefault(path, moment)
                 self.last[path] = moment
+            if tally.files and tally.is_known:
+                counted[path] = tally.values
+        if counted:
+            self.counts.append((moment, counted))
 
     def _interval(self, record: CommitRecord, count: ColumnCounts) -> IntervalRecord:
         adds = [add for add in record.adds if add.data_change]
         corrupt = record.corrupt
         if corrupt is None:
-            corrupt = count.tallies[self.corrupt].written if self.corrupt in count.tallies else 0
+            tally = count.tallies.get(self.corrupt) if self.corrupt is not None else None
+            corrupt = 0 if tally is None else tally.values if tally.is_known else None
         parameters = record.info.get("operationParameters")
         return IntervalRecord(
             record.moment,
@@ -120,8 +181,7 @@ def _count_live_files(
     count, size_bytes, deleted, files = ColumnCounts(columns), 0, 0, 0
     for batch in snapshot.files().select(_NEEDED).to_batches(max_chunksize=1 << 14):
         for row in batch.to_pylist(maps_as_pydicts="lossy"):
-            missing = scan.missing.get(row["path"], frozenset())
-            count.add(FileFacts(row["stats"], row["partition_values"] or {}, missing))
+            count.add(scan.facts(row["path"], row["stats"], row["partition_values"] or {}))
             size_bytes += row["size_bytes"]
             deleted += (row["deletion_vector"] or {}).get("cardinality", 0)
             files += 1
@@ -140,6 +200,7 @@ def _columns(schema: StructType, count: ColumnCounts, scan: _CommitScan) -> Iter
     for leaf in count.columns:
         path, tally = leaf.path, count.tallies[leaf.path]
         low, high = tally.bounds
+        written = count.written_rows(leaf)
         is_counted = path not in scan.uncounted
         yield ReportColumn(
             path,
@@ -147,12 +208,14 @@ def _columns(schema: StructType, count: ColumnCounts, scan: _CommitScan) -> Iter
             _metadata(fields_by_path, path, EVOLVED_FROM),
             _metadata(fields_by_path, path, COMMENT),
             tuple(types.get(path, ())),
-            tally.written,
-            tally.nulls,
+            written,
+            None if written is None else tally.rows - written,
             low,
             high,
             scan.first.get(path) if is_counted else None,
             scan.last.get(path) if is_counted else None,
+            values=tally.values if tally.is_known else None,
+            uncounted=tally.uncounted,
             source=tuple(_nearest(fields_by_path, path, SOURCE) or ()),
             origin=find_origin(origins, path),
         )
@@ -171,3 +234,8 @@ def _nearest(fields_by_path: Mapping[Path, Field], path: Path, key: str) -> Any:
 
 def _corrupt_column(schema: StructType) -> Path | None:
     return next(((item.name,) for item in schema if role_of(item) == CORRUPT), None)
+
+
+def _physical(schema: StructType) -> StructType:
+    """Return a schema with its physical names, as far as it has some: its column mapping may be newer than it is."""
+    return map_fields(schema, lambda _, item: replace(item, name=item.metadata.get(PHYSICAL_NAME, item.name)))

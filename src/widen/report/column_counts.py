@@ -44,32 +44,52 @@ class FileFacts:
         stats: Its statistics as JSON text.
         partition_values: Its partition values, by key.
         missing: The leaves that did not exist yet when it was written.
+        values: How many values each leaf has, by physical path, as far as the commit or the footer says.
     """
 
     stats: str | None
     partition_values: Mapping[str, str | None]
     missing: frozenset[Path] = frozenset()
+    values: Mapping[Path, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class ColumnTally:
-    """The counts and bounds of one leaf over the files counted so far."""
+    """The counts and bounds of one leaf over the files counted so far.
 
-    written: int | None = 0
-    nulls: int | None = 0
+    Args:
+        files: How many files were counted.
+        rows: How many rows the files have whose count is known.
+        values: How many values the leaf has in them; each value in an array or a map counts.
+        uncounted: How many files do not say how many values they have.
+        low: The smallest value so far.
+        high: The largest value so far.
+        is_bounded: Whether each file with a value records its bounds.
+    """
+
+    files: int = 0
+    rows: int = 0
+    values: int = 0
+    uncounted: int = 0
     low: Any = None
     high: Any = None
     is_bounded: bool = True
 
-    def add(self, rows: int, statistics: ColumnStatistics) -> None:
+    def add(self, rows: int, values: int | None, statistics: ColumnStatistics) -> None:
         """Count one more file."""
-        if statistics.nulls is None or self.written is None or self.nulls is None:
-            self.written = self.nulls = None
+        self.files += 1
+        if values is None:
+            self.uncounted += 1
         else:
-            self.written += rows - statistics.nulls
-            self.nulls += statistics.nulls
-        if statistics.nulls != rows:
+            self.rows += rows
+            self.values += values
+        if values != 0:
             self._bound(statistics.low, statistics.high)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every file says how many values it has, or those that do have some."""
+        return not self.uncounted or self.values > 0
 
     def _bound(self, low: Any, high: Any) -> None:
         self.is_bounded = self.is_bounded and low is not None and high is not None
@@ -108,15 +128,15 @@ class ColumnCounts:
         for leaf in self.columns:
             tally = self.tallies[leaf.path]
             if rows is None:
-                tally.add(-1, ColumnStatistics())
+                tally.add(0, None, ColumnStatistics())
             else:
-                tally.add(rows, _leaf_statistics(stats, leaf, file, rows))
+                statistics = _leaf_statistics(stats, leaf, file, rows)
+                tally.add(rows, _count_values(leaf, file, rows, statistics), statistics)
 
-    def written(self) -> Iterator[tuple[Path, bool]]:
-        """Yield every counted leaf and whether any of the files holds a value of it."""
-        for path, tally in self.tallies.items():
-            if tally.written is not None:
-                yield path, tally.written > 0
+    def written_rows(self, leaf: LeafColumn) -> int | None:
+        """Return how many rows have a value; None if it is not known, as inside arrays and maps."""
+        tally = self.tallies[leaf.path]
+        return tally.values if tally.is_known and (leaf.is_counted or not tally.values) else None
 
 
 def leaves_of(
@@ -157,4 +177,13 @@ def _leaf_statistics(stats: FileStatistics, leaf: LeafColumn, file: FileFacts, r
         value = parse_partition_value(file.partition_values.get(leaf.partition_key), leaf.type)
         bound = None if isinstance(value, UnknownValue) else value
         return ColumnStatistics(bound, bound, rows if value is None else 0)
-    return stats.column(leaf.physical, leaf.type) if leaf.is_counted else ColumnStatistics()
+    return stats.column(leaf.physical, leaf.type)
+
+
+def _count_values(leaf: LeafColumn, file: FileFacts, rows: int, statistics: ColumnStatistics) -> int | None:
+    """Return how many values a leaf has in a file; None if neither the commit, the footer nor the statistics say so."""
+    if leaf.path in file.missing:
+        return 0
+    if (leaf.is_counted or leaf.partition_key) and statistics.nulls is not None:
+        return rows - statistics.nulls
+    return file.values.get(leaf.physical)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from widen.report import text_format
-from widen.report.report_model import GRADES, IntervalRecord, Report, ReportColumn
+from widen.report.report_model import GRADES, IntervalRecord
+from widen.report.table_report import Report, ReportColumn
 
 MAX_CHART_WIDTH, SLOT_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
 GAP = 0.25

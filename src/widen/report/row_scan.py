@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from widen.log.read.snapshot import Snapshot
-from widen.report.report_model import Report, ReportColumn
 from widen.report.source_fields import drifted_fields
+from widen.report.table_report import Report, ReportColumn
 from widen.spark.maintain.column_profile import ColumnFacts, profile_columns
 from widen.spark.spark_types import SparkSession
 
@@ -43,4 +43,5 @@ def _scanned_column(column: ReportColumn, facts: ColumnFacts) -> ReportColumn:
         high=facts.high,
         distinct=facts.distinct,
         samples=facts.samples,
+        uncounted=0,
     )

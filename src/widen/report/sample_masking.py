@@ -13,8 +13,9 @@ import msgspec
 
 from widen.planning.evolution.samples import Samples, mask, sample_formatter
 from widen.protocol.partition_values import Scalar
-from widen.report.report_model import ChangeReason, ColumnChange, IntervalRecord, Report, ReportColumn, json_scalar
+from widen.report.report_model import ChangeReason, ColumnChange, IntervalRecord, json_scalar
 from widen.report.schema_changes import EVENTS
+from widen.report.table_report import Report, ReportColumn
 
 __all__ = ["Samples", "mask", "mask_report", "sample_formatter", "shown_intervals"]
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from widen.model.column_path import Path, fields
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.planning.evolution.source_metadata import EVOLVED_FROM, SOURCE, role_of
-from widen.report.report_model import ColumnOrigin, ReportColumn, SourceField
+from widen.report.report_model import VersionTime
+from widen.report.table_report import ColumnOrigin, IntervalCount, ReportColumn, SourceField
 
 
 def drifted_fields(
@@ -34,6 +35,26 @@ def drifted_fields(
             yield SourceField(source, tuple(members))
 
 
+def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime, Mapping[Path, int]]]) -> SourceField:
+    """Return a source field with the values that each interval wrote to its columns.
+
+    Args:
+        family: The field.
+        counts: The number of values of each leaf that each interval wrote, oldest first.
+    """
+    history = []
+    for moment, by_leaf in counts:
+        values = tuple(_largest(by_leaf, column.path) for column in family.columns)
+        if any(values):
+            history.append(IntervalCount(moment.version, values))
+    return replace(family, history=tuple(history))
+
+
+def _largest(by_leaf: Mapping[Path, int], path: Path) -> int:
+    """Return the values of a column; those of a struct are the values of its leaf with the most."""
+    return max((count for leaf, count in by_leaf.items() if leaf[: len(path)] == path), default=0)
+
+
 def find_origin(origins: Mapping[Path, ColumnOrigin], path: Path) -> ColumnOrigin | None:
     """Return the origin of a column or of the innermost column around it; None if it is not known."""
     return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), None)
@@ -44,14 +65,14 @@ def _column(
 ) -> ReportColumn:
     """Return a column of a source field; a struct gets the counts of its leaf with the most values."""
     inside = [column for column in columns if column.path[: len(path)] == path]
-    fullest = max((column for column in inside if column.written is not None), key=_written, default=inside[0])
+    fullest = max((column for column in inside if column.values is not None), key=_values, default=inside[0])
     evolved_from = str(item.metadata.get(EVOLVED_FROM) or "")
     origin = find_origin(origins, path)
     return replace(fullest, path=path, type=brief_type(item.type), evolved_from=evolved_from, origin=origin)
 
 
-def _written(column: ReportColumn) -> int:
-    return column.written or 0
+def _values(column: ReportColumn) -> int:
+    return column.values or 0
 
 
 def brief_type(data_type: DataType) -> str:

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from widen.model.column_path import Path
 from widen.planning.evolution.plan import Plan, QuarantinedField, RescuedField
-from widen.report.report_model import ColumnChange, IntervalRecord, Report, ReportColumn, VersionTime
+from widen.report.report_model import ColumnChange, IntervalRecord, VersionTime
 from widen.report.schema_changes import plan_changes
+from widen.report.table_report import Report, ReportColumn
 from widen.report.text_format import (
     SIGNS,
     UNKNOWN_TEXT,
@@ -32,6 +33,7 @@ from widen.report.text_format import (
     shorten,
     size_text,
     value_text,
+    values_text,
 )
 from widen.report.widgets import facts_line, heading_part, table_of, title_part, version_text
 from widen.report.widgets import pairs_table as pairs_table
@@ -263,7 +265,7 @@ def _columns_table(columns: Sequence[ReportColumn], length: int) -> Table:
         table.add_row(
             _name_cell(column, len(parent)),
             _type_cell(column, length),
-            Text(count_text(column.written)),
+            Text(values_text(column)),
             _bar(column.share, BAR_WIDTH if length > LENGTH_WITHOUT_BARS else 0),
             Text(count_text(column.nulls), "dim"),
             *(Text(shorten(value_text(value), length)) for value in (column.low, column.high) if length),

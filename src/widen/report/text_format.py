@@ -31,6 +31,7 @@ from widen.report.report_model import (
     time_text,
 )
 from widen.report.schema_changes import summarize_operation
+from widen.report.table_report import ReportColumn
 
 UNKNOWN_TEXT = "–"
 """Shown for an unknown value."""
@@ -73,6 +74,14 @@ def count_text(count: int | None) -> str:
         ('1,234,567', '–')
     """
     return UNKNOWN_TEXT if count is None else f"{count:,}"
+
+
+def values_text(column: ReportColumn) -> str:
+    """Return how many rows of a column have a value; inside arrays and maps without a scan, how many values it has."""
+    if column.values is None and column.written is None:
+        return UNKNOWN_TEXT
+    about = "≈ " if column.is_approximate else ""
+    return about + (count_noun(column.values, "value") if column.written is None else count_text(column.written))
 
 
 def count_noun(count: int | None, noun: str) -> str:

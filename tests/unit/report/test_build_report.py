@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.drift_log import data, info, schema, write_drift
 from support.drift_log import field as column
 from support.log_table import write_commit
+from widen.errors import CorruptFile
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
+from widen.protocol.actions import Add
+from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info
 from widen.report.build_report import build_report
 from widen.report.commit_history import read_history
-from widen.report.report_model import Report, VersionTime
+from widen.report.file_footers import FooterUse
+from widen.report.report_model import VersionTime
+from widen.report.table_report import Report
 
 V0, V1, V2 = (VersionTime(version, 1_700_000_000_000 + version * 86_400_000) for version in range(3))
 
@@ -97,14 +105,17 @@ def test_the_report_is_json(report: Report) -> None:
     }
 
 
-def test_a_file_without_statistics_makes_the_numbers_unknown(tmp_path: Path) -> None:
+def test_a_file_without_statistics_makes_the_numbers_approximate(tmp_path: Path) -> None:
     table = write_drift(tmp_path / "orders")
     bare = data("c.parquet", 5, 10)
     del bare["add"]["stats"]
     write_commit(table, 3, info("WRITE", 0), bare)
     report = build_report(open_snapshot(LogStore(str(table))))
     assert (report.rows, report.intervals[3].records) == (None, None)
-    assert (report.columns[0].written, report.columns[0].low, report.columns[0].last) == (None, None, None)
+    total = report.columns[0]
+    assert (total.written, total.nulls, total.low, total.last) == (29, 1, None, None)
+    assert (total.uncounted, total.is_approximate) == (1, True)
+    assert any(note.startswith("Approximate (≈) counts leave out files") for note in report.notes)
 
 
 def test_history_shows_removed_columns_and_garbled_events(tmp_path: Path) -> None:
@@ -117,3 +128,70 @@ def test_history_shows_removed_columns_and_garbled_events(tmp_path: Path) -> Non
         ("removed", ("_corrupt_record",)),
     ]
     assert [interval.moment.version for interval in rest] == [2]
+
+
+def counts(*by_file: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    """The entry of a commitInfo with the counts of the leaves of the files of a commit, in the order of the files."""
+    adds = [Add(path=str(number), partition_values={}, size=1, modification_time=1, data_change=True,
+                tags={LEAF_COUNTS: file_tag(values)}) for number, values in enumerate(by_file)]  # fmt: skip
+    return move_to_commit_info(adds)[1]
+
+
+def test_counts_in_commits_cover_what_statistics_do_not(tmp_path: Path) -> None:
+    table = write_drift(tmp_path / "orders")
+    paths = [("total",), ("tags",), ("tags_array_string", "element"), ("_corrupt_record",)]
+    entry = info("WRITE", 0)
+    entry["commitInfo"] |= counts(dict(zip(paths, (4, 0, 11, 1), strict=True)), dict.fromkeys(paths, 2))
+    files = [data("c.parquet", 5, 10), data("d.parquet", 2, 10)]
+    write_commit(table, 3, entry, *files)
+    report = build_report(open_snapshot(LogStore(str(table))))
+    total, tags, items, corrupt = report.columns
+    assert (total.written, total.nulls, total.last) == (29 + 6, 1 + 1, report.moment)
+    assert (tags.written, tags.nulls) == (6 + 2, 24 + 5)
+    assert (items.values, items.written, items.uncounted, items.is_approximate) == (13, None, 1, True)
+    assert corrupt.written == 1 + 3
+    assert (report.rows, report.footers) == (37, 0)
+
+
+def test_counts_of_other_leaves_and_damaged_counts_are_ignored(tmp_path: Path) -> None:
+    table = write_drift(tmp_path / "orders")
+    entry = info("WRITE", 0)
+    entry["commitInfo"] |= counts({("total",): 4, ("gone",): 4})
+    write_commit(table, 3, entry, data("c.parquet", 5, 10))
+    damaged = info("WRITE", 0)
+    damaged["commitInfo"][LEAF_COUNTS] = {"leaves": "00000000", "values": "no counts"}
+    write_commit(table, 4, damaged, data("d.parquet", 5, 10))
+    total = build_report(open_snapshot(LogStore(str(table)))).columns[0]
+    assert (total.written, total.uncounted) == (29, 2)
+
+
+def test_footers_count_the_files_of_other_writers(tmp_path: Path) -> None:
+    table = write_drift(tmp_path / "orders")
+    rows = [{"total": 0.25, "tags": None, "tags_array_string": ["a", None, "zz"]}, {"tags": "q"}, {"total": 900.0}]
+    columns = pa.schema(
+        [
+            ("total", pa.float64()),
+            ("tags", pa.string()),
+            ("tags_array_string", pa.list_(pa.string())),
+            ("_corrupt_record", pa.string()),
+        ]
+    )
+    pq.write_table(pa.Table.from_pylist(rows, columns), table / "c.parquet")
+    for version in (3, 4):
+        removed = {"remove": {"path": f"{'ab'[version - 3]}.parquet", "dataChange": True, "deletionTimestamp": 1}}
+        write_commit(table, version, info("DELETE", 0), removed)
+    bare = data("c.parquet", 3, 10)
+    del bare["add"]["stats"]
+    write_commit(table, 5, info("WRITE", 0), bare)
+    snapshot = open_snapshot(LogStore(str(table)))
+    report = build_report(snapshot)
+    total, tags, items, corrupt = report.columns
+    assert (report.rows, report.files, report.footers) == (3, 1, 1)
+    assert (total.written, total.nulls, total.low, total.high) == (2, 1, 0.25, 900.0)
+    assert (tags.written, tags.low, corrupt.written) == (1, "q", 0)
+    assert (items.values, items.written, items.low, items.high) == (2, None, "a", "zz")
+    assert build_report(snapshot, FooterUse.NONE).columns[0].values is None
+    (table / "c.parquet").write_bytes(b"not Parquet")
+    assert build_report(snapshot).columns[0].values is None
+    with pytest.raises(CorruptFile):
+        build_report(snapshot, FooterUse.ALL)

@@ -12,7 +12,7 @@ from support.log_table import write_commit
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
-from widen.report.report_model import Report
+from widen.report.table_report import Report
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def test_a_field_with_several_columns_is_a_family(report: Report) -> None:
         (("total",), "double", 36),
         (("total_string",), "string", 7),
     ]
+    assert [(item.version, item.values) for item in family.history] == [(0, (10, 0)), (1, (19, 0)), (3, (7, 7))]
     plain, evolved = family.columns
     assert plain.origin is None
     assert evolved.origin is not None
@@ -50,6 +51,6 @@ def test_an_interval_tells_what_was_kept_out_and_its_events(report: Report) -> N
 
 
 def test_the_notes_say_which_numbers_are_exact(report: Report) -> None:
-    assert report.notes[0].startswith("All numbers are from the log. Rows and nulls are exact")
+    assert report.notes[0].startswith("The numbers are from the log; min and max truncate strings to 32 characters.")
     assert not any("no longer in the log" in note for note in report.notes)
     assert any("later intervals may have more" in note for note in report.notes)

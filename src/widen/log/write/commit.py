@@ -49,6 +49,7 @@ from widen.log.write.version_expiry import PAUSE_MS, find_expired, is_reachable
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.iceberg_compat import ensure_compatible, ensure_same_partitions
+from widen.protocol.leaf_counts import move_to_commit_info
 from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import ensure_writable, is_enabled, is_supported
 from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
@@ -217,7 +218,8 @@ class _CommitAttempt:
             actions = [self._with_enablement(action, now_ms) for action in actions]
         if is_supported(self.protocol, "rowTracking"):
             actions = with_row_ids(actions, self.metadata.configuration, self.row_ids, self.version)
-        return self._info(provenance, now_ms), actions
+        actions, counts = move_to_commit_info(actions)
+        return {**self._info(provenance, now_ms), **counts}, actions
 
     def _with_enablement(self, action: Action, now_ms: int) -> Action:
         """Record from which version on commits have timestamps, if this commit enables them on an existing table."""

@@ -6,28 +6,34 @@ Source: the Parquet format; PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import Path
+from widen.model.lazy_module import import_lazily
+from widen.protocol.leaf_counts import file_tag
 from widen.protocol.parquet_calendar import is_ambiguous, is_legacy
 from widen.protocol.skipping.file_statistics import ColumnStatistics, encode_statistics
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyspark.sql import SparkSession
+else:
+    pq = import_lazily("pyarrow.parquet")
 
 DRIVER_FILES = 64
 """The number of footers up to which the driver reads them; the executors read more."""
 
 _THREADS = 16
-_COLUMNS = "path string, rows bigint, stats string"
+_COLUMNS = "path string, rows bigint, stats string, counts string"
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,25 @@ class Footer:
     Args:
         rows: The number of rows in the file.
         stats: The statistics as the JSON text of the log.
+        counts: How many values each leaf has, as a tag of the log; empty if the statistics say so for all of them.
     """
 
     rows: int
     stats: str
+    counts: str = ""
+
+
+@dataclass(frozen=True)
+class LeafFooter:
+    """What a footer says of every leaf, also of those without statistics in the log.
+
+    Args:
+        stats: The row count and the statistics of all leaves, as JSON text in the form of the log.
+        values: The number of values of each leaf, by physical path; each value in an array or a map counts.
+    """
+
+    stats: str
+    values: Mapping[Path, int]
 
 
 def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], columns: frozenset[Path]) -> list[Footer]:
@@ -61,7 +82,7 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
             return list(pool.map(partial(read_footer, store, columns), paths))
     frame = spark.createDataFrame([(path,) for path in paths], "path string").repartition(min(len(paths) // 16, 200))
     by_path = {row.path: row for row in frame.mapInArrow(partial(_read_batches, store, columns), _COLUMNS).collect()}
-    return [Footer(by_path[path].rows, by_path[path].stats) for path in paths]
+    return [Footer(by_path[path].rows, by_path[path].stats, by_path[path].counts) for path in paths]
 
 
 def _read_batches(
@@ -71,8 +92,8 @@ def _read_batches(
         paths = batch.column(0).to_pylist()
         with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
             footers = list(pool.map(partial(read_footer, store, columns), paths))
-        columns_out = [pa.array(paths), pa.array([f.rows for f in footers]), pa.array([f.stats for f in footers])]
-        yield pa.RecordBatch.from_arrays(columns_out, names=["path", "rows", "stats"])
+        columns_out = [paths, *([getattr(f, name) for f in footers] for name in ("rows", "stats", "counts"))]
+        yield pa.RecordBatch.from_arrays(list(map(pa.array, columns_out)), names=["path", "rows", "stats", "counts"])
 
 
 def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
@@ -87,9 +108,31 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
         CorruptFile: the file is not Parquet.
         StorageError: the store cannot be read.
     """
+    return footer_of(_read_metadata(store, path), columns)
+
+
+def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
+    """Return what the footer of one file says of every leaf; needs no Spark.
+
+    Args:
+        store: The store of the table.
+        path: The plain path, relative to the table.
+
+    Raises:
+        CorruptFile: the file is not Parquet.
+        StorageError: the store cannot be read.
+    """
+    metadata = _read_metadata(store, path)
+    all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
+    counts = ((leaf, count_values(metadata, index)) for index, leaf in enumerate(all_leaves))
+    values = {leaf: count for leaf, count in counts if count is not None}
+    return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
+
+
+def _read_metadata(store: LogStore, path: str) -> pq.FileMetaData:
     try:
         with store.open(path) as file:
-            return footer_of(pq.read_metadata(file), columns)
+            return pq.read_metadata(file)
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=first_line(error), fix="Write the data again.") from error
 
@@ -102,12 +145,31 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
         columns: The physical paths of the leaf columns that get statistics.
     """
     is_old = is_legacy(metadata.metadata)
+    all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
     statistics_by_leaf = {
         leaf: _without_ambiguous(statistics) if is_old else statistics
-        for index, leaf in enumerate(leaf_paths(metadata.schema.to_arrow_schema()))
+        for index, leaf in enumerate(all_leaves)
         if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
     }
-    return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf))
+    is_counted = all(leaf in statistics_by_leaf and statistics_by_leaf[leaf].nulls is not None for leaf in all_leaves)
+    counts = "" if is_counted else file_tag({leaf: count_values(metadata, i) for i, leaf in enumerate(all_leaves)})
+    return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf), counts)
+
+
+def count_values(metadata: pq.FileMetaData, index: int) -> int | None:
+    """Return how many values a leaf has; each value in an array or a map counts. None if the footer does not say.
+
+    Args:
+        metadata: The metadata, as pyarrow reads or writes it.
+        index: The number of the leaf.
+    """
+    total = 0
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(index)
+        if chunk.statistics is None or not chunk.statistics.has_null_count:
+            return None
+        total += chunk.num_values - chunk.statistics.null_count
+    return total
 
 
 def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:

@@ -33,7 +33,7 @@ from widen.spark.write.physical_layout import partition_text
 
 _TEXT = "__widen_text_"
 _ID = b"PARQUET:field_id"
-_WRITTEN = "path string, size_bytes bigint, stats string, texts string"
+_WRITTEN = "path string, size_bytes bigint, stats string, counts string, texts string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def write_for_iceberg(
     written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
     store, paths = sink.store, {row.path for row in written}
     store.delete([entry.path for entry in store.list(sink.job) if entry.path not in paths])
-    return [_add(layout, PartFile(row.path, row.size_bytes, row.stats), json.loads(row.texts)) for row in written]
+    return [_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
 
 
 def _add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
@@ -115,9 +115,10 @@ def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Ite
                 pa.array([part.path for part in parts]),
                 pa.array([part.size_bytes for part in parts]),
                 pa.array([part.stats for part in parts]),
+                pa.array([part.counts for part in parts]),
                 pa.array([json.dumps(texts) for _, texts in files]),
             ],
-            names=["path", "size_bytes", "stats", "texts"],
+            names=["path", "size_bytes", "stats", "counts", "texts"],
         )
 
 

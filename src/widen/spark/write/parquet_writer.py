@@ -23,10 +23,11 @@ from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical_path
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.partition_values import directory_values
 from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.void_columns import ensure_storable
-from widen.spark.parquet.footer import read_footers
+from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.parquet.rebase_mode import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.iceberg_writer import write_for_iceberg
@@ -101,10 +102,10 @@ def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path])
     footers = read_footers(frame.sparkSession, store, [entry.path for entry in entries], columns)
     empty = [entry.path for entry, footer in zip(entries, footers, strict=True) if not footer.rows]
     store.delete(empty)
-    return [_add(entry, footer.stats) for entry, footer in zip(entries, footers, strict=True) if footer.rows]
+    return [_add(entry, footer) for entry, footer in zip(entries, footers, strict=True) if footer.rows]
 
 
-def _add(entry: FileEntry, stats: str) -> Add:
+def _add(entry: FileEntry, footer: Footer) -> Add:
     path = percent_encode(entry.path)
     return Add(
         path=path,
@@ -112,5 +113,6 @@ def _add(entry: FileEntry, stats: str) -> Add:
         size=entry.size_bytes,
         modification_time=entry.modified_ms,
         data_change=True,
-        stats=stats,
+        stats=footer.stats,
+        tags={LEAF_COUNTS: footer.counts} if footer.counts else None,
     )

@@ -27,6 +27,7 @@ from widen.planning.table.dependent_expressions import check_constraints
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.column_mapping import NONE, mapping_mode
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
+from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.parquet_calendar import PROLEPTIC
 from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.table_features import is_supported
@@ -67,11 +68,12 @@ class PartSink:
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A file that a task has written: its path in the table, its size in bytes and its statistics."""
+    """A file that a task has written: path in the table, size in bytes, statistics, and value counts of all leaves."""
 
     path: str
     size_bytes: int
     stats: str
+    counts: str = ""
 
     def to_add(self) -> Add:
         """Return the file as an add action."""
@@ -83,6 +85,7 @@ class PartFile(msgspec.Struct, frozen=True):
             modification_time=now_ms,
             data_change=True,
             stats=self.stats,
+            tags={LEAF_COUNTS: self.counts} if self.counts else None,
         )
 
 
@@ -189,4 +192,4 @@ class PartWriter:
             size_bytes = file.tell()
         self._file = None
         footer = footer_of(self._footers[0], self._sink.indexed)
-        self._parts.append(PartFile(self._path, size_bytes, footer.stats))
+        self._parts.append(PartFile(self._path, size_bytes, footer.stats, footer.counts))

@@ -1,0 +1,124 @@
+"""How many values each leaf column of a new file has, kept compactly in the commitInfo of our own commits.
+
+Delta Lake keeps statistics of the first 32 leaf columns only, and none inside arrays and maps. A task that writes a
+file knows the counts of all leaves from its footer. They travel with the add action as a tag, and the commit moves them
+from the tags to its commitInfo, so that neither checkpoints nor readers of the file list carry them. No value of the
+data is kept, only counts.
+
+Source: PROTOCOL.md#commit-provenance-information
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from widen.model.column_path import Path, leaves
+from widen.model.types import StructType
+from widen.protocol.actions import Action, Add, CommitInfo
+from widen.protocol.void_columns import without_void
+
+LEAF_COUNTS = "widen.leafCounts"
+"""The key of the tag of an add action before the commit, and of the counts in commitInfo."""
+
+_TRACKING = ("_row-id-col-", "_row-commit-version-col-")
+"""The first letters of the names of materialized row tracking columns, which are not columns of the table."""
+
+
+def file_tag(values: Mapping[Path, int | None]) -> str:
+    """Return the counts of one file as the value of a tag.
+
+    Args:
+        values: The number of values of each leaf, in the order of the file, by physical path; None if it is not known.
+    """
+    counted = {path: count for path, count in values.items() if not path[0].startswith(_TRACKING)}
+    counts = " ".join("-" if count is None else str(count) for count in counted.values())
+    return f"{_fingerprint(counted)} {counts}"
+
+
+def move_to_commit_info(actions: Sequence[Action]) -> tuple[list[Action], CommitInfo]:
+    """Return the actions without the tags of `file_tag`, and the entry of the commitInfo; empty if no file has counts.
+
+    The counts of all files with the same leaves as the first file are kept.
+    """
+    tags = [(action.tags or {}).get(LEAF_COUNTS) for action in actions if isinstance(action, Add)]
+    if not any(tags):
+        return list(actions), {}
+    texts = [tag.split(" ") if tag else [] for tag in tags]
+    first = next(text for text in texts if text)
+    rows = [text[1:] if text and text[0] == first[0] else ["-"] * (len(first) - 1) for text in texts]
+    # By leaf and not by file, because the counts of one leaf are alike.
+    numbers = (0 if row[leaf] == "-" else int(row[leaf]) + 1 for leaf in range(len(first) - 1) for row in rows)
+    data = base64.b85encode(zlib.compress(b"".join(map(_varint, numbers)), 9)).decode()
+    return [_without_tag(action) for action in actions], {LEAF_COUNTS: {"leaves": first[0], "values": data}}
+
+
+def read_leaf_counts(
+    info: CommitInfo, adds: Iterable[Add], schema: StructType, partition_keys: Iterable[str] = ()
+) -> dict[str, dict[Path, int]]:
+    """Return the number of values of each leaf of the files that a commit added, by file path and physical leaf path.
+
+    Counts that do not belong to the leaves of the schema are ignored, because commitInfo is free-form.
+
+    Args:
+        info: The commitInfo.
+        adds: The files that the commit added, in the order of the log.
+        schema: The schema of the table after the commit, with physical names.
+        partition_keys: The physical names of the partition columns, which files do not have.
+
+    Source: PROTOCOL.md#commit-provenance-information
+    """
+    entry = info.get(LEAF_COUNTS)
+    if not isinstance(entry, dict):
+        return {}
+    paths = [add.path for add in adds]
+    stored = [path for path, _ in leaves(without_void(schema)) if path[0] not in set(partition_keys)]
+    numbers = list(_decode(entry.get("values")))
+    if entry.get("leaves") != _fingerprint(stored) or len(numbers) != len(stored) * len(paths):
+        return {}
+    counts: dict[str, dict[Path, int]] = {path: {} for path in paths}
+    for index, number in enumerate(numbers):
+        if number:
+            counts[paths[index % len(paths)]][stored[index // len(paths)]] = number - 1
+    return counts
+
+
+def _fingerprint(paths: Iterable[Path]) -> str:
+    """Return a short text that differs if the leaves do, or their order."""
+    return f"{zlib.crc32(msgspec.json.encode(list(paths))):08x}"
+
+
+def _without_tag(action: Action) -> Action:
+    if not isinstance(action, Add) or LEAF_COUNTS not in (action.tags or {}):
+        return action
+    tags = {key: value for key, value in (action.tags or {}).items() if key != LEAF_COUNTS}
+    return msgspec.structs.replace(action, tags=tags or None)
+
+
+def _varint(number: int) -> bytes:
+    """Return a number in groups of 7 bits, lowest first; each byte but the last has its high bit set."""
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def _decode(text: object) -> Iterator[int]:
+    """Yield the numbers of a text; none if it is damaged."""
+    try:
+        data = zlib.decompress(base64.b85decode(str(text)))
+    except (ValueError, binascii.Error, zlib.error):
+        return
+    number, shift = 0, 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number, shift = 0, 0

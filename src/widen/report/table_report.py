@@ -1,0 +1,242 @@
+"""The model of a report: the contents of every column and source field, and the intervals that wrote them.
+
+Source: docs/evolution-rules.md#report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from widen.model.column_path import Path, format_path
+from widen.protocol.partition_values import Scalar
+from widen.report.report_model import ChangeReason, IntervalRecord, VersionTime, json_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """The version that added a column, and why.
+
+    Args:
+        moment: The version and its time.
+        reason: Why the records needed the column.
+    """
+
+    moment: VersionTime
+    reason: ChangeReason
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the origin as a JSON object."""
+        return {**self.moment.to_value(), **self.reason.to_value()}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """One leaf column and the statistics of its values in the live files.
+
+    Args:
+        path: Its path.
+        type: Its type in Spark SQL.
+        evolved_from: The source field, if the column is a sibling of the column with the plain name; else empty.
+        comment: Its comment; empty if it has none.
+        types_before: Its earlier types, oldest first.
+        written: How many rows have a value; None if it is not known, as for elements of arrays without a scan.
+        nulls: How many rows have a null; None if it is not known.
+        low: The smallest value; None if not known. A string may be truncated.
+        high: The largest value; None if not known. A string may be truncated.
+        first: The first interval that wrote a value to it; None if there is none or it is not known.
+        last: The last interval that wrote a value to it; None if there is none or it is not known.
+        source: The source field of its values; empty if it has none.
+        distinct: The approximate number of distinct values; None without a scan.
+        samples: Some of its values, as strings.
+        origin: The ingestion change that added it; None for a manual change or if the log no longer has it.
+        values: How many values it has; each value in an array or a map counts. None if it is not known.
+        uncounted: How many files do not say how many values they have; the counts leave them out.
+    """
+
+    path: Path
+    type: str
+    evolved_from: str = ""
+    comment: str = ""
+    types_before: tuple[str, ...] = ()
+    written: int | None = None
+    nulls: int | None = None
+    low: Scalar | None = None
+    high: Scalar | None = None
+    first: VersionTime | None = None
+    last: VersionTime | None = None
+    source: Path = ()
+    distinct: int | None = None
+    samples: tuple[str, ...] = ()
+    origin: ColumnOrigin | None = None
+    values: int | None = None
+    uncounted: int = 0
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether the counts leave out files, because neither the log nor a footer counts their values."""
+        return bool(self.uncounted) and self.values is not None
+
+    @property
+    def share(self) -> float | None:
+        """The share of rows with a value, between 0 and 1; None if it is not known or there are no rows."""
+        if self.written is None or self.nulls is None or self.written + self.nulls == 0:
+            return None
+        return self.written / (self.written + self.nulls)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the column as a JSON object; unknown values are null."""
+        return {
+            "column": format_path(self.path),
+            "type": self.type,
+            "evolvedFrom": self.evolved_from or None,
+            "comment": self.comment or None,
+            "typesBefore": list(self.types_before),
+            "written": self.written,
+            "share": self.share,
+            "nulls": self.nulls,
+            "values": self.values,
+            "uncountedFiles": self.uncounted,
+            "min": json_scalar(self.low),
+            "max": json_scalar(self.high),
+            "first": self.first and self.first.to_value(),
+            "last": self.last and self.last.to_value(),
+            "source": format_path(self.source) if self.source else None,
+            "distinct": self.distinct,
+            "samples": list(self.samples),
+            "birth": self.origin and self.origin.to_value(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCount:
+    """How many values one interval wrote to each column of a source field.
+
+    Args:
+        version: The version of the interval.
+        values: The number of values of each column, in their order; the elements of an array count one by one.
+    """
+
+    version: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceField:
+    """A source field with several columns, because it has values of several kinds.
+
+    Args:
+        source: Its path.
+        columns: The columns, in schema order; the row count of a struct column is a lower bound.
+        history: The values of each interval whose counts are known and not all 0, oldest first.
+    """
+
+    source: Path
+    columns: tuple[ReportColumn, ...]
+    history: tuple[IntervalCount, ...] = ()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the field as a JSON object."""
+        return {
+            "source": format_path(self.source),
+            "columns": [format_path(each.path) for each in self.columns],
+            "history": [{"version": each.version, "values": list(each.values)} for each in self.history],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The contents of a table and its history.
+
+    Args:
+        location: The location of the table.
+        moment: The reported version and its time.
+        rows: How many rows it has; None if a file does not record its row count.
+        files: How many files it has.
+        size_bytes: The size of the files.
+        deleted: How many rows are deleted by deletion vectors; without a scan the column counts include them.
+        columns: The leaf columns, in schema order.
+        intervals: The commits that the log still has, oldest first.
+        is_scanned: Whether all rows were scanned; else the numbers come from the log.
+        families: The source fields with several columns, in schema order.
+        footers: How many files were counted from their footers, because the log does not count all their columns.
+    """
+
+    location: str
+    moment: VersionTime
+    rows: int | None
+    files: int
+    size_bytes: int
+    deleted: int
+    columns: tuple[ReportColumn, ...]
+    intervals: tuple[IntervalRecord, ...]
+    is_scanned: bool = False
+    families: tuple[SourceField, ...] = ()
+    footers: int = 0
+
+    @property
+    def name(self) -> str:
+        """The last part of the location."""
+        return self.location.rstrip("/").rpartition("/")[2] or self.location
+
+    @property
+    def evolved(self) -> tuple[ReportColumn, ...]:
+        """The columns that are siblings of another column or had another type before."""
+        return tuple(column for column in self.columns if column.evolved_from or column.types_before)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log still has every commit of the table."""
+        return bool(self.intervals) and self.intervals[0].is_first
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on which numbers are exact and which are bounds or estimates."""
+        return tuple(_notes(self))
+
+    @property
+    def corrupt(self) -> int:
+        """How many corrupt records the intervals wrote, as far as the log records it."""
+        return sum(interval.corrupt or 0 for interval in self.intervals)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "location": self.location,
+            **self.moment.to_value(),
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "deletedRows": self.deleted,
+            "scanned": self.is_scanned,
+            "notes": list(self.notes),
+            "columns": [column.to_value() for column in self.columns],
+            "footers": self.footers,
+            "families": [family.to_value() for family in self.families],
+            "intervals": [interval.to_value() for interval in self.intervals],
+        }
+
+
+def _notes(report: Report) -> Iterator[str]:
+    if report.is_scanned:
+        yield "Rows, nulls, min and max are exact: all rows were scanned. Distinct counts are estimates."
+    else:
+        yield f"The numbers are from the log{_footers(report)}; min and max truncate strings to 32 characters."
+        if any(column.written is None and column.values for column in report.columns):
+            yield "Inside arrays and maps each value counts; only a scan counts the rows that have one."
+        if any(column.values is None for column in report.columns):
+            yield "A dash means that neither the log nor a footer has a count; --footers or --scan counts."
+        if any(column.is_approximate for column in report.columns):
+            yield "Approximate (≈) counts leave out files whose footers were not read; --footers reads them."
+        if report.deleted:
+            yield f"Column counts are upper bounds: they include {report.deleted:,} deleted rows still in the files."
+    if any(column.first for column in report.columns):
+        early = "" if report.is_whole else " Earlier intervals are no longer in the log."
+        yield f"First and last are the intervals that wrote a value, even if it was deleted later.{early}"
+    if any(column.origin for column in report.columns):
+        yield "The value counts of an added column are from its first interval; later intervals may have more."
+
+
+def _footers(report: Report) -> str:
+    return f" and the footers of {report.footers:,} files" if report.footers else ""

@@ -20,6 +20,8 @@ from widen.routing.native.row_builder import RowBuilder
 from widen.routing.rescue import rescue
 from widen.routing.route import build_routes
 from widen.routing.row import to_row
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.text.arrow_columns import drain_arrow_batches
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 
@@ -75,6 +77,27 @@ def test_both_paths_give_one_row_however_values_are_taken(
             assert repr(rows) == repr(through_arrow(schema, exact)), text
             if any(lost(schema, row, record) for row, record in zip(rows, read, strict=True)):
                 assert evolve(base, maker.observation, policy).schema != schema, text
+
+
+@given(batches, st.integers(0, 4), st.data())
+def test_texts_that_are_read_at_once_give_what_each_gives_alone(
+    batch: list[bytes], length: int, data: st.DataObject
+) -> None:
+    policy = data.draw(policies(data.draw(modes)))
+    base = settle(None, batch[:length], policy).plan.schema
+    schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
+    at_once, alone = RowBuilder(schema, policy, base), RowBuilder(schema, policy, base)
+    for texts in (batch, data.draw(st.permutations(batch))):
+        positions = [("f", number) for number in range(1, len(texts) + 1)]
+        at_once.add(texts, positions)
+        arrow = to_arrow_schema(schema)
+        rows = [row for rows in drain_arrow_batches(at_once, arrow) for row in rows.to_pylist()]
+        each = [row for text, at in zip(texts, positions, strict=True) for row in taken(alone, schema, text, at)]
+        if schema.fields:
+            assert sorted(map(repr, rows)) == sorted(map(repr, each))
+        assert at_once.observation == alone.observation
+        at_once.adapt()
+        alone.adapt()
 
 
 @given(batches, batches, modes, st.integers(1, 3), st.randoms(use_true_random=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,9 @@ from widen.observe.observation import Observation, observation_from_json
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
-from widen.routing.native.row_builder import ROUNDING_PATTERN, RowBuilder
+from widen.routing.native.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.text.arrow_columns import drain_arrow_batches
-
-_ROUNDING = re.compile(ROUNDING_PATTERN.encode())
 
 
 @dataclass(frozen=True)
@@ -49,17 +46,15 @@ def _transcribed(
     maker: RowBuilder, schema: StructType, texts: Iterable[bytes], adapt_every: int
 ) -> Iterator[list[dict[str, Any]]]:
     for number, text in enumerate(texts, 1):
-        yield taken(maker, schema, text, ("f", number), may_round=_ROUNDING.search(text) is not None)
+        yield taken(maker, schema, text, ("f", number))
         if number % adapt_every == 0:
             maker.adapt()
 
 
-def taken(
-    maker: RowBuilder, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1), *, may_round: bool = True
-) -> list[dict[str, Any]]:
+def taken(maker: RowBuilder, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1)) -> list[dict[str, Any]]:
     """Return the rows of one text as Arrow gives them back."""
     before = maker.observation.records + maker.observation.corrupt
-    maker.add([text], [at], [may_round])
+    maker.add([text], [at])
     rows = [row for batch in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in batch.to_pylist()]
     number = maker.observation.records + maker.observation.corrupt - before
     return rows if schema.fields else [{}] * number

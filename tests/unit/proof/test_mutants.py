@@ -111,7 +111,7 @@ class Setting:
         """Return the digests of the rows that the writer makes of the texts, read back from a file."""
         maker = RowBuilder(self.schema, self.policy, self.schema)
         places = [("f", number) for number in range(1, len(self.texts) + 1)]
-        maker.add(self.texts, places, [True] * len(self.texts))
+        maker.add(self.texts, places)
         pq.write_table(
             pa.Table.from_batches(arrow_columns.drain_arrow_batches(maker, to_arrow_schema(self.schema))), path
         )

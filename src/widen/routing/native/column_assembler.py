@@ -21,21 +21,22 @@ from widen.observe.json_number import SURE_CHARS
 from widen.observe.kind import RECORD_WORD, Kind
 from widen.observe.observation import FieldObservation, RecordObservation, RecordPosition, get_field
 from widen.observe.observe_document import observe_value
-from widen.routing.native.decoder import has_duplicates
+from widen.routing.native.decoder import is_changed, is_encoded
 from widen.routing.native.record_shape import (
     FieldLocation,
     MultiColumnField,
     NestedColumn,
     RecordShape,
-    RedactedField,
-    SingleColumn,
 )
+from widen.routing.native.scalar_conversion import FastConversion, to_digits, to_source_text
 from widen.routing.row import Row, route_value
 
 _UNSET = msgspec.UNSET
 _decode_any = msgspec.json.Decoder().decode
 _EMPTY_ARRAYS = re.compile(rb"[\[\]\s,nul]*")
 """Arrays of nothing but nulls and empty arrays. Every array column takes them, so none of them decides."""
+
+_AS_TEXT = (to_digits, to_source_text)
 
 ColumnValues: TypeAlias = Iterable[tuple[str, Any]]
 """Names of columns, each with its cell for one value."""
@@ -61,26 +62,23 @@ class ColumnAssembler:
         Args:
             shape: Shape of the records.
             records: The decoded records.
-            roots: For each, the index of the record in the chunk that it is a part of.
+            roots: For each, the index of the record in the chunk that it is a part of. Empty if the shape needs no
+                routing.
+
+        Returns:
+            For each column its values; a value that a record does not have is `msgspec.UNSET`.
         """
-        fields: list[SingleColumn | RedactedField | MultiColumnField] = [
-            *shape.single_columns,
-            *shape.redacted_fields,
-            *shape.multi_column_fields,
-        ]
         values: dict[str, list[Any]] = {}
-        for item, column in zip(fields, _transpose([item.attribute for item in fields], records), strict=True):
-            match item:
-                case SingleColumn():
-                    values[item.name] = [None if value is _UNSET else value for value in column]
-                case RedactedField():
-                    values |= {name: [_redacted(value, cell) for value in column] for name, cell in item.row.items()}
-                case _:
-                    values |= (
-                        _columns_by_python_type(item, column)
-                        if item.is_decoded
-                        else self._route_texts(item, column, roots)
-                    )
+        for single in shape.single_columns:
+            values[single.name] = list(map(attrgetter(single.attribute), records))
+        for redacted in shape.redacted_fields:
+            column = list(map(attrgetter(redacted.attribute), records))
+            values |= {name: [_redacted(value, cell) for value in column] for name, cell in redacted.row.items()}
+        for item in shape.multi_column_fields:
+            column = list(map(attrgetter(item.attribute), records))
+            values |= (
+                columns_by_python_type(item, column) if item.is_decoded else self._route_texts(item, column, roots)
+            )
         return values
 
     def _route_texts(self, item: MultiColumnField, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
@@ -90,13 +88,13 @@ class ColumnAssembler:
         ones are routed one by one.
         """
         texts = [b"null" if value is _UNSET else bytes(value) for value in column]
-        decoded = _decode_texts(texts)
+        decoded, is_exact = _decode_texts(texts)
         if item.has_dates:
             decoded = [parse_temporal(value) if type(value) is str else value for value in decoded]
         if item.is_required:
             self.rejected.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
-        columns = _columns_by_python_type(item, decoded, texts)
-        for index in _uncertain_positions(item, decoded, texts, columns):
+        columns = columns_by_python_type(item, decoded, texts)
+        for index in _uncertain_positions(item, decoded, texts, columns, is_exact=is_exact):
             # The value is new, or no conversion is certain: it is routed like in the exact path.
             cells = self._route_text(item, texts[index], roots[index])
             if cells is None:
@@ -128,24 +126,18 @@ def _redacted(value: Any, cell: Any) -> Any:
     return None if value is None or value is _UNSET else cell
 
 
-def _transpose(attributes: Sequence[str], records: Sequence[Any]) -> list[Sequence[Any]]:
-    if not records:
-        return [()] * len(attributes)
-    if len(attributes) == 1:
-        return [list(map(attrgetter(attributes[0]), records))]
-    return list(zip(*map(attrgetter(*attributes), records), strict=True)) if attributes else []
+def _decode_texts(texts: Sequence[bytes]) -> tuple[Sequence[Any], bool]:
+    """Return the Python values of JSON texts, and whether every number among them is as its text says.
 
-
-def _decode_texts(texts: Sequence[bytes]) -> Sequence[Any]:
-    """Return the Python values of JSON texts; `_UNSET` for a text that is not UTF-8.
-
-    One call decodes all texts as an array; each is decoded alone only if that fails.
+    One call decodes all texts as an array. Only if that fails each is decoded alone, and a text that is not UTF-8 is
+    `_UNSET`.
     """
+    joined = b"[" + b",".join(texts) + b"]"
     try:
-        values: Sequence[Any] = _decode_any(b"[" + b",".join(texts) + b"]")
+        values: Sequence[Any] = _decode_any(joined)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return list(map(_decode_text, texts))
-    return values
+        return list(map(_decode_text, texts)), False
+    return values, is_encoded(joined, values)
 
 
 def _decode_text(text: bytes) -> Any:
@@ -155,60 +147,100 @@ def _decode_text(text: bytes) -> Any:
         return _UNSET
 
 
-def _columns_by_python_type(
-    item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes] | None = None
+def columns_by_python_type(
+    item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes] = ()
 ) -> dict[str, list[Any]]:
-    """Return the columns of a field as far as the Python types of its values determine them."""
+    """Return the columns of a field as far as the Python types of its values determine them.
+
+    Args:
+        item: The field.
+        decoded: Its values.
+        texts: Their texts, if the values came as texts.
+    """
     python_types = list(map(type, decoded))
-    present = set(python_types)
-    columns = {}
-    for name, conversions in item.converter.conversions.items():
-        if present.isdisjoint(conversions):
-            columns[name] = [None] * len(decoded)
-        elif not any(conversions[python_type] for python_type in present & conversions.keys()):
-            columns[name] = [
-                value if python_type in conversions else None
-                for value, python_type in zip(decoded, python_types, strict=True)
-            ]
-        else:
-            columns[name] = [
-                None
-                if python_type not in conversions
-                else value
-                if (conversion := conversions[python_type]) is None
-                else conversion(value, text)
-                for value, python_type, text in zip(decoded, python_types, texts or repeat(b""), strict=False)
-            ]
-    return columns
+    main = max(set(python_types), key=python_types.count, default=type(None))
+    others = [index for index, python_type in enumerate(python_types) if python_type is not main]
+    return {
+        name: _convert_by_type(conversions, decoded, python_types, main, others, texts)
+        for name, conversions in item.converter.conversions.items()
+    }
+
+
+def _convert_by_type(
+    conversions: Mapping[type, FastConversion | None],
+    decoded: Sequence[Any],
+    python_types: Sequence[type],
+    main: type,
+    others: Sequence[int],
+    texts: Sequence[bytes],
+) -> list[Any]:
+    """Return the values of a column: those of some types, converted, and None for the others.
+
+    Args:
+        conversions: The types that the column takes, each with its conversion.
+        decoded: The values.
+        python_types: The type of each.
+        main: The type of most of them: its values are taken all at once.
+        others: The indexes of the values of all other types.
+        texts: The text of each value, if the values came as texts.
+    """
+    conversion = conversions.get(main)
+    if main not in conversions:
+        column: list[Any] = [None] * len(decoded)
+    elif conversion is None:
+        column = list(decoded)
+    elif texts and conversion in _AS_TEXT:
+        column = list(texts)
+    else:
+        cells = zip(decoded, python_types, texts or repeat(b""), strict=False)
+        column = [conversion(value, text) if python_type is main else None for value, python_type, text in cells]
+    for index in others:
+        value, python_type = decoded[index], python_types[index]
+        conversion = conversions.get(python_type)
+        if conversion is not None:
+            value = conversion(value, texts[index] if texts else b"")
+        column[index] = value if python_type in conversions else None
+    return column
 
 
 def _uncertain_positions(
-    item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes], columns: Mapping[str, Sequence[Any]]
+    item: MultiColumnField,
+    decoded: Sequence[Any],
+    texts: Sequence[bytes],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    is_exact: bool,
 ) -> set[int]:
     """Return the indexes of the values whose Python type does not determine their columns.
 
-    These are values without a conversion, integers out of bounds, fractions that a double may round, and values that
-    the deciding column cannot hold.
+    These are values without a conversion, integers out of bounds, fractions that a double may round, -0, and values
+    that the deciding column cannot hold.
     """
     converter = item.converter
-    certain_types = converter.python_types | {type(None)}
-    uncertain = {index for index, value in enumerate(decoded) if type(value) not in certain_types}
-    if int in certain_types:
+    present, certain = set(map(type, decoded)), converter.python_types
+    uncertain: set[int] = set()
+    if not present <= {*certain, type(None)}:
+        uncertain |= {index for index, value in enumerate(decoded) if value is not None and type(value) not in certain}
+    if int in present and int in certain:
         low, high = -converter.bound, converter.bound
         uncertain |= {index for index, value in enumerate(decoded) if type(value) is int and not low <= value < high}
-    if float in certain_types and not converter.has_no_doubles:
-        both = enumerate(zip(decoded, texts, strict=True))
-        uncertain |= {index for index, (value, text) in both if type(value) is float and not _is_short(text)}
+    if not is_exact and float in present and float in certain and not converter.has_no_doubles:
+        pairs = enumerate(zip(decoded, texts, strict=True))
+        uncertain |= {index for index, (value, text) in pairs if type(value) is float and not _is_exact(value, text)}
+    if not is_exact and int in present:
+        uncertain |= {index for index, text in enumerate(texts) if text == b"-0"}
     for python_type, name in converter.deciders.items():
-        column = columns[name]
-        uncertain |= {
-            index for index, value in enumerate(decoded) if type(value) is python_type and column[index] is None
-        }
+        if python_type in present:
+            column = columns[name]
+            uncertain |= {
+                index for index, value in enumerate(decoded) if type(value) is python_type and column[index] is None
+            }
     return uncertain
 
 
-def _is_short(text: bytes) -> bool:
-    return len(text) <= SURE_CHARS and b"e" not in text and b"E" not in text
+def _is_exact(value: float, text: bytes) -> bool:
+    is_short = len(text) <= SURE_CHARS and b"e" not in text and b"E" not in text
+    return is_short or is_encoded(text, value)
 
 
 def _decode_nested(columns: Sequence[NestedColumn], text: bytes) -> ColumnValues | None:
@@ -217,7 +249,7 @@ def _decode_nested(columns: Sequence[NestedColumn], text: bytes) -> ColumnValues
             value = column.decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
-        return None if has_duplicates(text, value) else ((column.name, value),)
+        return None if is_changed(text, value) else ((column.name, value),)
     return None
 
 

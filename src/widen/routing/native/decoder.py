@@ -4,12 +4,17 @@ An accepted record needs no look at its values: the decoder knows every key, and
 column takes. Only fields with several columns, or whose values need a conversion, are routed afterwards. A refused
 record takes the exact path as a whole. Both paths give the same row, so the fast path must know when it cannot be
 exact.
+
+A decoder reads two things without an error that a column cannot keep: the last of two equal keys, and a number that a
+double rounds. It has done neither where the decoded record, encoded again, gives the bytes of the text. That is one
+comparison for many records; only the others are searched for equal keys and for such numbers.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -19,6 +24,12 @@ from widen.routing.native.record_shape import RecordShape
 _encode = msgspec.json.Encoder().encode
 _KEY_END = re.compile(rb'(?<!\\)"\s*:')
 _UNCOUNTABLE = re.compile(rb'\\\\"|\\u00(?:20|3[aA])')
+_NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
+
+_SPACES = b" \t\r\n"
+_NUMBER_CHARS = bytes.maketrans(b"123456789.E", b"0000000000e")
+_LONG_NUMBER, _EXPONENT = b"0" * 16, b"0e"
+_NEGATIVE_ZEROS = (b":-0", b",-0", b"[-0")
 
 
 class RecordDecoder:
@@ -34,9 +45,6 @@ class RecordDecoder:
     def decode(self, texts: Sequence[bytes]) -> list[Any]:
         """Return the record of each text, or None if the text needs the exact path.
 
-        A decoder cannot see that a double rounds a fraction. The caller must keep such texts away; see
-        `widen.routing.native.row_builder.ROUNDING_PATTERN`.
-
         Args:
             texts: Records as UTF-8.
         """
@@ -46,40 +54,97 @@ class RecordDecoder:
                 decoded_records.append(self._decode(text))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 decoded_records.append(None)
-        for index in _possible_duplicates(texts, decoded_records):
-            if has_duplicates(texts[index], decoded_records[index]):
+        for index in _possibly_changed(texts, decoded_records):
+            if is_changed(texts[index], decoded_records[index]):
                 decoded_records[index] = None
         return decoded_records
 
 
-def _possible_duplicates(texts: Sequence[bytes], decoded_records: Sequence[Any]) -> list[int]:
-    """Return the indexes of the records that may have a duplicate key.
+def is_changed(text: bytes, decoded: Any) -> bool:
+    """Tell whether a decoded value may lack something of its text: a duplicate key, or digits of a number.
 
-    msgspec keeps the last of two equal keys without an error. A text with a duplicate key has more quotes than the
-    encoded record. All texts are counted at once first, since duplicates are rare.
+    The answer ignores parts that are still text (`msgspec.Raw`).
+
+    Args:
+        text: One JSON value.
+        decoded: The value from a decoder.
     """
-    positions = [index for index, record in enumerate(decoded_records) if record is not None]
-    joined = b"".join(texts if len(positions) == len(texts) else [texts[index] for index in positions])
-    if b"\\" not in joined and joined.count(b'"') == _encode(decoded_records).count(b'"'):
-        return []
-    escaped = [index for index in positions if b"\\" in texts[index]]
-    plain = [index for index in positions if b"\\" not in texts[index]]
-    quotes = sum(texts[index].count(b'"') for index in plain)
-    return escaped if _encode([decoded_records[index] for index in plain]).count(b'"') == quotes else positions
+    return not is_encoded(text, decoded) and (_has_duplicates(text, decoded) or (_may_round(text) and _rounds(text)))
 
 
-def has_duplicates(text: bytes, decoded: Any) -> bool:
-    """Tell whether an object in a text may have a duplicate key: the text then has more quotes than its decoded value.
-
-    If the text has escapes, quotes say nothing, and the keys are counted instead. If a key ends with a backslash, or a
-    colon or a space is escaped, the keys cannot be counted, and the answer is yes. The answer ignores parts that are
-    still text (`msgspec.Raw`).
+def is_encoded(text: bytes, decoded: Any) -> bool:
+    """Tell whether a value, encoded again, gives its text; spaces between tokens do not count.
 
     Args:
         text: One JSON value.
         decoded: The value from a decoder.
     """
     encoded = _encode(decoded)
+    if encoded == text:
+        return True
+    try:
+        return encoded == msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _possibly_changed(texts: Sequence[bytes], decoded_records: Sequence[Any]) -> list[int]:
+    """Return the indexes of the records that `is_changed` must look at.
+
+    All are compared at once first, since most sources write numbers and strings like the encoder.
+    """
+    indexes = [index for index, record in enumerate(decoded_records) if record is not None]
+    if is_encoded(*_joined(texts, decoded_records, indexes)):
+        return []
+    indexes = [index for index in indexes if not is_encoded(texts[index], decoded_records[index])]
+    escaped = [index for index in indexes if b"\\" in texts[index]]
+    plain = [index for index in indexes if b"\\" not in texts[index]]
+    joined, records = _joined(texts, decoded_records, plain)
+    return indexes if _may_round(joined) or _has_duplicates(joined, records) else escaped
+
+
+def _joined(texts: Sequence[bytes], records: Sequence[Any], indexes: Sequence[int]) -> tuple[bytes, list[Any]]:
+    """Return the texts and the records at some indexes, each as one array."""
+    if len(indexes) == len(texts):
+        return b"[" + b",".join(texts) + b"]", list(records)
+    return b"[" + b",".join([texts[index] for index in indexes]) + b"]", [records[index] for index in indexes]
+
+
+def _has_duplicates(text: bytes, decoded: Any) -> bool:
+    """Tell whether an object in a text may have a duplicate key: the text then has more quotes than its decoded value.
+
+    If the text has escapes, quotes say nothing, and the keys are counted instead. If a key ends with a backslash, or a
+    colon or a space is escaped, the keys cannot be counted, and the answer is yes.
+    """
+    encoded = _encode(decoded)
     if b"\\" not in text:
         return text.count(b'"') != encoded.count(b'"')
     return _UNCOUNTABLE.search(text) is not None or len(_KEY_END.findall(text)) != len(_KEY_END.findall(encoded))
+
+
+def _may_round(text: bytes) -> bool:
+    """Tell whether a text may have a number that decoding changes: a long one, one with an exponent, or -0.
+
+    Digits and letters of strings may look like one.
+    """
+    digits = text.translate(_NUMBER_CHARS)
+    if _LONG_NUMBER in digits or _EXPONENT in digits:
+        return True
+    compact = text.translate(None, _SPACES) if b"-0" in text else b""
+    return any(sign in compact for sign in _NEGATIVE_ZEROS)
+
+
+def _rounds(text: bytes) -> bool:
+    """Tell whether decoding changes any number of a text."""
+    return any(
+        token == b"-0" or _rounds_number(token.decode())
+        for token in _NUMBER.findall(text)
+        if len(token) > 15 or token == b"-0" or b"e" in token.lower()
+    )
+
+
+def _rounds_number(token: str) -> bool:
+    try:
+        return token.lstrip("-").isdecimal() is False and Decimal(repr(float(token))) != Decimal(token)
+    except (ValueError, ArithmeticError):
+        return True

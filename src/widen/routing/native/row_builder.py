@@ -8,10 +8,8 @@ Source: docs/evolution-rules.md#one-interval, #d11, #d12
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,35 +17,21 @@ import msgspec
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields, merge_file_fields
 from widen.observe.json_document import BOM, InvalidJson, JsonDocument, has_field, parse_document
-from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
-from widen.observe.observation import (
-    FieldObservation,
-    KindObservation,
-    Observation,
-    RecordObservation,
-    RecordPosition,
-    merge_records,
-    position_text,
-)
+from widen.observe.observation import Observation, RecordPosition, merge_records, position_text
 from widen.observe.observe_document import observe_record
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.planning.evolution.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
 from widen.routing.fixed_column_check import find_violations, fixed_column_route
+from widen.routing.native.batch_profile import adapt_profile, find_key_orders
 from widen.routing.native.column_assembler import ColumnAssembler
 from widen.routing.native.decoder import RecordDecoder
-from widen.routing.native.record_shape import BatchProfile, RecordShape, SourcePath
+from widen.routing.native.record_shape import BatchProfile, RecordShape
 from widen.routing.native.shape_builder import build_record_shape
 from widen.routing.redact import Redactor
 from widen.routing.rescue import rescue
-from widen.routing.route import ColumnSlot, RecordRoute, build_routes
+from widen.routing.route import build_routes
 from widen.routing.row import Row, to_row
-
-ROUNDING_PATTERN = r"[:\[,]\s*(?:-?[0-9][0-9.]{15}|-?[0-9.]+[eE]|-0[^.])"
-"""Matches, in RE2 and in Python, numbers that decoding may change: long ones, those with an exponent, and -0."""
-
-_NUMBER = re.compile(rb"[:\[,]\s*(-?[0-9][0-9.eE+-]*)")
-
 
 MAX_SEARCHED_TEXTS = 10_000
 """Maximum number of texts with the key of an excluded field in which a task looks for that field."""
@@ -131,19 +115,20 @@ class RowBuilder:
         shape = build_record_shape(self._route, profile, self._base, self._rules)
         self._profile, self._decoder, self._chunk = profile, RecordDecoder(shape), DecodedChunk(shape, [], [], [])
 
-    def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition], may_round: Sequence[bool]) -> None:
+    def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:
         """Add texts, each a record, an array of records, or only space.
 
         Args:
             texts: JSON values as UTF-8. A text that is not a record makes a row that keeps the text.
             positions: File and number of each text.
-            may_round: For each text whether it matches `ROUNDING_PATTERN`.
         """
         if self._search_budgets:
             self._search_excluded(texts)
-        records = self._decoder.decode(self._with_file_prefixes(texts, positions))
-        pairs = enumerate(zip(records, may_round, strict=True))
-        exact = {at for at, (record, may) in pairs if record is None or (may and _rounds(texts[at]))}
+        complete_texts = self._with_file_prefixes(texts, positions)
+        if not self._profile.key_orders:
+            self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
+        records = self._decoder.decode(complete_texts)
+        exact = {at for at, record in enumerate(records) if record is None}
         for at in sorted(exact):
             self._rows.extend(self._exact_rows(texts[at], positions[at]))
         chunk = DecodedChunk(self._chunk.shape, records, list(texts), list(positions))
@@ -212,7 +197,7 @@ class RowBuilder:
 
         Call it only when no decoded records are waiting.
         """
-        profile = _batch_profile(self._route, self.observation.root, rescues=RESCUED in self._roles)
+        profile = adapt_profile(self._profile, self._route, self.observation.root)
         if profile != self._profile:
             self._use(profile)
 
@@ -298,55 +283,3 @@ def _with_prefix(text: bytes, prefix: bytes) -> bytes:
     if not prefix or not text.removeprefix(BOM).lstrip().startswith(b"{"):
         return text
     return b"{" + prefix + (b"" if rest.lstrip().startswith(b"}") else b",") + rest
-
-
-def _rounds(text: bytes) -> bool:
-    """Tell whether decoding changes any number of a text."""
-    return any(
-        token == b"-0" or _rounds_number(token.decode())
-        for token in _NUMBER.findall(text)
-        if len(token) > 15 or token == b"-0" or b"e" in token.lower()
-    )
-
-
-def _rounds_number(token: str) -> bool:
-    try:
-        return token.lstrip("-").isdecimal() is False and Decimal(repr(float(token))) != Decimal(token)
-    except (ValueError, ArithmeticError):
-        return True
-
-
-def _batch_profile(route: RecordRoute, observed: RecordObservation, *, rescues: bool) -> BatchProfile:
-    mixed: set[SourcePath] = set()
-    empty: dict[SourcePath, FieldObservation] = {}
-    _classify_fields(route, observed, (), mixed, empty)
-    return BatchProfile(rescues, frozenset(mixed), empty)
-
-
-def _classify_fields(
-    route: RecordRoute,
-    observed: RecordObservation,
-    parent: SourcePath,
-    mixed: set[SourcePath],
-    empty: dict[SourcePath, FieldObservation],
-) -> None:
-    for key, field in observed.items():
-        slots, path = route.get(key, ()), (*parent, key)
-        if not slots and not field.kinds:
-            empty[path] = FieldObservation(
-                dict.fromkeys(field.nulls, 1), dict.fromkeys(field.empty, 1), dict.fromkeys(field.empty_records, 1)
-            )
-        elif slots and not all(
-            any(_is_native(slot, kind, values) for slot in slots) for kind, values in field.kinds.items()
-        ):
-            mixed.add(path)
-        for slot in slots:
-            if slot.record is not None:
-                _classify_fields(slot.record, field.records.get(slot.dim, {}), path, mixed, empty)
-
-
-def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation) -> bool:
-    """Tell whether a column takes the values of a kind natively."""
-    word = INT_WORD if kind.word == LONG_WORD and values.fits_int32 and slot.word == INT_WORD else kind.word
-    whole_double = kind.word == LONG_WORD and slot.word == DOUBLE_WORD
-    return kind.dim == slot.dim and (word == slot.word or whole_double)

@@ -56,12 +56,14 @@ def _to_boolean_text(decoded: Any, text: bytes) -> Any:
     return "true" if decoded else "false"
 
 
-def _to_digits(decoded: Any, text: bytes) -> Any:
+def to_digits(decoded: Any, text: bytes) -> Any:
+    """Return the digits of an integer; its text, if there is one, has the same."""
     return str(decoded)
 
 
-def _source_text(decoded: Any, text: bytes) -> Any:
-    return text.decode()
+def to_source_text(decoded: Any, text: bytes) -> Any:
+    """Return the text of a number as it is: Arrow takes UTF-8 for a string."""
+    return text
 
 
 _KIND_OF_TYPE: Mapping[type, str] = MappingProxyType(
@@ -89,9 +91,9 @@ _FAST: Mapping[tuple[str, str], FastConversion | None] = MappingProxyType(
         (LONG_WORD, INT_WORD): None,
         (LONG_WORD, LONG_WORD): None,
         (LONG_WORD, DOUBLE_WORD): _to_int,
-        (LONG_WORD, STRING_WORD): _to_digits,
+        (LONG_WORD, STRING_WORD): to_digits,
         (DOUBLE_WORD, DOUBLE_WORD): None,
-        (DOUBLE_WORD, STRING_WORD): _source_text,
+        (DOUBLE_WORD, STRING_WORD): to_source_text,
         (STRING_WORD, STRING_WORD): None,
     }
 )

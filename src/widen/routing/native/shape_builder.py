@@ -7,7 +7,7 @@ look; this module decides that for each field, before any value is seen.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Union
 
@@ -126,7 +126,7 @@ class _ShapeBuilder:
         single: list[SingleColumn] = []
         above = tuple(key for key, _ in location)
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
-        keys = dict.fromkeys((*route, *empty, *_excluded_keys(rules)))
+        keys = _ordered((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
         for number, key in enumerate(key for key in keys if not _UNSUPPORTED_KEY.search(key)):
             known = {slot.name: slot for slot in base.get(key, ())}
             item = _ShapedField(key, f"f{number}", location, route.get(key, ()), known, rules.at(key))
@@ -216,6 +216,12 @@ class _ShapeBuilder:
             base = (known.record if known else None) or {}
             shape = self.record(slot.record, base, item.rules, (*item.location, (item.key, slot.dim)))
         return _nested(shape.struct if shape else _leaf_native(slot), slot.dim), shape
+
+
+def _ordered(keys: Collection[str], order: Sequence[str]) -> list[str]:
+    """Return the different keys, first those that an order names."""
+    different = dict.fromkeys(keys)
+    return list(dict.fromkeys((*(key for key in order if key in different), *different)))
 
 
 def _excluded_keys(rules: FieldRules) -> list[str]:

@@ -6,9 +6,10 @@ Source: the Arrow format
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from widen.routing.native.column_assembler import ColumnAssembler
@@ -55,29 +56,56 @@ def _struct(
     fields: Sequence[pa.Field],
     roots: Sequence[int] | None = None,
 ) -> list[pa.Array]:
-    """Return the arrays of the fields of a struct; none of its records is null."""
-    roots = range(len(records)) if roots is None else roots
-    values = assembler.columns(shape, records, roots)
+    """Return the arrays of the fields of a struct; none of its records is null.
+
+    Args:
+        assembler: Turns the records into columns.
+        shape: Shape of the records.
+        records: The decoded records.
+        fields: The fields of the struct.
+        roots: For each record, the index of the record of the chunk that it is a part of; None if these are the records
+            of the chunk, or if nothing below needs routing.
+    """
+    values = assembler.columns(shape, records, range(len(records)) if roots is None else roots)
     shapes = {item.name: item.shape for item in shape.single_columns}
     for item in shape.multi_column_fields:
         shapes.update(item.shapes)
-    return [_array(assembler, shapes.get(f.name), values.get(f.name), f.type, roots) for f in fields]
+    return [
+        _array(assembler, shapes.get(field.name), values[field.name], field.type, roots)
+        if field.name in values
+        else pa.nulls(len(records), field.type)
+        for field in fields
+    ]
 
 
 def _array(
     assembler: ColumnAssembler,
     shape: RecordShape | None,
-    values: list[Any] | None,
+    values: list[Any],
     data_type: pa.DataType,
-    roots: Sequence[int],
+    roots: Sequence[int] | None,
 ) -> pa.Array:
-    if values is None:
-        return pa.nulls(len(roots), data_type)
     if shape is None:
-        return pa.array([_pairs(value) for value in values] if _has_maps(data_type) else values, data_type)
+        return _leaves(values, data_type)
     if pa.types.is_list(data_type):
         return _lists(assembler, shape, values, data_type, roots)
     return _records(assembler, shape, values, data_type, roots)
+
+
+def _leaves(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    """Return the array of values without records. Most columns have a value in each record, so the others are only
+    looked for where Arrow finds one that it cannot take.
+    """
+    if _has_maps(data_type):
+        values = list(map(_pairs, values))
+    try:
+        return pa.array(values, data_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(_without_unset(values), data_type)
+
+
+def _without_unset(values: list[Any]) -> list[Any]:
+    return [None if value is msgspec.UNSET else value for value in values]
 
 
 def _has_maps(data_type: pa.DataType) -> bool:
@@ -92,29 +120,48 @@ def _pairs(value: Any) -> Any:
 
 
 def _lists(
-    assembler: ColumnAssembler, shape: RecordShape, values: list[Any], data_type: pa.ListType, roots: Sequence[int]
+    assembler: ColumnAssembler,
+    shape: RecordShape,
+    values: list[Any],
+    data_type: pa.ListType,
+    roots: Sequence[int] | None,
 ) -> pa.Array:
-    offsets: list[int | None] = []
-    end = 0
-    for items in values:
-        offsets.append(None if items is None else end)
-        end += 0 if items is None else len(items)
-    offsets.append(end)
-    inner = list(chain.from_iterable(items for items in values if items is not None))
-    inner_roots = [root for root, items in zip(roots, values, strict=True) if items for _ in items]
+    present = values if set(map(type, values)) == {list} else [items for items in values if isinstance(items, list)]
+    inner = list(chain.from_iterable(present))
+    inner_roots = None
+    if shape.needs_routing:
+        lists = zip(range(len(values)) if roots is None else roots, values, strict=True)
+        inner_roots = [root for root, items in lists if isinstance(items, list) for _ in items]
     array = _array(assembler, shape, inner, data_type.value_type, inner_roots)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array, type=data_type)
+    return pa.ListArray.from_arrays(_offsets(values, present), array, type=data_type)
+
+
+def _offsets(values: list[Any], present: list[list[Any]]) -> pa.Array:
+    """Return where each list begins, null for a value that is not a list, and where the last one ends."""
+    ends = accumulate(map(len, present), initial=0)
+    if len(present) == len(values):
+        return pa.array(ends, pa.int32(), size=len(values) + 1)
+    ends_of_lists = list(ends)
+    places = iter(ends_of_lists)
+    starts = [next(places) if isinstance(items, list) else None for items in values]
+    return pa.array([*starts, ends_of_lists[-1]], pa.int32())
 
 
 def _records(
-    assembler: ColumnAssembler, shape: RecordShape, values: list[Any], data_type: pa.StructType, roots: Sequence[int]
+    assembler: ColumnAssembler,
+    shape: RecordShape,
+    values: list[Any],
+    data_type: pa.StructType,
+    roots: Sequence[int] | None,
 ) -> pa.Array:
     fields = list(data_type)
-    places = [at for at, record in enumerate(values) if record is not None]
-    if len(places) == len(values):
+    if set(map(type, values)) == {shape.struct}:
         return pa.StructArray.from_arrays(_struct(assembler, shape, values, fields, roots), fields=fields)
-    present = [values[at] for at in places]
-    arrays = _struct(assembler, shape, present, fields, [roots[at] for at in places])
+    places = [at for at, record in enumerate(values) if type(record) is shape.struct]
+    if not places:
+        return pa.nulls(len(values), data_type)
+    present, present_roots = [values[at] for at in places], places if roots is None else [roots[at] for at in places]
+    arrays = _struct(assembler, shape, present, fields, present_roots)
     array = pa.StructArray.from_arrays(arrays, fields=fields)
     indices: list[int | None] = [None] * len(values)
     for index, at in enumerate(places):

@@ -14,7 +14,6 @@ from itertools import chain, groupby
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -26,7 +25,7 @@ from widen.observe.observation import Observation, RecordPosition, merge_observa
 from widen.observe.observe_document import observation_signature
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Policy
-from widen.routing.native.row_builder import ORIGIN_FIELDS, ROUNDING_PATTERN, OriginColumn, RowBuilder
+from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn, RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
 from widen.spark.spark_types import to_spark
@@ -39,7 +38,7 @@ NOTE = "_widen_note"
 NOTES = "notes"
 """Name of the aggregate of all notes."""
 
-ROWS_PER_BATCH = 5_000
+ROWS_PER_BATCH = 1_000
 """Number of rows in an Arrow batch for Spark."""
 
 EARLY_CHECKS = (10, 100, 1_000, 2_000)
@@ -200,12 +199,12 @@ class _TextTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the texts of Arrow batches and yield their rows."""
-        for texts, positions, may_round in chain.from_iterable(map(self._positions.texts, batches)):
+        for texts, positions in chain.from_iterable(map(self._positions.texts, batches)):
             start = 0
             while start < len(texts):
                 chunk = slice(start, start + self._next_check - self._rows)
                 start = min(chunk.stop, len(texts))
-                self._builder.add(texts[chunk], positions[chunk], may_round[chunk])
+                self._builder.add(texts[chunk], positions[chunk])
                 self._rows += start - chunk.start
                 if self._rows == self._next_check:
                     self._next_check = next(
@@ -240,15 +239,14 @@ class RecordPositions:
     def __init__(self) -> None:
         self._place = ("", 0, 0)
 
-    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[list[bytes], list[RecordPosition], list[bool]]]:
-        """Yield JSON texts of an Arrow batch with their positions, and whether decoding might round a number in them.
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[list[bytes], list[RecordPosition]]]:
+        """Yield JSON texts of an Arrow batch with their positions.
 
         In a later split of a large file the position names the byte where the split begins.
 
         Args:
             batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
         """
-        may_round = pc.match_substring_regex(batch.column(TEXT), ROUNDING_PATTERN).to_pylist()
         texts = batch.column(TEXT).to_pylist()
         end = 0
         for (file, part, is_whole), rows in _group_rows(batch):
@@ -256,10 +254,9 @@ class RecordPositions:
             if is_whole:
                 for row in range(start, end):
                     values = list(split_records(texts[row]))
-                    positions = [(file, number) for number in range(1, len(values) + 1)]
-                    yield values, positions, [may_round[row]] * len(values)
+                    yield values, [(file, number) for number in range(1, len(values) + 1)]
             else:
-                yield texts[start:end], self._next(file, part, end - start), may_round[start:end]
+                yield texts[start:end], self._next(file, part, end - start)
 
     def _next(self, file: str, part: int, lines: int) -> list[RecordPosition]:
         last_file, last_part, number = self._place

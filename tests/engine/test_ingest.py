@@ -471,6 +471,25 @@ def test_freeze_keeps_what_does_not_fit_as_text(spark: SparkSession, tmp_path: P
     ]
 
 
+def test_a_new_table_has_the_default_properties_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    key = "spark.databricks.delta.properties.defaults."
+    settings = {f"{key}columnMapping.mode": "name", f"{key}enableTypeWidening": "false", f"{key}appendOnly": "true"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "a b": 1}]), str(tmp_path / "table"))
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    table = Table(str(tmp_path / "table"))
+    assert {key: table.properties[f"delta.{key}"] for key in ("columnMapping.mode", "appendOnly")} == {
+        "columnMapping.mode": "name",
+        "appendOnly": "true",
+    }
+    proved(spark, write_lines(tmp_path / "2.jsonl", [{"n": 2**40, "a b": 2}]), str(tmp_path / "table"))
+    assert types(str(tmp_path / "table")) == {"n": "int", "a_b": "int", "n_long": "bigint"}
+
+
 # ---- races -----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
@@ -16,6 +17,7 @@ from widen.errors import (
     CheckViolated,
     IdentityColumnGiven,
     IdentityExhausted,
+    JobFailed,
     NotNullViolated,
     RowRefused,
     StringTooLong,
@@ -77,16 +79,16 @@ GOOD = (1, 5, None, (1,), "a")
 @pytest.mark.parametrize(
     ("row", "name", "expression", "values"),
     [
-        ((2, -1, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":-1}'),
+        ((2, -1, None, (1,), "a"), "The constraint positive", "amount > 0", '{"amount":"-9"}'),
         ((2, None, "why", (1,), "a"), "The constraint positive", "amount > 0", '{"amount":null}'),
-        ((2, 5, None, (1,), "c"), "The constraint Known p", "`p` in ('a', 'b')", '{"p":"c"}'),
+        ((2, 5, None, (1,), "c"), "The constraint Known p", "`p` in ('a', 'b')", '{"p":"x"}'),
         (
             (2, 100, None, (1,), "a"),
             "The invariant of column amount",
             "amount < 100 OR note IS NOT NULL",
-            '{"amount":100,"note":null}',
+            '{"amount":"999","note":null}',
         ),
-        ((2, 5, None, (7,), "a"), "The invariant of column s.x", "s.x <> 7", '{"s":{"x":7}}'),
+        ((2, 5, None, (7,), "a"), "The invariant of column s.x", "s.x <> 7", '{"s":{"x":"9"}}'),
         ((2, 5, None, None, "a"), "The invariant of column s.x", "s.x <> 7", '{"s":null}'),
     ],
 )
@@ -100,6 +102,21 @@ def test_a_row_that_breaks_a_rule_fails_the_append_with_its_values(
     assert caught.value.code == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
     assert Table(ruled.location).version == before
     assert len(parquet_files(Path(ruled.location))) == ruled.files().num_rows
+
+
+def test_a_session_may_ask_for_raw_values_in_errors(spark: SparkSession, ruled: Table) -> None:
+    """They are masked otherwise, in errors of Spark too."""
+    spark.conf.set("spark.widen.samples", "raw")
+    try:
+        with pytest.raises(CheckViolated, match='"amount":-71'):
+            ruled.append(spark.createDataFrame([(2, -71, None, (1,), "a")], ROW))
+    finally:
+        spark.conf.unset("spark.widen.samples")
+    broken = spark.createDataFrame([GOOD], ROW).withColumn("id", F.expr("cast(concat('Secret', id) as int)"))
+    with pytest.raises(JobFailed) as caught:
+        ruled.append(broken)
+    assert "'Xxxxxx9'" in caught.value.message
+    assert "Secret1" not in caught.value.message
 
 
 def test_rows_that_obey_are_written(spark: SparkSession, ruled: Table) -> None:
@@ -146,6 +163,7 @@ def test_texts_that_are_too_long_fail_the_append(spark: SparkSession, tmp_path: 
             table.append(spark.createDataFrame([good, row], columns))
         told = caught.value.fields
         assert (told["column"], told["limit"]) == (column, f"of {limit} characters at most")
+        assert ("abc" in told["value"], "xxx" in told["value"] or "xx" in told["value"]) == (False, True)
     assert table.version == 1
 
 

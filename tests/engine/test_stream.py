@@ -57,7 +57,13 @@ def test_a_table_grows_in_the_middle_of_a_stream(spark: SparkSession, tmp_path: 
     put(tmp_path / "in", "1.json", {"n": 1, "a": 1})
     put(tmp_path / "in", "2.json", {"n": 2, "a": "x"}, "no record")
     events: list[widen.IntervalEvent] = []
-    done = stream(spark, tmp_path, max_files=1, on_event=events.append)
+    default = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
+    spark.conf.set(default, "true")
+    try:
+        done = stream(spark, tmp_path, max_files=1, on_event=events.append)
+    finally:
+        spark.conf.unset(default)
+    assert Table(str(tmp_path / "table")).properties["delta.enableChangeDataFeed"] == "true"
     assert [(each.version, each.interval, each.records, each.corrupt) for each in done] == [(0, 0, 1, 0), (1, 1, 1, 1)]
     assert {(e.interval, e.version, e.event.column, e.grade.value) for e in events if e.interval == 1} == {
         (1, 1, ("a_string",), "conflict"),

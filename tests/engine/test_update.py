@@ -65,7 +65,7 @@ def test_types_never_grow(spark: SparkSession, tmp_path: Path) -> None:
     table.append(spark.sql("SELECT 1S small, CAST(1.25 AS decimal(5,2)) amount, DATE'2024-01-31' day, 'a' text"))
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        with pytest.raises(AssignedOverflow, match="40000"):
+        with pytest.raises(AssignedOverflow, match="99999"):
             table.update({"small": "40000"}, spark=spark)
         with pytest.raises(AssignedOverflow):
             table.update({"amount": "amount * 1000"}, spark=spark)
@@ -86,7 +86,7 @@ def test_types_never_grow(spark: SparkSession, tmp_path: Path) -> None:
         .small
         == 7
     )
-    with pytest.raises(AssignedOverflow, match="seven"):
+    with pytest.raises(AssignedOverflow, match="xxxxx"):
         table.update({"small": "'seven'"}, spark=spark)
     with pytest.raises(IncompatibleTypes, match="day"):
         table.update({"day": "1"}, spark=spark)

@@ -18,6 +18,8 @@ from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.plan import Grade, Plan
 from widen.planning.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
+from widen.proof.expected_values import ExpectedRecord
+from widen.proof.json_reader import read_records
 
 SPLIT = Policy(Mode.SPLIT)
 DATED = Policy(Mode.SPLIT, date_fields=frozenset([()]))
@@ -378,6 +380,23 @@ def test_d13_what_is_rescued_is_masked_as_well() -> None:
     plan, rows = take(policy, ['{"a":1,"phone":"123","secret":7,"b":2}'], table=declared("a: int"))
     assert rows == [{"a": 1, "_rescued": '{"phone":"***","b":2}'}]
     assert [rescued.sample for rescued in plan.rescued] == ["9", "***"]
+
+
+def test_d13_what_lies_deeper_than_41_levels_is_masked_as_well() -> None:
+    text = '{"a":' * 41 + '{"phone":"123","secret":7,"b":[{"phone":5}]}' + "}" * 41
+    path = ("a",) * 41
+    masked = frozenset([(*path, "phone"), (*path, "b", "phone")])
+    policy = Policy(Mode.SPLIT, masked=masked, excluded=frozenset([(*path, "secret")]))
+    plan, [row] = take(policy, [text])
+    for _ in range(40):
+        row = row["a"]
+    assert row == {"a": '{"phone":"***","b":[{"phone":"***"}]}'}
+    record = read_records(text.encode())
+    assert record is not None
+    form, _ = ExpectedRecord(plan.schema, policy).expect(record[0])
+    for _ in range(40):
+        form = form["a"]
+    assert form == {"a": '{"phone":"***","b":[{"phone":"***"}]}'}
 
 
 def test_d16_the_same_rules_apply_to_the_schema_of_a_typed_source() -> None:

@@ -34,8 +34,10 @@ from widen.planning.write.schema_growth import ensure_types_unreferenced
 from widen.protocol.actions import Action, Metadata, Protocol, Txn
 from widen.protocol.table_features import ensure_writable, required_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.spark.delta_settings import default_properties
 from widen.spark.ingest.batch import Batch
 from widen.spark.source.json_texts import TEXT
+from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import Verification
@@ -47,7 +49,7 @@ _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
 )
-"""The properties of a table that an ingestion creates, by the mode of its first interval."""
+"""The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ class DeltaTarget:
         """
         if self.snapshot is None:
             now_ms = current_ms()
-            actions = plan_create_table(plan.schema, (), NEW_PROPERTIES[self.policy.mode], now_ms).actions
+            properties = {**NEW_PROPERTIES[self.policy.mode], **default_properties(SparkSession.getActiveSession())}
+            actions = plan_create_table(plan.schema, (), properties, now_ms).actions
             metadata, protocol = actions
             assert isinstance(metadata, Metadata)
             assert isinstance(protocol, Protocol)

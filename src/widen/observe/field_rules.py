@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from widen.observe.date_text import parse_temporal
-from widen.observe.json_document import JsonDocument, MapEntries, document_to_json
+from widen.observe.json_document import JsonDocument, JsonText, MapEntries, document_to_json, parse_nested
 
 MASK = "***"
 """Replaces every masked value."""
@@ -88,6 +88,8 @@ class FieldRules:
             return self._to_map(value, maps - 1) if maps else self.record(value)
         if isinstance(value, list):
             return [self._apply_nested(item, maps) for item in value]
+        if isinstance(value, JsonText) and self.below:
+            return JsonText(document_to_json(self._apply_nested(parse_nested(value), maps)))
         return parse_temporal(value) if self.is_dated and type(value) is str else value
 
     def _to_map(self, entries: dict[str, Any], maps: int) -> MapEntries:

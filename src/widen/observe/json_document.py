@@ -119,9 +119,16 @@ def has_field(document: JsonDocument | InvalidJson, path: Path) -> bool:
     """Return whether a record has a field; of arrays on the path, one element that has it is enough."""
     if not path:
         return True
+    if isinstance(document, JsonText):
+        document = parse_nested(document)
     if isinstance(document, list):
         return any(has_field(item, path) for item in document)
     return isinstance(document, dict) and path[0] in document and has_field(document[path[0]], path[1:])
+
+
+def parse_nested(text: JsonText) -> JsonDocument:
+    """Return the document of a text that replaces a nested one, with all its levels."""
+    return _decoder.decode(text)
 
 
 def document_to_json(document: JsonDocument) -> str:

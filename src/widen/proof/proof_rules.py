@@ -15,7 +15,7 @@ from widen.model.column_path import Path, format_path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import FORM, role_of, source_key
-from widen.proof.json_reader import Json, to_text
+from widen.proof.json_reader import DeepJson, Json, read_json, to_text
 
 MASK = "***"
 
@@ -112,6 +112,8 @@ class ProofRule:
             return self._to_map(value, map_levels - 1) if map_levels else self.apply_to_record(value)
         if isinstance(value, list):
             return [self._apply_inside(item, map_levels) for item in value]
+        if isinstance(value, DeepJson):
+            return DeepJson(to_text(self._apply_in_text(value, map_levels))) if self.below else value
         return to_temporal(value) if self.has_dates and type(value) is str else value
 
     def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
@@ -125,6 +127,8 @@ class ProofRule:
 
     def _apply_in_text(self, value: Json, map_levels: int) -> Json:
         """Apply masks and exclusions to a value that becomes text; its nulls stay."""
+        if isinstance(value, DeepJson) and self.below:
+            value = read_json(value)
         if isinstance(value, list):
             return [self._apply_in_text(item, map_levels) for item in value]
         if not isinstance(value, dict):

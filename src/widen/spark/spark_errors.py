@@ -25,6 +25,7 @@ from widen.errors import (
     StringTooLong,
     WidenError,
 )
+from widen.spark.masked_values import show_reason
 
 try:
     from py4j.protocol import Py4JError
@@ -68,7 +69,7 @@ def translate_spark_errors() -> Iterator[None]:
         text = str(error)
         causes = _CAUSE.findall(text)
         reason = f"{causes[-1][0].rpartition('.')[2]}: {causes[-1][1]}" if causes else text.partition("\n")[0]
-        raise JobFailed(reason=reason[:300].rstrip(".")) from error
+        raise JobFailed(reason=show_reason(reason)[:300].rstrip(".")) from error
 
 
 def find_known_failure(error: Exception) -> WidenError | None:

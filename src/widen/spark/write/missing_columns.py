@@ -16,6 +16,7 @@ from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import Identity, find_default, find_generation, find_identity
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_widening import is_widening
+from widen.spark.masked_values import show_values
 from widen.spark.spark_errors import raise_expression
 from widen.spark.spark_types import SparkSession, from_spark, type_to_spark
 
@@ -174,7 +175,7 @@ def _checked_cast(column: Column, have: DataType, want: DataType, path: Path) ->
     spark_type = type_to_spark(want)
     result = column.try_cast(spark_type)
     facts = {"column": format_path(path), "old": have.sql, "new": want.sql}
-    overflow = raise_expression("CAST", facts, column.cast("string"))
+    overflow = raise_expression("CAST", facts, show_values(column, have).cast("string"))
     return F.when(column.isNotNull() & result.isNull(), overflow.cast(spark_type)).otherwise(result)
 
 

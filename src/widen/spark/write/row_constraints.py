@@ -19,6 +19,7 @@ from widen.planning.table.expression_columns import referenced_columns
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import find_generation, text_limits
 from widen.protocol.table_features import is_supported
+from widen.spark.masked_values import show_values
 from widen.spark.spark_errors import raise_expression, refusal_text
 from widen.spark.spark_types import type_to_spark
 
@@ -116,10 +117,11 @@ def _conditions(
 def _row_excerpt(text: str, schema: StructType) -> Column:
     """Return the excerpt of a row for an error: the columns that a rule uses."""
     names = {path[0] for path in referenced_columns(text, schema)}
-    used = [F.col(quote_name(field.name)) for field in schema if field.name in names]
+    used = [field for field in schema if field.name in names]
     if not used:
         return F.lit("")
-    return F.left(F.to_json(F.struct(*used), {"ignoreNullFields": "false"}), F.lit(_SHOWN_CHARACTERS))
+    shown = [show_values(F.col(quote_name(field.name)), field.type).alias(field.name) for field in used]
+    return F.left(F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}), F.lit(_SHOWN_CHARACTERS))
 
 
 # ---- rules of a column -----------------------------------------------------------------------------
@@ -147,16 +149,17 @@ def _length_breaches(field: Field) -> Iterator[RuleBreach]:
     column = F.col(quote_name(field.name))
     for path, limit in text_limits(field).items():
         is_long = _anywhere(field.type, path, partial(_is_longer, limit))
-        yield is_long(column), _length_refusal((field.name, *path), limit, column)
+        yield is_long(column), _length_refusal((field.name, *path), limit, field)
 
 
 def _null_refusal(path: Path) -> RowRefusal:
     return "NULL", {"column": format_path(path)}, None
 
 
-def _length_refusal(path: Path, limit: int, column: Column) -> RowRefusal:
+def _length_refusal(path: Path, limit: int, field: Field) -> RowRefusal:
     facts = {"column": format_path(path), "limit": f"of {limit} characters at most"}
-    value = column if len(path) == 1 else F.to_json(F.struct(column))
+    shown = show_values(F.col(quote_name(field.name)), field.type)
+    value = shown if len(path) == 1 else F.to_json(F.struct(shown.alias(field.name)))
     return "TEXT", facts, F.left(value, F.lit(_SHOWN_CHARACTERS))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import Table, create_table
-    from widen.table.results import History, TableChange
+    from widen.table.results import History, Loads, TableChange
 
 __all__ = [
     "ContentionError",
@@ -34,6 +34,7 @@ __all__ = [
     "IngestStream",
     "InternalError",
     "IntervalEvent",
+    "Loads",
     "ReplayResult",
     "RequestError",
     "Table",
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "FoldResult": "widen.planning.unify.fold_plan",
     "History": "widen.table.results",
+    "Loads": "widen.table.results",
     "TableChange": "widen.table.results",
     "Verification": "widen.spark.text.verification",
     "IngestResult": "widen.ingestion",

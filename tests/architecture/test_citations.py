@@ -13,7 +13,7 @@ import pytest
 from architecture.source import modules
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENT_OR_ANCHOR = re.compile(r"((?:docs/|protocol_rfcs/)?[\w-]+\.md)|#([\w-]+)")
+DOCUMENT_OR_ANCHOR = re.compile(r"((?:docs/(?:[\w-]+/)*|protocol_rfcs/)?[\w-]+\.md)|#([\w-]+)")
 CITATION = re.compile(
     r"(?:the error classes of )?"
     r"(?:docs/|PROTOCOL\.md|protocol_rfcs/|Delta Lake|Delta Spark|deltalake|Spark|Hive|Iceberg's table specification"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.ingestion import IngestResult
+    from widen.ingestion.new_files import FileComparison
     from widen.planning.evolution.plan import Plan
 
 CHANGES = 2
@@ -32,6 +33,8 @@ def ingest(
     source: shared_options.Sources,
     into: shared_options.Into,
     options: Mapping[str, Any],
+    new: shared_options.OnlyNew = False,
+    changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
     verify: bool = typer.Option(
         False, "--verify", help="Rebuild every record from the table and compare it with the source."
     ),
@@ -52,14 +55,15 @@ def ingest(
     arguments["on_event"] = None if events is None else EventFile(events)
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
-    ensure_options_apply({"--plan-hash": plan_hash}, limits, follows=follow or once)
+    ensure_options_apply({"--plan-hash": plan_hash, "--new": new}, limits, follows=follow or once)
     if follow or once:
         arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("starting Spark") as update:
         spark = spark_session.spark_session()
-        result = lazy_imports.ingest(source, into, plan_hash=plan_hash, spark=spark, progress=update, **arguments)
+        arguments |= {"new": new, "changed": changed.value, "plan_hash": plan_hash, "progress": update}
+        result = lazy_imports.ingest(source, into, spark=spark, **arguments)
     if not report(result):
         raise typer.Exit(1)
 
@@ -68,8 +72,11 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     """Show the result of an interval; return False if the verification found a difference."""
     if as_json:
         show_json(result.to_value())
+    elif result.is_unchanged:
+        show([Text(f"No new files: {into} has version {result.version}.")])
     else:
         show(_ingested(result, into))
+    _note_files(result.compared)
     _warn_unmatched(result.plan)
     if result.quarantined:
         counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
@@ -87,6 +94,8 @@ def plan(
     source: shared_options.Sources,
     into: shared_options.Into,
     options: Mapping[str, Any],
+    new: shared_options.OnlyNew = False,
+    changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -94,7 +103,8 @@ def plan(
     settings = shared_options.storage(storage_option)
     with progress("starting Spark"):
         spark = spark_session.spark_session()
-        planned = lazy_imports.plan(source, into, storage_options=settings, spark=spark, **options)
+        options = {**options, "new": new, "changed": changed.value, "storage_options": settings}
+        planned = lazy_imports.plan(source, into, spark=spark, **options)
     _warn_unmatched(planned)
     if json:
         show_json({"hash": planned.hash, **planned.to_value()})
@@ -105,6 +115,20 @@ def plan(
         show([Text(f"hash {planned.hash}", "dim")])
     if not planned.is_empty:
         raise typer.Exit(CHANGES)
+
+
+def _note_files(compared: FileComparison) -> None:
+    """Tell which files the table had loaded before."""
+    again = [path for path in compared.changed if path not in compared.skipped]
+    for paths, words, style in (
+        (compared.skipped, "left out, because the table has loaded", "dim"),
+        (compared.late, "loaded late, after newer files", "dim"),
+        (compared.repeated, "warning: loaded again; --new leaves out", "bold red"),
+        (again, "warning: loaded as a whole, although the table has an earlier state of", "bold red"),
+    ):
+        if paths:
+            counted = lazy_imports.text_format.count_noun(len(paths), "file")
+            note(f"{words} {counted}: {lazy_imports.text_format.printable(lazy_imports.name_some(paths))}", style)
 
 
 def _warn_unmatched(planned: Plan) -> None:

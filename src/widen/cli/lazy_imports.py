@@ -9,6 +9,8 @@ from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
     from widen.ingestion import ingest, ingest_stream, plan, replay
+    from widen.ingestion.new_files import name_some
+    from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
     from widen.model.sql_literal import to_identifier
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
+    from widen.report.load_tables import loads_parts
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
@@ -34,12 +37,14 @@ if TYPE_CHECKING:
     from widen.table import Table
     from widen.table.column_changes import ColumnChangesMixin
     from widen.table.property_changes import PropertyChangesMixin
+    from widen.table.results import Loads
 
 __all__ = [
     "REWRITE",
     "SPARK_ERRORS",
     "ColumnChangesMixin",
     "FooterUse",
+    "Loads",
     "LogStore",
     "PropertyChangesMixin",
     "QueryResult",
@@ -53,7 +58,9 @@ __all__ = [
     "has_type_changes",
     "ingest",
     "ingest_stream",
+    "loads_parts",
     "mask_report",
+    "name_some",
     "open_snapshot",
     "parse_column_changes",
     "parse_drops",
@@ -62,6 +69,7 @@ __all__ = [
     "parse_statement",
     "plan",
     "read_history",
+    "read_loads",
     "render_page",
     "replay",
     "run_statement",
@@ -78,6 +86,8 @@ __all__ = [
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.ingestion": ("ingest", "ingest_stream", "plan", "replay"),
+    "widen.ingestion.new_files": ("name_some",),
+    "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),
     "widen.model.sql_literal": ("to_identifier",),
@@ -89,6 +99,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.file_footers": ("FooterUse",),
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),
+    "widen.report.load_tables": ("loads_parts",),
     "widen.report.commit_history": ("read_history",),
     "widen.report": ("terminal", "text_format"),
     "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
@@ -103,6 +114,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.table": ("Table",),
     "widen.table.column_changes": ("ColumnChangesMixin",),
     "widen.table.property_changes": ("PropertyChangesMixin",),
+    "widen.table.results": ("Loads",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

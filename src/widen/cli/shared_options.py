@@ -10,6 +10,14 @@ from typing import Annotated, TypeAlias
 import typer
 
 
+class Changed(str, Enum):
+    """What to do with changed files: the values of `widen.ingestion.new_files.Changed`."""
+
+    FAIL = "fail"
+    LOAD = "load"
+    SKIP = "skip"
+
+
 class Shown(str, Enum):
     """How values are shown: the values of `widen.planning.evolution.samples.Samples`."""
 
@@ -33,6 +41,17 @@ Version: TypeAlias = Annotated[
 ]
 Limit: TypeAlias = Annotated[
     int | None, typer.Option("--limit", min=1, help="The maximum number; by default all.", show_default=False)
+]
+OnlyNew: TypeAlias = Annotated[
+    bool, typer.Option("--new", help="Load only files that the table has not loaded; see `widen loads`.")
+]
+ChangedFiles: TypeAlias = Annotated[
+    Changed,
+    typer.Option(
+        "--changed",
+        help="With --new: files with another size or time than when they were loaded. fail: load nothing; load: load "
+        "them again as a whole; skip: leave them out.",
+    ),
 ]
 PlanHash: TypeAlias = Annotated[
     str | None,

@@ -57,6 +57,23 @@ def history(
         show_parts(lazy_imports.terminal.history_parts(snapshot.location, intervals))
 
 
+def loads(
+    table: shared_options.Table,
+    files: Annotated[bool, typer.Option("--files", help="List every file, not only the loads.")] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show which source files a table has loaded, oldest load first."""
+    snapshot = _open_table(table, storage_option)
+    found = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
+    if json:
+        show_json(found.to_value())
+    elif found:
+        show_parts(lazy_imports.loads_parts(snapshot.location, found, lists_files=files))
+    else:
+        note("No load of files is recorded.")
+
+
 def report(
     table: shared_options.Table,
     json: shared_options.Json = False,

@@ -53,7 +53,7 @@ WidenError
 │   ├── IcebergUnavailable · CatalogNotFound
 │   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
-│   ├── SourceError         the source of an ingestion cannot be used
+│   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
 │   ├── EvolutionRefused    the policy does not allow the schema changes that a batch needs
 │   └── PlanChanged         the plan of a batch is not the plan that was approved
 ├── TableError              the table or its storage is at fault: repair it, or use another client
@@ -185,6 +185,7 @@ from widen.errors.requests import (
     AppendOnlyTable,
     EvolutionRefused,
     FeatureRequired,
+    FilesChanged,
     InvalidConfig,
     InvalidOption,
     InvalidPath,
@@ -305,6 +306,7 @@ __all__ = [
     "FeatureRequired",
     "FeatureStillNeeded",
     "FileMissing",
+    "FilesChanged",
     "FoldLosesValues",
     "FoldRefused",
     "GeneratedColumnDependsOnColumn",

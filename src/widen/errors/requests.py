@@ -97,6 +97,17 @@ class SourceError(RequestError):
     hint = "{fix}"
 
 
+class FilesChanged(RequestError):
+    """Files of the source have changed since the table loaded them."""
+
+    code = "WIDEN_FILES_CHANGED"
+    template = "Files have changed since {location} loaded them: {files}."
+    hint = (
+        "Nothing was written. Use changed='skip' (--changed skip) to leave them out, or changed='load' to load them "
+        "again as a whole, which repeats the records that are loaded."
+    )
+
+
 class EvolutionRefused(RequestError):
     """The policy does not allow the schema changes that the batch needs."""
 

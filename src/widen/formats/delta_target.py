@@ -13,11 +13,13 @@ from typing import Any
 
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
 from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
-from widen.formats.table_format import NO_PARAMETERS, CommitResult, QuarantineWrite, StreamInterval
+from widen.formats.table_format import NO_PARAMETERS, CommitResult, LoadRecord, QuarantineWrite, StreamInterval
 from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.loads import Load, read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Conflicted, StagedFiles, commit, write_metrics
+from widen.log.write.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
+from widen.log.write.record_loads import commit_with_loads
 from widen.log.write.staged_files import discard
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
@@ -167,6 +169,15 @@ class DeltaTarget:
         txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return None if txn is None else StreamInterval(txn.app_id, txn.version)
 
+    def loads(self) -> tuple[Load, ...]:
+        """Return which source files the table has loaded, oldest load first.
+
+        Raises:
+            CorruptLog: the record of loads is missing or damaged.
+            StorageError: the store reported an error.
+        """
+        return read_loads(self.snapshot)
+
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
         """Return the parameters in the history of the commit of an interval; None if the history has lost it.
 
@@ -235,6 +246,7 @@ class DeltaDraft:
         staged: StagedFiles,
         interval: StreamInterval | None = None,
         parameters: Mapping[str, object] = NO_PARAMETERS,
+        loaded: LoadRecord | None = None,
     ) -> CommitResult:
         """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
 
@@ -249,7 +261,31 @@ class DeltaDraft:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
             operation, history = "STREAMING UPDATE", {**self._parameters(plan), **stream, **parameters}
         metrics, target = _metrics(plan, result), self.target
-        outcome = commit(target.store, target.snapshot, actions, operation, history, metrics=metrics, staged=staged)
+
+        def commit_on(base: Snapshot | None, *loads: Txn) -> Outcome:
+            return commit(
+                target.store,
+                base,
+                [*actions, *loads],
+                operation,
+                history,
+                metrics=metrics,
+                staged=staged,
+                max_attempts=1 if loads else MAX_ATTEMPTS,
+            )
+
+        if loaded is None:
+            outcome = commit_on(target.snapshot)
+        else:
+            outcome = commit_with_loads(
+                target.store,
+                target.snapshot,
+                loaded.load,
+                commit_on,
+                staged=staged,
+                is_exclusive=loaded.is_exclusive,
+                interval=None if interval is None else _to_txn(interval),
+            )
         return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
 
     def _parameters(self, plan: Plan) -> dict[str, object]:

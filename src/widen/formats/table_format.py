@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
+from widen.log.read.loads import Load, LoadedFile
 from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
@@ -29,6 +30,9 @@ __all__ = [
     "CommitResult",
     "Conflicted",
     "IngestTarget",
+    "Load",
+    "LoadRecord",
+    "LoadedFile",
     "Quarantine",
     "QuarantineContent",
     "QuarantineWrite",
@@ -57,6 +61,19 @@ class StreamInterval:
 
     app_id: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """The source files of a batch, to be recorded with its commit.
+
+    Args:
+        load: The files and the counts; the commit sets its version and time.
+        is_exclusive: Whether the batch depends on which files are loaded. Then a concurrent load is a conflict.
+    """
+
+    load: Load
+    is_exclusive: bool = False
 
 
 class TableLocation(Protocol):
@@ -123,6 +140,13 @@ class IngestTarget(Protocol):
     def last_interval(self, app_id: str) -> StreamInterval | None:
         """Return the last interval of a stream that the table has, if any."""
 
+    def loads(self) -> tuple[Load, ...]:
+        """Return which source files the table has loaded, oldest load first.
+
+        Raises:
+            TableError: the record of loads cannot be read.
+        """
+
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
         """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
 
@@ -164,6 +188,7 @@ class TableDraft(Protocol):
         staged: StagedFiles,
         interval: StreamInterval | None = None,
         parameters: Mapping[str, object] = NO_PARAMETERS,
+        loaded: LoadRecord | None = None,
     ) -> CommitResult:
         """Commit the files of an interval together with the changes of its plan.
 
@@ -173,6 +198,7 @@ class TableDraft(Protocol):
             staged: Guards the files: they stay as soon as the commit may be visible.
             interval: The interval of a stream that the batch is, if any.
             parameters: More parameters for the history.
+            loaded: The source files to record as loaded, if any.
 
         Raises:
             CommitUnknown: the store did not say whether the commit was written.

@@ -21,6 +21,7 @@ from widen.formats.table_format import (
     TableLocation,
     retry_conflicts,
 )
+from widen.ingestion.new_files import to_load_record
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.observe.observation import Observation
 from widen.planning.evolution.explain_plan import explain_operations, explain_plan
@@ -52,6 +53,7 @@ class BatchRequest:
         progress: Called when the next step begins.
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
+        is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
     """
 
     table: TableLocation
@@ -62,6 +64,7 @@ class BatchRequest:
     progress: Progress = no_progress
     quarantine: str | None = None
     is_strict: bool = False
+    is_new: bool = False
 
     def open_target(self) -> IngestTarget:
         """Return the newest version of the table.
@@ -71,6 +74,15 @@ class BatchRequest:
             TableError: the table cannot be read or written.
         """
         return self.table.open(self.policy)
+
+
+def commit_once(batch: Batch, request: BatchRequest, target: IngestTarget) -> WrittenBatch | Conflicted | None:
+    """Plan, write and commit a batch; see `commit_batch`.
+
+    Returns:
+        The conflict if another writer committed first; None if there is nothing to write, and the request allows that.
+    """
+    return _BatchCommit(batch, request, target).attempt(None)
 
 
 def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> WrittenBatch | None:
@@ -127,7 +139,13 @@ class _BatchCommit:
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
                 staged.add_undo(quarantine.undo)
-            version = written.draft.commit(written.plan, written.result, staged=staged, interval=request.interval)
+            version = written.draft.commit(
+                written.plan,
+                written.result,
+                staged=staged,
+                interval=request.interval,
+                loaded=to_load_record(batch.files, written.result.seen, is_exclusive=request.is_new),
+            )
         if isinstance(version, Conflicted):
             self.observed = self.observed.merged(written.result.seen, max)
             return version

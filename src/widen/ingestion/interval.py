@@ -7,26 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
-from widen.formats.table_format import IngestTarget, StreamInterval, after_commit
+from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, after_commit, retry_conflicts
 from widen.ingestion.commit_batch import (
     BatchRequest,
     Progress,
     commit_batch,
+    commit_once,
     ensure_has_records,
     ensure_matched,
     no_progress,
 )
 from widen.ingestion.interval_event import IntervalEvent
+from widen.ingestion.new_files import FileChoice, open_batch, parse_changed
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
+from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
@@ -46,6 +50,8 @@ def plan(
     source: IngestSource,
     into: str | PathLike[str],
     *,
+    new: bool = False,
+    changed: str = "fail",
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     format: str | None = None,
@@ -70,6 +76,8 @@ def plan(
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it does not have to exist.
+        new: See `ingest`.
+        changed: See `ingest`.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         format: See `ingest`.
@@ -91,6 +99,7 @@ def plan(
 
     Raises:
         SourceError: the source cannot be used, or it has no records.
+        FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``.
         InvalidOption: an argument cannot be used.
         UnmatchedFields: ``strict`` is set, and options name fields that do not exist.
         TableError: the table cannot be read or written.
@@ -117,7 +126,9 @@ def plan(
     )
     session, (reader, policy) = find_session(spark), parse_options(ingest_options)
     target = find_table(into, storage_options).open(policy)
-    batch = reader.open(session, source)
+    batch = open_batch(reader, session, source, FileChoice(target, is_new=new, changed=parse_changed(changed)))
+    if batch is None:
+        return Plan((), target.schema or StructType())
     target = target.with_file_fields(batch.names)
     observed = batch.prior_observation(target.schema, target.policy)
     planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
@@ -132,6 +143,8 @@ def ingest(
     source: IngestSource,
     into: str | PathLike[str],
     *,
+    new: bool = False,
+    changed: str = "fail",
     verify: bool | float = False,
     plan_hash: str | None = None,
     txn: tuple[str, int] | None = None,
@@ -161,6 +174,10 @@ def ingest(
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it is created if it does not exist.
+        new: Whether to load only files that the table has not loaded, by path, size and time of modification. The
+            table records the files of every load. If there are no new files, nothing is committed.
+        changed: With ``new``, what to do with files that have another size or time than when they were loaded: ``fail``
+            refuses the batch, ``load`` loads the whole file again, ``skip`` leaves it out.
         verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
             of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
         plan_hash: The hash of the expected plan; another plan is refused.
@@ -201,6 +218,7 @@ def ingest(
 
     Raises:
         SourceError: the source cannot be used, or it has no records; the table is untouched.
+        FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
         UnmatchedFields: ``strict`` is set, and options name fields that do not exist; the table is untouched.
         PlanChanged: the hash of the plan is not ``plan_hash``; the table is untouched.
@@ -239,14 +257,49 @@ def ingest(
         progress=progress,
         quarantine=to_quarantine(ingest_options),
         is_strict=ingest_options.get("strict", False),
+        is_new=new,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
+    choice = FileChoice(target, is_new=new, changed=parse_changed(changed))
     with persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
-        batch = reader.open(session, persisted)
-        written = commit_batch(batch, request, target)
+        done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
+        if done is None:
+            target = choice.target
+            assert target.version is not None
+            return IngestResult(target.version, Plan((), target.schema or StructType()), compared=choice.comparison)
+        return replace(to_result(*done, request, watch), compared=choice.comparison)
+
+
+def commit_source(
+    request: BatchRequest, choice: FileChoice, open_source: Callable[[], Batch | None]
+) -> tuple[Batch, WrittenBatch] | None:
+    """Commit the records of a source; return None if it has no new files.
+
+    If only new files are to be loaded, they are chosen again after a conflict: the other writer may have loaded some.
+
+    Args:
+        request: The table and the conditions of the commit.
+        choice: Which files to load.
+        open_source: Returns the records of these files, or None if there are none.
+
+    Raises:
+        WidenError: as in `ingest`.
+    """
+
+    def attempt(conflict: Conflicted | None) -> tuple[Batch, WrittenBatch] | Conflicted | None:
+        if conflict is not None:
+            choice.target = request.open_target()
+        batch = open_source()
+        if batch is None:
+            return None
+        written = (commit_once if request.is_new else commit_batch)(batch, request, choice.target)
+        if isinstance(written, Conflicted):
+            return written
         assert written is not None
-        return to_result(batch, request, written, watch)
+        return batch, written
+
+    return retry_conflicts(attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,13 +326,13 @@ def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatc
     return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
 
 
-def to_result(batch: Batch, request: BatchRequest, written: WrittenBatch, watch: IntervalWatch) -> IngestResult:
+def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
     """Return the result of a committed interval, verified on request, and publish its events.
 
     Args:
         batch: The records.
-        request: The table and the conditions of the commit.
         written: The committed batch.
+        request: The table and the conditions of the commit.
         watch: The verification and the callback.
 
     Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.notebook import html_table
 from widen.planning.evolution.plan import Plan
 from widen.spark.text.verification import Verification
@@ -30,6 +31,7 @@ class IngestResult:
         is_repeated: Whether the table had the interval already; then nothing was written.
         quarantined: The records written to the quarantine.
         quarantine: The location of the quarantine; None if there are none.
+        compared: The files of the source, compared with those that the table had loaded.
     """
 
     version: int
@@ -45,6 +47,12 @@ class IngestResult:
     is_repeated: bool = False
     quarantined: int = 0
     quarantine: str | None = None
+    compared: FileComparison = NO_COMPARISON
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing was written, because the table has loaded all files of the source."""
+        return bool(self.compared.skipped) and not self.files and not self.quarantined and not self.is_repeated
 
     @property
     def empty_as_null(self) -> int:
@@ -71,4 +79,5 @@ class IngestResult:
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
         numbers |= {"quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
         plan = self.plan.to_value()
-        return {"version": self.version, **number, **numbers, "leftOut": list(self.left_out), "plan": plan, **proof}
+        files = {"leftOut": list(self.left_out), "sourceFiles": self.compared.to_value()}
+        return {"version": self.version, **number, **numbers, **files, "plan": plan, **proof}

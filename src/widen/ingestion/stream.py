@@ -151,7 +151,7 @@ def ingest_stream(
     else:
         paths = to_paths(source)
         _ensure_separate(paths, {"into": fspath(into), "checkpoint": checkpoint})
-        rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_files
+        rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_new_files
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
     work = _StreamWork(read, checkpoint, request, watch, on_interval, lists_files)
@@ -190,7 +190,7 @@ class _StreamWork:
             batch = self.read(spark, source)
             written = None if batch is None else commit_batch(batch, request, target)
             if batch is not None and written is not None:
-                result = to_result(batch, request, written, self.watch)
+                result = to_result(batch, written, request, self.watch)
                 if self.on_interval:
                     self.on_interval(result)
 

@@ -14,6 +14,7 @@ from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import to_remove
 from widen.log.read.snapshot import Snapshot
 from widen.log.read.version_diff import files_only_in, missing_files
+from widen.log.write.record_loads import restore_loads
 from widen.planning.alter.restore_actions import ensure_removable, restore_actions
 from widen.protocol.actions import Action
 from widen.table.table_version import to_table_state
@@ -71,4 +72,5 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
     }
     head = restore_actions(to_table_state(now), to_table_state(then), now.domains, then.domains)
     removes = [to_remove(add, now_ms, data_change=True) for add in removed]
-    return RestorePlan((*head, *removes, *added), metrics)
+    loads = restore_loads(now, then, now.version + 1)
+    return RestorePlan((*head, *loads, *removes, *added), metrics)

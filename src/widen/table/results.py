@@ -1,4 +1,4 @@
-"""The results of table methods: `TableChange` and `History`."""
+"""The results of table methods: `TableChange`, `History` and `Loads`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from widen.log.read.loads import Load
 from widen.model.notebook import MAX_ROWS, html_table, shortened
 from widen.protocol.actions import CommitInfo
 
@@ -87,3 +88,38 @@ class History(list[HistoryEntry]):
     def _repr_html_(self) -> str:
         rows = ((each.version, f"{each.timestamp:%Y-%m-%d %H:%M:%SZ}", each.operation, each.metrics) for each in self)
         return html_table(f"{len(self)} versions", ("version", "time", "operation", "metrics"), rows)
+
+
+class Loads(list[Load]):
+    """The loads of a table, oldest first: which source files each of them took."""
+
+    def __repr__(self) -> str:
+        head = f"Loads of {sum(len(load.files) for load in self)} files in {len(self)} commits"
+        more = ["  …"] if len(self) > MAX_ROWS else []
+        return "\n".join([head, *(f"  {'  '.join(map(str, row))}" for row in self._rows()), *more])
+
+    def _repr_html_(self) -> str:
+        header = ("version", "time", "files", "records", "kept out", "first file")
+        return html_table(f"{len(self)} loads", header, self._rows(MAX_ROWS + 1))
+
+    def _rows(self, limit: int = MAX_ROWS) -> Iterator[tuple[object, ...]]:
+        for load in islice(self, limit):
+            time = f"{datetime.fromtimestamp(load.loaded_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%SZ}"
+            first = shortened(load.files[0].path, 60) if load.files else ""
+            yield load.version, time, len(load.files), load.records, load.kept_out, first
+
+    def to_value(self) -> list[dict[str, Any]]:
+        """Return the loads as a JSON value."""
+        return [
+            {
+                "version": load.version,
+                "loadedMs": load.loaded_ms,
+                "records": load.records,
+                "corrupt": load.corrupt,
+                "keptOut": load.kept_out,
+                "files": [
+                    {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms} for file in load.files
+                ],
+            }
+            for load in self
+        ]

@@ -10,6 +10,7 @@ from os import PathLike
 import pyarrow as pa
 
 from widen.errors import InvalidOption
+from widen.log.read.loads import read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Outcome, commit
@@ -24,7 +25,7 @@ from widen.protocol.column_metadata import visible_schema
 from widen.protocol.partition_values import parse_timestamp
 from widen.protocol.table_features import is_supported
 from widen.protocol.type_changes import TypeChange, all_type_changes
-from widen.table.results import History, HistoryEntry
+from widen.table.results import History, HistoryEntry, Loads
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
@@ -126,6 +127,17 @@ class TableVersion:
             StorageError: the storage returned an error.
         """
         return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
+
+    def loads(self) -> Loads:
+        """Return which source files were loaded into this version, oldest load first.
+
+        Raises:
+            CorruptLog: the record of loads is missing or damaged.
+            StorageError: the storage returned an error.
+
+        Source: docs/guide/files.md
+        """
+        return Loads(load for load in read_loads(self._snapshot) if load.version <= self.version)
 
     def files(self) -> pa.Table:
         """Return the live files: a row for each, with the columns of `widen.log.read.file_list.FILES`; in no order.

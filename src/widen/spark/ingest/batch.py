@@ -22,6 +22,7 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.file_values import FileValueReader
 from widen.protocol.actions import Metadata, Protocol
 from widen.spark.read.scan import read_snapshot
+from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
@@ -43,6 +44,10 @@ class Batch(Interface):
     @property
     def names(self) -> frozenset[str]:
         """The names of the fields that records get from their files."""
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The files that are read; empty if the records are not from files."""
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what is known about the records before a full pass over them.
@@ -111,6 +116,7 @@ class TextBatch:
         left_out: The names of the files that are not read.
         file_fields: The fields that records get from their files.
         names: The names of these fields.
+        files: The files that are read.
     """
 
     texts: DataFrame
@@ -118,6 +124,7 @@ class TextBatch:
     left_out: tuple[str, ...] = ()
     file_fields: FileFields | None = None
     names: frozenset[str] = frozenset()
+    files: tuple[SourceFile, ...] = ()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing, because texts have no schema; see `Batch`."""

@@ -69,28 +69,52 @@ class BatchReader:
             InvalidOption: an option is invalid.
         """
         if not isinstance(source, DataFrame):
-            return self._open_files(spark, find_source(spark, to_paths(source), self.format, self.options))
+            return self.open_files(spark, self.find_files(spark, source))
         return self._open_rows(source)
 
-    def open_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
+    def find_files(self, spark: SparkSession, source: FilePath | Sequence[FilePath]) -> SourceFiles:
+        """Return the files that paths name.
+
+        Args:
+            spark: The session.
+            source: Files, directories and patterns.
+
+        Raises:
+            SourceError: the source cannot be used.
+        """
+        return find_source(spark, to_paths(source), self.format, self.options)
+
+    def open_new_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
             spark: The session.
-            files: Columns ``path`` and ``length``.
+            files: Columns ``path``, ``length`` and ``modificationTime``.
 
         Raises:
             SourceError: the names of the files indicate several formats.
         """
         found = to_source_files(files)
         source = choose_files(found, self.format, self.options) or SourceFiles((), tuple(found))
-        return self._open_files(spark, source) if any(file.size_bytes for file in source.files) else None
+        return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
-    def _open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+    def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+        """Return files as a batch.
+
+        Args:
+            spark: The session.
+            source: The files; at least one.
+
+        Raises:
+            SourceError: a file cannot be used.
+            InvalidOption: an option is invalid.
+        """
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
-            return TypedBatch(read_columnar(spark, source, file_fields), source.name, source.left_out, names)
+            return TypedBatch(
+                read_columnar(spark, source, file_fields), source.name, source.left_out, names, source.files
+            )
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             texts = read_csv(spark, source, parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
@@ -104,7 +128,7 @@ class BatchReader:
             texts = read_lines(spark, source, detects=self.detects)
         else:
             texts = read_json(spark, source)
-        return TextBatch(texts, source.name, source.left_out, file_fields if names else None, names)
+        return TextBatch(texts, source.name, source.left_out, file_fields if names else None, names, source.files)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None

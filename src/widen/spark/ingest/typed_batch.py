@@ -33,6 +33,7 @@ from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.scan import read_snapshot
+from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
@@ -63,12 +64,14 @@ class TypedBatch:
         name: The name of the source in errors.
         left_out: The names of the files that are not read.
         names: The names of the fields that records get from their files.
+        files: The files that are read.
     """
 
     parts: Sequence[TypedRecords]
     name: str
     left_out: tuple[str, ...] = ()
     names: frozenset[str] = frozenset()
+    files: tuple[SourceFile, ...] = ()
     _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:

@@ -19,16 +19,17 @@ from widen.spark.source.file_format import FileFormat, format_of
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
 
-PATH, LENGTH = "path", "length"
-"""The columns of a list of files: URI and size in bytes."""
+PATH, LENGTH, MODIFIED = "path", "length", "modificationTime"
+"""The columns of a list of files: URI, size in bytes and time of the last modification."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A source file: its URI and its size in bytes."""
+    """A source file: its URI, its size in bytes, and the time of its last modification in ms since 1970 UTC."""
 
     path: str
     size_bytes: int
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,10 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
     """Return a list of files as values, sorted by name.
 
     Args:
-        files: Columns `PATH` and `LENGTH`.
+        files: Columns `PATH`, `LENGTH` and `MODIFIED`.
     """
-    rows = files.select(PATH, LENGTH).collect()
-    return sorted((SourceFile(row[PATH], row[LENGTH]) for row in rows), key=lambda file: file.path)
+    rows = files.select(PATH, LENGTH, F.unix_millis(MODIFIED)).collect()
+    return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
 
 
 def choose_files(

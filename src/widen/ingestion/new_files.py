@@ -1,0 +1,193 @@
+"""New files: compare the files of a source with those that a table has loaded.
+
+A file is known if the table has loaded its path with this size and time. It is changed if it has loaded the path with
+another size or time. It is late if it is new but older than the newest file that is loaded.
+
+Source: docs/guide/files.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from widen.errors import FilesChanged, InvalidOption
+from widen.formats.table_format import IngestTarget, Load, LoadedFile, LoadRecord
+from widen.observe.observation import Observation
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.open_source import BatchReader, IngestSource
+from widen.spark.source.source_files import SourceFile, SourceFiles
+from widen.spark.spark_types import DataFrame, SparkSession
+
+MAX_NAMED = 3
+
+
+class Changed(str, Enum):
+    """What to do with a file that has changed since it was loaded, when only new files are loaded."""
+
+    FAIL = "fail"
+    """Refuse the batch."""
+    LOAD = "load"
+    """Load the whole file again."""
+    SKIP = "skip"
+    """Leave it out."""
+
+
+def parse_changed(text: str) -> Changed:
+    """Return what to do with changed files.
+
+    Raises:
+        InvalidOption: it is not one of fail, load and skip.
+    """
+    if text not in set(Changed):
+        raise InvalidOption(option="changed", value=text, expected="Must be fail, load or skip.")
+    return Changed(text)
+
+
+@dataclass(frozen=True, slots=True)
+class FileComparison:
+    """The files of a source, compared with those that a table has loaded. All files are named by their paths.
+
+    Args:
+        known: Loaded before, with this size and time.
+        changed: Loaded before, with another size or time.
+        late: New, but older than the newest file that is loaded.
+        skipped: Those of ``known`` and ``changed`` that are not loaded again.
+    """
+
+    known: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def repeated(self) -> tuple[str, ...]:
+        """The known files that are loaded again."""
+        skipped = set(self.skipped)
+        return tuple(path for path in self.known if path not in skipped)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the comparison as a JSON object."""
+        names = {"known": self.known, "changed": self.changed, "late": self.late, "skipped": self.skipped}
+        return {key: list(paths) for key, paths in names.items()}
+
+
+NO_COMPARISON = FileComparison()
+"""For records that are not from files."""
+
+
+def compare_files(files: Sequence[SourceFile], loads: Sequence[Load]) -> FileComparison:
+    """Return how files compare with those that a table has loaded.
+
+    Args:
+        files: The files of a source.
+        loads: The loads of the table.
+    """
+    stamps: dict[str, set[tuple[int, int]]] = {}
+    for load in loads:
+        for file in load.files:
+            stamps.setdefault(file.key, set()).add(file.stamp)
+    newest_ms = max((time for known in stamps.values() for _, time in known), default=0)
+    places: dict[str, list[str]] = {"known": [], "changed": [], "late": []}
+    for each in map(to_loaded_file, files):
+        before = stamps.get(each.key)
+        if before is not None:
+            places["known" if each.stamp in before else "changed"].append(each.path)
+        elif each.modified_ms < newest_ms:
+            places["late"].append(each.path)
+    return FileComparison(**{key: tuple(paths) for key, paths in places.items()})
+
+
+@dataclass
+class FileChoice:
+    """Chooses the files of a source to load, and keeps the comparison.
+
+    Args:
+        target: The table.
+        is_new: Whether to leave out files that the table has loaded.
+        changed: What to do with changed files then.
+        comparison: The result of the last choice.
+    """
+
+    target: IngestTarget
+    is_new: bool = False
+    changed: Changed = Changed.FAIL
+    comparison: FileComparison = NO_COMPARISON
+
+    def __call__(self, source: SourceFiles) -> SourceFiles:
+        """Return the files to load.
+
+        Raises:
+            FilesChanged: files have changed since they were loaded, and that is to fail.
+            TableError: the record of loads cannot be read.
+        """
+        found = compare_files(source.files, self.target.loads())
+        self.comparison = found
+        if not self.is_new:
+            return source
+        if found.changed and self.changed is Changed.FAIL:
+            raise FilesChanged(location=self.target.location, files=name_some(found.changed))
+        skipped = set(found.known) | set(found.changed if self.changed is Changed.SKIP else ())
+        self.comparison = replace(found, skipped=tuple(file.path for file in source.files if file.path in skipped))
+        if not skipped:
+            return source
+        return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))
+
+
+def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, choice: FileChoice) -> Batch | None:
+    """Return the records to load; None if the source has no new files.
+
+    Args:
+        reader: Reads the source.
+        spark: The session.
+        source: Paths or rows.
+        choice: Which of the files to load.
+
+    Raises:
+        SourceError: the source cannot be used.
+        InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
+        FilesChanged: see `FileChoice`.
+        TableError: the record of loads cannot be read.
+    """
+    if isinstance(source, DataFrame):
+        if choice.is_new:
+            raise InvalidOption(option="new", value=True, expected="Applies to files; a DataFrame has none.")
+        return reader.open(spark, source)
+    files = choice(reader.find_files(spark, source))
+    if choice.is_new and not any(file.size_bytes for file in files.files):
+        return None
+    return reader.open_files(spark, files)
+
+
+def to_loaded_file(file: SourceFile) -> LoadedFile:
+    """Return a file of a source as the record of loads has it."""
+    return LoadedFile(file.path, file.size_bytes, file.modified_ms)
+
+
+def to_load_record(files: Sequence[SourceFile], seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:
+    """Return what to record with the commit of a batch; None if its records are not from files.
+
+    Args:
+        files: The files of the batch.
+        seen: The observation of the batch.
+        is_exclusive: See `LoadRecord`.
+    """
+    if not files:
+        return None
+    load = Load(
+        version=-1,
+        loaded_ms=0,
+        files=tuple(map(to_loaded_file, files)),
+        records=seen.records,
+        corrupt=seen.corrupt,
+        kept_out=seen.quarantined,
+    )
+    return LoadRecord(load, is_exclusive)
+
+
+def name_some(paths: Sequence[str]) -> str:
+    """Return the first paths as text, and how many more there are."""
+    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
+    return f"{', '.join(paths[:MAX_NAMED])}{more}"

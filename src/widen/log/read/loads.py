@@ -1,0 +1,204 @@
+"""The record of loads: which source files a table has taken, in which version.
+
+A transaction identifier of the application `APP_ID` names the newest record file, so that the record is atomic with the
+commit, survives checkpoints and log cleanup, and is carried along by every other writer. The record files are in
+`FOLDER`, a subfolder of the log, which every VACUUM leaves alone. A record file holds the newest loads itself and names
+older files, the segments, for the rest; so a commit writes one small file.
+
+Source: PROTOCOL.md#transaction-identifiers; docs/guide/files.md#record
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from widen.errors import CorruptLog, FileMissing
+from widen.log.read.canonical_path import canonical_path
+from widen.log.read.snapshot import Snapshot
+from widen.log.store.log_store import LogStore
+
+APP_ID = "widen.loads"
+FOLDER = "_delta_log/_widen/loads"
+
+NONCE_BITS = 20
+"""The low bits of the transaction version. They tell writers apart that race for the same table version."""
+
+
+class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A source file as it was when it was loaded.
+
+    Args:
+        path: The path or URI.
+        size_bytes: The size.
+        modified_ms: The time of its last modification, in ms since 1970 UTC.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+    @property
+    def key(self) -> str:
+        """The same text for every spelling of the path."""
+        return canonical_path(self.path)
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """What changes when the file is written again: its size and its time."""
+        return self.size_bytes, self.modified_ms
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """One commit that loaded source files.
+
+    Args:
+        version: The version of the table that holds the records.
+        loaded_ms: The time of the load, in ms since 1970 UTC.
+        files: The files.
+        records: The number of records written.
+        corrupt: The number of lines that are not records, kept in the corrupt-record column.
+        kept_out: The number of records in the quarantine instead.
+    """
+
+    version: int
+    loaded_ms: int
+    files: tuple[LoadedFile, ...]
+    records: int = 0
+    corrupt: int = 0
+    kept_out: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a record file.
+
+    Args:
+        number: How many record files came before it.
+        loads: The newest loads, oldest first.
+        segments: Files with older loads, oldest first, relative to `FOLDER`.
+    """
+
+    number: int = 0
+    loads: tuple[Load, ...] = ()
+    segments: tuple[str, ...] = ()
+
+
+def record_file(head: int) -> str:
+    """Return the name of a record file in `FOLDER`.
+
+    Args:
+        head: The version of the transaction identifier that names it.
+    """
+    return f"loads.{head >> NONCE_BITS:020}.{head & ((1 << NONCE_BITS) - 1):05x}.json.z"
+
+
+def find_head(snapshot: Snapshot | None) -> str | None:
+    """Return the name of the record file of a version; None if no load is recorded.
+
+    Raises:
+        CorruptLog: the log is damaged.
+    """
+    txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
+    return record_file(txn.version) if txn is not None and txn.version > 0 else None
+
+
+def read_record(store: LogStore, name: str) -> Record:
+    """Return the content of a record file.
+
+    Raises:
+        FileMissing: the file does not exist.
+        CorruptLog: the file is damaged.
+        StorageError: the store reported an error.
+    """
+    return _decode(name, store.read(f"{FOLDER}/{name}"))
+
+
+def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
+    """Return the loads of a version of a table, oldest first.
+
+    Args:
+        snapshot: The version; None if there is no table yet.
+
+    Raises:
+        CorruptLog: a record file is missing or damaged.
+        StorageError: the store reported an error.
+    """
+    head = find_head(snapshot)
+    if snapshot is None or head is None:
+        return ()
+    try:
+        record = read_record(snapshot.store, head)
+        contents = snapshot.store.read_many([f"{FOLDER}/{name}" for name in record.segments])
+        older = [_decode(name, data).loads for name, data in zip(record.segments, contents, strict=True)]
+    except FileMissing as error:
+        fix = "Load files by name, without new; that begins a new record. Copy a table with its whole log."
+        raise CorruptLog(path=f"{FOLDER}/{head}", reason="a part of the record of loads is missing", fix=fix) from error
+    return (*chain.from_iterable(older), *record.loads)
+
+
+def encode_record(record: Record) -> bytes:
+    """Return a record as the content of a file."""
+    loads = [_to_wire(load) for load in record.loads]
+    return zlib.compress(_encoder.encode(_RecordWire(record.number, loads, record.segments)), 6)
+
+
+def _decode(name: str, data: bytes) -> Record:
+    try:
+        wire = _decoder.decode(zlib.decompress(data))
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise CorruptLog(
+            path=f"{FOLDER}/{name}", reason="it is not a record of loads", fix="Restore the file from a backup."
+        ) from error
+    loads = tuple(_from_wire(load) for load in wire.loads)
+    return Record(number=wire.number, loads=loads, segments=wire.segments)
+
+
+class _LoadWire(msgspec.Struct, array_like=True):
+    """A `Load` column by column, which is small after compression."""
+
+    version: int
+    loaded_ms: int
+    records: int
+    corrupt: int
+    kept_out: int
+    paths: Sequence[str]
+    sizes: Sequence[int]
+    times: Sequence[int]
+
+
+class _RecordWire(msgspec.Struct):
+    number: int
+    loads: list[_LoadWire]
+    segments: tuple[str, ...] = ()
+
+
+def _to_wire(load: Load) -> _LoadWire:
+    return _LoadWire(
+        load.version,
+        load.loaded_ms,
+        load.records,
+        load.corrupt,
+        load.kept_out,
+        [file.path for file in load.files],
+        [file.size_bytes for file in load.files],
+        [file.modified_ms for file in load.files],
+    )
+
+
+def _from_wire(wire: _LoadWire) -> Load:
+    columns: Iterable[tuple[str, int, int]] = zip(wire.paths, wire.sizes, wire.times, strict=True)
+    return Load(
+        version=wire.version,
+        loaded_ms=wire.loaded_ms,
+        files=tuple(LoadedFile(path, size, time) for path, size, time in columns),
+        records=wire.records,
+        corrupt=wire.corrupt,
+        kept_out=wire.kept_out,
+    )
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_RecordWire)

@@ -1,0 +1,55 @@
+"""The loads of a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from widen.log.read.loads import Load
+from widen.report.text_format import count_noun, count_text, moment_text, printable, size_text
+from widen.report.widgets import facts_line, table_of, title_part
+
+
+def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> Iterator[RenderableType]:
+    """Yield the loads of a table, one row per load, or one per file.
+
+    Args:
+        location: The table.
+        loads: Its loads.
+        lists_files: Whether to list every file.
+    """
+    yield title_part(location)
+    files = [file for load in loads for file in load.files]
+    size = size_text(sum(file.size_bytes for file in files))
+    yield facts_line(count_noun(len(loads), "load"), count_noun(len(files), "file"), size)
+    yield _file_table(loads) if lists_files else _load_table(loads)
+
+
+def _load_table(loads: Sequence[Load]) -> Table:
+    table = table_of("version", "time (UTC)", "files", "records", "corrupt", "kept out", "first file")
+    for index in (0, 2, 3, 4, 5):
+        table.columns[index].justify = "right"
+    for load in loads:
+        numbers = (len(load.files), load.records, load.corrupt, load.kept_out)
+        table.add_row(
+            Text(str(load.version), "bold"),
+            Text(moment_text(load.loaded_ms), "dim"),
+            *(Text(count_text(number)) for number in numbers),
+            Text(printable(load.files[0].path) if load.files else ""),
+        )
+    return table
+
+
+def _file_table(loads: Sequence[Load]) -> Table:
+    table = table_of("version", "file", "size", "modified (UTC)")
+    table.columns[0].justify = table.columns[2].justify = "right"
+    for load in loads:
+        for file in load.files:
+            modified = Text(moment_text(file.modified_ms), "dim")
+            table.add_row(
+                Text(str(load.version), "bold"), Text(printable(file.path)), Text(size_text(file.size_bytes)), modified
+            )
+    return table

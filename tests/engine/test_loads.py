@@ -1,0 +1,152 @@
+"""Loading files: only new ones, each exactly once, and what is told of known, changed and late ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.command_line import run, told
+from widen.errors import FilesChanged, InvalidOption
+from widen.ingestion import ingest, ingest_stream, plan
+from widen.log.read.loads import FOLDER
+from widen.log.store.log_store import LogStore
+from widen.table import Table
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    place = tmp_path / "landing"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    return str(tmp_path / "t")
+
+
+def put(landing: Path, name: str, *numbers: int, time: int = 1_700_000_000) -> None:
+    path = landing / name
+    path.write_text("".join(json.dumps({"n": number}) + "\n" for number in numbers))
+    os.utime(path, (time, time))
+
+
+def numbers(spark: SparkSession, table: str) -> list[int]:
+    return sorted(row.n for row in Table(table).read(spark=spark).collect())
+
+
+def loaded(table: str) -> list[tuple[int, int, list[str]]]:
+    return [
+        (load.version, load.records, [Path(file.path).name for file in load.files]) for load in Table(table).loads()
+    ]
+
+
+def test_a_day_of_files(spark: SparkSession, landing: Path, table: str) -> None:
+    load_new = partial(ingest, str(landing), table, new=True, spark=spark)
+    put(landing, "a.jsonl", 1, 2)
+    put(landing, "b.jsonl", 3)
+    ingest(str(landing / "a.jsonl"), table, spark=spark)
+    done = load_new()
+    assert (done.version, done.records, len(done.compared.skipped)) == (1, 1, 1)
+    assert numbers(spark, table) == [1, 2, 3]
+
+    again = load_new()
+    assert (again.version, again.records, again.is_unchanged) == (1, 0, True)
+    assert plan(str(landing), table, new=True, spark=spark).is_empty
+
+    put(landing, "late.jsonl", 4, time=1_600_000_000)
+    done = load_new()
+    assert [Path(path).name for path in done.compared.late] == ["late.jsonl"]
+
+    put(landing, "b.jsonl", 3, 30)
+    with pytest.raises(FilesChanged, match=r"b\.jsonl"):
+        load_new()
+    assert load_new(changed="skip").is_unchanged
+    assert load_new(changed="load").records == 2
+    assert load_new().is_unchanged
+    assert numbers(spark, table) == [1, 2, 3, 3, 4, 30]
+
+    repeated = ingest(str(landing / "a.jsonl"), table, spark=spark)
+    assert [Path(path).name for path in repeated.compared.repeated] == ["a.jsonl"]
+    assert loaded(table) == [
+        (0, 2, ["a.jsonl"]),
+        (1, 1, ["b.jsonl"]),
+        (2, 1, ["late.jsonl"]),
+        (3, 2, ["b.jsonl"]),
+        (4, 2, ["a.jsonl"]),
+    ]
+
+
+def test_writers_at_the_same_time_load_each_file_once(spark: SparkSession, landing: Path, table: str) -> None:
+    for number in range(4):
+        put(landing, f"{number}.jsonl", number)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(ingest, str(landing), table, new=True, spark=spark) for _ in range(2)]
+        assert sorted(run.result().records for run in runs) == [0, 4]
+    assert numbers(spark, table) == [0, 1, 2, 3]
+
+
+def test_a_run_that_ends_before_its_commit_has_loaded_nothing(
+    spark: SparkSession, landing: Path, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(landing, "a.jsonl", 1)
+    ingest(str(landing), table, new=True, spark=spark)
+    put(landing, "b.jsonl", 2)
+    put_if_absent = LogStore.put_if_absent
+
+    def dies(store: LogStore, path: str, data: bytes) -> bool:
+        if path.startswith(FOLDER):
+            return put_if_absent(store, path, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LogStore, "put_if_absent", dies)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(str(landing), table, new=True, spark=spark)
+    monkeypatch.undo()
+    assert loaded(table) == [(0, 1, ["a.jsonl"])]
+    assert ingest(str(landing), table, new=True, spark=spark).records == 1
+    assert numbers(spark, table) == [1, 2]
+
+
+def test_streams_and_typed_files_are_recorded_and_rows_are_not(
+    spark: SparkSession, landing: Path, table: str, tmp_path: Path
+) -> None:
+    put(landing, "a.jsonl", 1)
+    stream = ingest_stream(str(landing), table, checkpoint=str(tmp_path / "c"), once=True, spark=spark)
+    stream.wait()
+    assert loaded(table) == [(0, 1, ["a.jsonl"])]
+    assert ingest(str(landing), table, new=True, spark=spark).is_unchanged
+    spark.range(2, 4).selectExpr("id as n").coalesce(1).write.parquet(str(tmp_path / "p"))
+    assert ingest(str(tmp_path / "p"), table, new=True, spark=spark).records == 2
+    assert [records for _, records, _ in loaded(table)] == [1, 2]
+    ingest(spark.range(1).selectExpr("id as n"), table, spark=spark)
+    assert len(loaded(table)) == 2
+    with pytest.raises(InvalidOption, match="new cannot be True"):
+        ingest(spark.range(1), table, new=True, spark=spark)
+
+
+def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> None:
+    put(landing, "a.jsonl", 1, 2)
+    assert run("ingest", str(landing), "--into", table, "--new").exit_code == 0
+    quiet = run("ingest", str(landing), "--into", table, "--new")
+    assert (quiet.exit_code, quiet.stdout) == (0, f"No new files: {table} has version 0.\n")
+    again = run("ingest", str(landing), "--into", table)
+    assert "warning: loaded again; --new leaves out 1 file: file:" in again.stderr
+    put(landing, "a.jsonl", 1, 2, 3)
+    changed = run("ingest", str(landing), "--into", table, "--new")
+    assert changed.exit_code == 1
+    assert "WIDEN_FILES_CHANGED" in changed.stderr
+    found = told("loads", table)
+    assert [(each["version"], each["records"], each["keptOut"], len(each["files"])) for each in found] == [
+        (0, 2, 0, 1),
+        (1, 2, 0, 1),
+    ]
+    assert found[0]["files"][0]["modifiedMs"] == 1_700_000_000_000
+    assert "a.jsonl" in run("loads", table).stdout
+    assert "a.jsonl" in run("loads", table, "--files").stdout

@@ -1,0 +1,103 @@
+"""New files: which files of a source are known, changed or late, and what is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from widen.errors import FilesChanged, InvalidOption
+from widen.formats.table_format import Load
+from widen.ingestion.new_files import (
+    Changed,
+    FileChoice,
+    FileComparison,
+    compare_files,
+    name_some,
+    parse_changed,
+    to_load_record,
+)
+from widen.log.read.loads import LoadedFile
+from widen.observe.observation import Observation
+from widen.spark.source.source_files import SourceFile, SourceFiles
+
+LOADS = (
+    Load(version=1, loaded_ms=0, files=(LoadedFile("/in/a", 10, 100), LoadedFile("/in/b", 20, 200))),
+    Load(version=2, loaded_ms=0, files=(LoadedFile("/in/a", 11, 300),)),
+)
+KNOWN, OLD_STATE, GROWN = SourceFile("file:/in/b", 20, 200), SourceFile("/in/a", 10, 100), SourceFile("/in/b", 21, 201)
+LATE, NEW = SourceFile("/in/c", 1, 299), SourceFile("/in/d", 1, 300)
+
+
+@dataclass
+class Target:
+    location: str = "shop"
+    read: tuple[Load, ...] = field(default=LOADS)
+
+    def loads(self) -> tuple[Load, ...]:
+        return self.read
+
+
+def choose(
+    *files: SourceFile, is_new: bool = True, changed: Changed = Changed.FAIL
+) -> tuple[list[str], FileComparison]:
+    choice = FileChoice(Target(), is_new, changed)  # type: ignore[arg-type]
+    return [file.path for file in choice(SourceFiles(("/in",), files)).files], choice.comparison
+
+
+def test_a_file_is_known_by_path_size_and_time() -> None:
+    assert compare_files([KNOWN, OLD_STATE], LOADS) == FileComparison(known=("file:/in/b", "/in/a"))
+
+
+@pytest.mark.parametrize("file", [SourceFile("/in/b", 21, 200), SourceFile("/in/b", 20, 199)])
+def test_another_size_or_time_is_a_change(file: SourceFile) -> None:
+    assert compare_files([file], LOADS) == FileComparison(changed=("/in/b",))
+
+
+def test_a_new_file_is_late_if_a_newer_one_is_loaded() -> None:
+    assert compare_files([LATE, NEW], LOADS) == FileComparison(late=("/in/c",))
+    assert compare_files([LATE, NEW], ()) == FileComparison()
+
+
+def test_only_new_files_are_chosen() -> None:
+    chosen, found = choose(KNOWN, LATE, NEW)
+    assert chosen == ["/in/c", "/in/d"]
+    assert (found.skipped, found.late, found.repeated) == (("file:/in/b",), ("/in/c",), ())
+
+
+def test_the_chosen_files_are_read_by_name_and_not_by_their_folder() -> None:
+    source = SourceFiles(("/in",), (KNOWN, NEW))
+    assert FileChoice(Target(), is_new=True)(source).roots == ()  # type: ignore[arg-type]
+    assert FileChoice(Target(), is_new=False)(source) == source  # type: ignore[arg-type]
+
+
+def test_a_changed_file_is_refused_unless_the_caller_decides() -> None:
+    with pytest.raises(FilesChanged, match=r"Files have changed since shop loaded them: /in/b\."):
+        choose(GROWN, NEW)
+    assert choose(GROWN, NEW, changed=Changed.LOAD)[0] == ["/in/b", "/in/d"]
+    assert choose(GROWN, NEW, changed=Changed.SKIP)[0] == ["/in/d"]
+
+
+def test_without_new_all_files_are_loaded_and_the_repeated_ones_are_told() -> None:
+    chosen, found = choose(KNOWN, GROWN, NEW, is_new=False)
+    assert chosen == ["file:/in/b", "/in/b", "/in/d"]
+    assert (found.repeated, found.changed, found.skipped) == (("file:/in/b",), ("/in/b",), ())
+
+
+def test_changed_has_three_values() -> None:
+    assert parse_changed("skip") is Changed.SKIP
+    with pytest.raises(InvalidOption, match="changed cannot be 'maybe'"):
+        parse_changed("maybe")
+
+
+def test_a_long_list_is_named_by_its_first_files() -> None:
+    assert name_some(["a", "b"]) == "a, b"
+    assert name_some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+def test_the_record_of_a_batch_has_its_files_and_counts() -> None:
+    record = to_load_record([NEW], Observation(records=5, corrupt=2, quarantined=3), is_exclusive=True)
+    assert record is not None
+    assert (record.is_exclusive, record.load.files) == (True, (LoadedFile("/in/d", 1, 300),))
+    assert (record.load.records, record.load.corrupt, record.load.kept_out) == (5, 2, 3)
+    assert to_load_record([], Observation(), is_exclusive=False) is None

@@ -1,7 +1,8 @@
 """The command line: its commands and exit codes.
 
 Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage errors included; 2, ``plan`` found changes;
-130, interrupted; 141, the reader of the output has gone away. An error is a message with a hint and never a traceback.
+3, ``plan`` found what the mode refuses or keeps out, or ``ingest`` a batch over a limit; 130, interrupted; 141, the
+reader of the output has gone away. An error is a message with a hint and never a traceback.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from widen.cli import (
     spark_session,
 )
 from widen.cli.output import note, show_error, show_line
-from widen.errors import WidenError
+from widen.errors import LimitExceeded, WidenError
 from widen.errors.foreign import notes_of
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
+OVER_LIMIT, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
 DEBUG = "WIDEN_DEBUG"
 """The environment variable that turns on tracebacks."""
 
@@ -107,7 +108,7 @@ def _outcome(call: Callable[[], object]) -> int:
         if os.environ.get(DEBUG):
             raise
         show_error(error)
-        return 1
+        return OVER_LIMIT if isinstance(error, LimitExceeded) else 1
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help; typer does not export the class
             show_line(str(error))

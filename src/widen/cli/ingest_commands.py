@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from widen.ingestion.new_files import FileComparison
     from widen.planning.evolution.plan import Plan
 
-CHANGES = 2
-"""The exit code of a plan that is not empty."""
+CHANGES, KEPT_OUT = 2, 3
+"""The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
 
 
 @with_ingest_options
@@ -35,6 +35,9 @@ def ingest(
     options: Mapping[str, Any],
     new: shared_options.OnlyNew = False,
     changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
+    max_corrupt: shared_options.MaxCorrupt = None,
+    max_kept_out: shared_options.MaxKeptOut = None,
+    fail_on: shared_options.FailOn = None,
     verify: bool = typer.Option(
         False, "--verify", help="Rebuild every record from the table and compare it with the source."
     ),
@@ -55,14 +58,16 @@ def ingest(
     arguments["on_event"] = None if events is None else EventFile(events)
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
-    ensure_options_apply({"--plan-hash": plan_hash, "--new": new}, limits, follows=follow or once)
+    gate = {"max_corrupt": max_corrupt, "max_kept_out": max_kept_out, "fail_on": fail_on and fail_on.value}
+    alone = {"--plan-hash": plan_hash, "--new": new, **{f"--{key.replace('_', '-')}": gate[key] for key in gate}}
+    ensure_options_apply(alone, limits, follows=follow or once)
     if follow or once:
         arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("starting Spark") as update:
         spark = spark_session.spark_session()
-        arguments |= {"new": new, "changed": changed.value, "plan_hash": plan_hash, "progress": update}
+        arguments |= {**gate, "new": new, "changed": changed.value, "plan_hash": plan_hash, "progress": update}
         result = lazy_imports.ingest(source, into, spark=spark, **arguments)
     if not report(result):
         raise typer.Exit(1)
@@ -99,7 +104,7 @@ def plan(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 1, an error."""
+    """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 3, refused or kept out; 1, an error."""
     settings = shared_options.storage(storage_option)
     with progress("starting Spark"):
         spark = spark_session.spark_session()
@@ -113,8 +118,8 @@ def plan(
     else:
         show([*([Text("Nothing to change.")] if planned.is_empty else []), *lazy_imports.terminal.plan_parts(planned)])
         show([Text(f"hash {planned.hash}", "dim")])
-    if not planned.is_empty:
-        raise typer.Exit(CHANGES)
+    if planned.keeps_values_out or not planned.is_empty:
+        raise typer.Exit(KEPT_OUT if planned.keeps_values_out else CHANGES)
 
 
 def _note_files(compared: FileComparison) -> None:

@@ -18,6 +18,13 @@ class Changed(str, Enum):
     SKIP = "skip"
 
 
+class Severe(str, Enum):
+    """The grades that a batch can fail on: values of `widen.planning.evolution.plan.Grade`."""
+
+    CONFLICT = "conflict"
+    STRUCTURAL = "structural"
+
+
 class Shown(str, Enum):
     """How values are shown: the values of `widen.planning.evolution.samples.Samples`."""
 
@@ -52,6 +59,20 @@ ChangedFiles: TypeAlias = Annotated[
         help="With --new: files with another size or time than when they were loaded. fail: load nothing; load: load "
         "them again as a whole; skip: leave them out.",
     ),
+]
+MaxCorrupt: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines.", show_default=False),
+]
+MaxKeptOut: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--max-kept-out", metavar="N|P%", help="Refuse a batch with more quarantined records.", show_default=False
+    ),
+]
+FailOn: TypeAlias = Annotated[
+    Severe | None,
+    typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.", show_default=False),
 ]
 PlanHash: TypeAlias = Annotated[
     str | None,

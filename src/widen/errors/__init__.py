@@ -54,7 +54,7 @@ WidenError
 │   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
-│   ├── EvolutionRefused    the policy does not allow the schema changes that a batch needs
+│   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
 │   └── PlanChanged         the plan of a batch is not the plan that was approved
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
@@ -191,6 +191,7 @@ from widen.errors.requests import (
     InvalidPath,
     InvalidStatement,
     InvalidType,
+    LimitExceeded,
     NameNotFound,
     PlanChanged,
     SourceError,
@@ -338,6 +339,7 @@ __all__ = [
     "ItemRenameRefused",
     "JobFailed",
     "LastColumnDropRefused",
+    "LimitExceeded",
     "MapStepNotFound",
     "MergeWithoutClause",
     "MetadataChanged",

@@ -108,6 +108,14 @@ class FilesChanged(RequestError):
     )
 
 
+class LimitExceeded(RequestError):
+    """A batch is over a limit that the caller has set for it."""
+
+    code = "WIDEN_LIMIT_EXCEEDED"
+    template = "The batch is over a limit: {reasons}."
+    hint = "Nothing was written. Correct the source, or raise the limit."
+
+
 class EvolutionRefused(RequestError):
     """The policy does not allow the schema changes that the batch needs."""
 

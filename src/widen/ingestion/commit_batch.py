@@ -21,6 +21,7 @@ from widen.formats.table_format import (
     TableLocation,
     retry_conflicts,
 )
+from widen.ingestion.batch_limits import NO_LIMITS, BatchLimits
 from widen.ingestion.new_files import to_load_record
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.observe.observation import Observation
@@ -53,6 +54,7 @@ class BatchRequest:
         progress: Called when the next step begins.
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
+        limits: What the batch must fulfil.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
     """
 
@@ -64,6 +66,7 @@ class BatchRequest:
     progress: Progress = no_progress
     quarantine: str | None = None
     is_strict: bool = False
+    limits: BatchLimits = NO_LIMITS
     is_new: bool = False
 
     def open_target(self) -> IngestTarget:
@@ -100,6 +103,7 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
         SourceError: the batch has no record, or no value.
         EvolutionRefused: the policy forbids a change that the batch needs.
         PlanChanged: the plan is not the one that was agreed to.
+        LimitExceeded: the batch is over a limit.
         UnmatchedFields: the request is strict, and an option has no effect.
         ContentionError: other writers kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
@@ -133,6 +137,7 @@ class _BatchCommit:
             elif not has_content(written):
                 return None
             ensure_plan_allowed(written.plan, request)
+            request.limits.ensure_fulfilled(written.plan, written.result.seen)
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
             quarantine = _write_quarantine(written, request)

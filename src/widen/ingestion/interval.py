@@ -6,15 +6,13 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TypeAlias, TypeVar
 
-from widen.errors import InvalidOption
 from widen.formats import find_table
-from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, after_commit, retry_conflicts
+from widen.formats.table_format import Conflicted, StreamInterval, retry_conflicts
+from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import (
     BatchRequest,
     Progress,
@@ -24,25 +22,19 @@ from widen.ingestion.commit_batch import (
     ensure_matched,
     no_progress,
 )
-from widen.ingestion.interval_event import IntervalEvent
+from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.new_files import FileChoice, open_batch, parse_changed
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
 from widen.model.types import StructType
-from widen.planning.evolution.plan import Plan, PlanEvent
-from widen.planning.evolution.unmatched_fields import Unmatched
+from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.open_source import IngestSource, persist_source
+from widen.spark.ingest.open_source import IngestSource
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
-
-_Source = TypeVar("_Source", bound=IngestSource)
-
-OnEvent: TypeAlias = Callable[[IntervalEvent], object]
-"""Called with each event of an interval after its commit."""
 
 
 @check_arguments
@@ -145,6 +137,9 @@ def ingest(
     *,
     new: bool = False,
     changed: str = "fail",
+    max_corrupt: int | str | None = None,
+    max_kept_out: int | str | None = None,
+    fail_on: str | None = None,
     verify: bool | float = False,
     plan_hash: str | None = None,
     txn: tuple[str, int] | None = None,
@@ -178,6 +173,11 @@ def ingest(
             table records the files of every load. If there are no new files, nothing is committed.
         changed: With ``new``, what to do with files that have another size or time than when they were loaded: ``fail``
             refuses the batch, ``load`` loads the whole file again, ``skip`` leaves it out.
+        max_corrupt: The maximum number of lines that are not records, or their maximum share, e.g. ``1%``. A batch over
+            a limit is refused as a whole.
+        max_kept_out: The maximum number or share of records that go to the quarantine.
+        fail_on: Refuse a plan with changes of this grade or a worse one: ``conflict`` (values of types that no single
+            column holds) or ``structural`` (scalars become arrays or records, or the reverse).
         verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
             of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
         plan_hash: The hash of the expected plan; another plan is refused.
@@ -221,6 +221,7 @@ def ingest(
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
         UnmatchedFields: ``strict`` is set, and options name fields that do not exist; the table is untouched.
+        LimitExceeded: the batch is over a limit; the table is untouched.
         PlanChanged: the hash of the plan is not ``plan_hash``; the table is untouched.
         InvalidOption: an argument cannot be used, or ``into`` exists and is not a table.
         ContentionError: concurrent commits kept conflicting; nothing is visible.
@@ -257,6 +258,7 @@ def ingest(
         progress=progress,
         quarantine=to_quarantine(ingest_options),
         is_strict=ingest_options.get("strict", False),
+        limits=parse_limits(max_corrupt, max_kept_out, fail_on),
         is_new=new,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
@@ -300,79 +302,3 @@ def commit_source(
         return batch, written
 
     return retry_conflicts(attempt)
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalWatch:
-    """What to do after the commit of an interval: verify records, publish events.
-
-    Args:
-        verified: The share of the records to verify, from 0 to 1.
-        on_event: Called with each event of the plan.
-    """
-
-    verified: float = 0.0
-    on_event: OnEvent | None = None
-
-
-def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
-    """Persist a DataFrame source for the ingestion if it will be read more than once.
-
-    Args:
-        source: Paths or rows.
-        target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
-        watch: Whether to verify, which reads the source again.
-    """
-    return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
-
-
-def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
-    """Return the result of a committed interval, verified on request, and publish its events.
-
-    Args:
-        batch: The records.
-        written: The committed batch.
-        request: The table and the conditions of the commit.
-        watch: The verification and the callback.
-
-    Raises:
-        PostCommitFailed: the interval is committed, but its verification failed to run.
-    """
-    version, number = written.version, request.interval.number if request.interval else None
-    assert version is not None
-    if written.is_repeated:
-        return IngestResult(version, written.plan, interval=number, is_repeated=True)
-    if watch.on_event:
-        events: list[PlanEvent | Unmatched] = [*written.plan.events, *written.plan.unmatched]
-        for event in events:
-            watch.on_event(IntervalEvent(request.table.location, version, number, event))
-    verification = None
-    if watch.verified:
-        request.progress("verifying")
-        with after_commit(request.table.location, version):
-            verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
-    result = written.result
-    return IngestResult(
-        version,
-        written.plan,
-        records=result.seen.records,
-        corrupt=result.seen.corrupt,
-        files=len(result.adds),
-        size_bytes=sum(add.size for add in result.adds),
-        left_out=batch.left_out,
-        verification=verification,
-        interval=number,
-        quarantined=result.seen.quarantined,
-        quarantine=written.quarantine.location if written.quarantine else None,
-    )
-
-
-def parse_share(verify: bool | float) -> float:
-    """Return the share of the records to verify.
-
-    Raises:
-        InvalidOption: the share is not between 0 and 1.
-    """
-    if not 0 <= verify <= 1:
-        raise InvalidOption(option="verify", value=verify, expected="Must be true, false or a share between 0 and 1.")
-    return float(verify)

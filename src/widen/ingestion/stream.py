@@ -18,7 +18,7 @@ from widen.errors import InvalidOption
 from widen.formats import find_table
 from widen.formats.table_format import StreamInterval
 from widen.ingestion.commit_batch import BatchRequest, Progress, commit_batch, no_progress
-from widen.ingestion.interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
+from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments

@@ -156,6 +156,11 @@ class Plan:
         return not self.operations and not self.refused
 
     @property
+    def keeps_values_out(self) -> bool:
+        """Whether the policy refuses changes, or values go to the rescue column or their records to the quarantine."""
+        return bool(self.refused or self.rescued or self.quarantined)
+
+    @property
     def hash(self) -> str:
         """A hash of the decisions. It is the same on every machine, and does not depend on counts and samples."""
         items: tuple[RescuedField | QuarantinedField, ...] = (*self.rescued, *self.quarantined)

@@ -1,0 +1,103 @@
+"""After the commit of an interval: verify it, publish its events, and return its result.
+
+Source: docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from widen.errors import InvalidOption
+from widen.formats.table_format import IngestTarget, after_commit
+from widen.ingestion.commit_batch import BatchRequest
+from widen.ingestion.interval_event import IntervalEvent
+from widen.ingestion.result import IngestResult
+from widen.ingestion.stable_plan import WrittenBatch
+from widen.planning.evolution.plan import PlanEvent
+from widen.planning.evolution.unmatched_fields import Unmatched
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.open_source import IngestSource, persist_source
+
+_Source = TypeVar("_Source", bound=IngestSource)
+
+OnEvent: TypeAlias = Callable[[IntervalEvent], object]
+"""Called with each event of an interval after its commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalWatch:
+    """What to do after the commit of an interval: verify records, publish events.
+
+    Args:
+        verified: The share of the records to verify, from 0 to 1.
+        on_event: Called with each event of the plan.
+    """
+
+    verified: float = 0.0
+    on_event: OnEvent | None = None
+
+
+def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
+    """Persist a DataFrame source for the ingestion if it will be read more than once.
+
+    Args:
+        source: Paths or rows.
+        target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
+        watch: Whether to verify, which reads the source again.
+    """
+    return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
+
+
+def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
+    """Return the result of a committed interval, verified on request, and publish its events.
+
+    Args:
+        batch: The records.
+        written: The committed batch.
+        request: The table and the conditions of the commit.
+        watch: The verification and the callback.
+
+    Raises:
+        PostCommitFailed: the interval is committed, but its verification failed to run.
+    """
+    version, number = written.version, request.interval.number if request.interval else None
+    assert version is not None
+    if written.is_repeated:
+        return IngestResult(version, written.plan, interval=number, is_repeated=True)
+    if watch.on_event:
+        events: list[PlanEvent | Unmatched] = [*written.plan.events, *written.plan.unmatched]
+        for event in events:
+            watch.on_event(IntervalEvent(request.table.location, version, number, event))
+    verification = None
+    if watch.verified:
+        request.progress("verifying")
+        with after_commit(request.table.location, version):
+            verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
+    result = written.result
+    return IngestResult(
+        version,
+        written.plan,
+        records=result.seen.records,
+        corrupt=result.seen.corrupt,
+        files=len(result.adds),
+        size_bytes=sum(add.size for add in result.adds),
+        left_out=batch.left_out,
+        verification=verification,
+        interval=number,
+        quarantined=result.seen.quarantined,
+        quarantine=written.quarantine.location if written.quarantine else None,
+    )
+
+
+def parse_share(verify: bool | float) -> float:
+    """Return the share of the records to verify.
+
+    Raises:
+        InvalidOption: the share is not between 0 and 1.
+    """
+    if not 0 <= verify <= 1:
+        raise InvalidOption(option="verify", value=verify, expected="Must be true, false or a share between 0 and 1.")
+    return float(verify)

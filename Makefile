@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
 
-.PHONY: help demo test simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
+.PHONY: help demo test test-fast simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -26,6 +26,9 @@ demo: setup ## three days of drifting orders into one table, and the report
 
 test: setup ## unit, spec, property, golden, architecture and Spark engine tests
 	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel $(ARGS)
+
+test-fast: setup ## the tests that need neither Spark nor minutes
+	@$(PYTEST) $(TESTS) -m "not spark and not sweep" $(ARGS)
 
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)

@@ -21,6 +21,9 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+NEEDS_SPARK = {"engine", "interop", "real", "wheel"}
+"""Folders of tests that need Spark, in this process or in those that they start."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -34,6 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let pass what Spark says of the versions of pandas, which neither it nor we need here."""
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     config.addinivalue_line("filterwarnings", "ignore:unclosed.*socket:ResourceWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, so that `make test-fast` leaves it out."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or NEEDS_SPARK & set(item.path.relative_to(ROOT).parts):
+            item.add_marker("spark")
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from widen.log.write.log_cleanup import clean_up
 from widen.protocol.actions import Add
 from widen.table import Table, create_table
 
+pytestmark = pytest.mark.sweep
+
 CI_FAULTS = 24
 """How many faults of one operation a run takes that is not asked for all of them."""
 

@@ -15,6 +15,8 @@ import pytest
 from support.simulation.bugs import BUGS, seeded
 from support.simulation.run import Run, simulate
 
+pytestmark = pytest.mark.sweep
+
 RUNS = int(os.environ.get("WIDEN_SIMULATIONS", "150"))
 FIRST = int(os.environ.get("WIDEN_SIMULATION_SEED", "0"))
 MANY = 1_000

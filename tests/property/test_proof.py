@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from support.leaf import lost
 from support.proof import forms_of, to_comparable
 from support.settle import records_of, settle
 from support.treat import modes, policies
+from widen.model.type_parser import parse_type
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
@@ -45,6 +47,24 @@ def test_every_record_is_in_its_row_under_every_policy(
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, reading.record(record)) == []
+    check(done.plan.schema, policy, batch, done.rows)
+
+
+MAP = Policy(Mode.WIDEN, {("a",): parse_type("map<string,string>")})
+
+
+@pytest.mark.parametrize(
+    ("history", "batch", "policy"),
+    [
+        ([b'{"a":{"b":[0]}}'], [b'{"a":{"b":[]}}', b'{"a":[{"a":0}]}'], Policy(Mode.WIDEN)),
+        ([b'{"a":0}'], [b'{"a":{"b":0}}', b'{"a":{"b":{}}}', b'{"a":{"b":{},"c":[]}}'], MAP),
+        ([b'{"a":["x"]}'], [b'{"a":[{}]}', b'{"a":[{},null]}', b'{"a":[{},"y"]}'], Policy(Mode.WIDEN)),
+        ([b'{"a":[["x"]]}'], [b'{"a":[[{}]]}', b'{"a":[{}]}', b'{"a":[[],{}]}'], Policy(Mode.WIDEN)),
+    ],
+)
+def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch: list[bytes], policy: Policy) -> None:
+    base = settle(None, history, Policy(policy.mode)).plan.schema
+    done = settle(base, batch, policy)
     check(done.plan.schema, policy, batch, done.rows)
 
 

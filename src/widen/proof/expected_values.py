@@ -32,7 +32,7 @@ from widen.proof.source_columns import (
     FieldColumns,
     SourceColumn,
     columns_by_key,
-    widest_record_column,
+    merge_record_fields,
 )
 
 NOT_STORED: Final = object()
@@ -120,12 +120,9 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):
-            widest = widest_record_column(record_columns)
-            assert widest is not None
-            assert widest.fields is not None
             # An empty object is a value of its own.
             counts.values += not value
-            return _expected_record(widest.fields, value, counts, is_whole=is_whole)
+            return _expected_record(merge_record_fields(record_columns), value, counts, is_whole=is_whole)
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
         return form
     deeper = [(column, dim - 1) for column, dim in columns if dim]
@@ -159,7 +156,11 @@ def _expected_array(columns: ColumnDepths, items: list[Json], counts: ValueCount
         counts.add(is_exact=True)
         return []
     forms = [_expected_form(columns, item, counts, is_whole=True) for item in items]
-    return NOT_STORED if any(form is NOT_STORED for form in forms) else forms
+    if any(form is NOT_STORED for form in forms):
+        return NOT_STORED
+    # Objects are not stored in columns of scalars, and an array of nothing else is not stored either (D19).
+    is_null = all(form is None for form in forms) and any(isinstance(item, dict) for item in items)
+    return None if is_null else forms
 
 
 def _expected_map(columns: ColumnDepths, entries: MapObject, counts: ValueCounts) -> Any:

@@ -87,5 +87,8 @@ def _belongs_elsewhere(item: JsonDocument, slot: ColumnSlot) -> bool:
 
 def _map_to_cell(entries: MapEntries, slot: ColumnSlot) -> Any:
     """Return the map as pairs, with NULL for values that the column cannot hold; `MISSING` if it can hold none."""
-    cells = _array_to_cell(list(entries.values()), slot, slot.dim)
+    items = list(entries.values())
+    cells = _array_to_cell(items, slot, slot.dim)
+    if cells is MISSING and not any(map(has_leaf, items)):
+        cells = [None] * len(items)  # the keys are values, too
     return MISSING if cells is MISSING else list(zip(entries, cells, strict=True))

@@ -12,7 +12,7 @@ from support.proof import forms_of, to_comparable
 from support.settle import records_of, settle
 from support.treat import modes, policies
 from widen.model.type_parser import parse_type
-from widen.model.types import StructType
+from widen.model.types import STRING, AtomicType, Field, StructType
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.proof.record_digest import digest
@@ -57,15 +57,27 @@ MAP = Policy(Mode.WIDEN, {("a",): parse_type("map<string,string>")})
     ("history", "batch", "policy"),
     [
         ([b'{"a":{"b":[0]}}'], [b'{"a":{"b":[]}}', b'{"a":[{"a":0}]}'], Policy(Mode.WIDEN)),
+        ([b'{"a":{"b":""}}', b'{"a":[{"a":0}]}'], [b'{"a":{"b":0}}', b'{"a":{"b":[]}}'], Policy(Mode.FREEZE)),
         ([b'{"a":0}'], [b'{"a":{"b":0}}', b'{"a":{"b":{}}}', b'{"a":{"b":{},"c":[]}}'], MAP),
         ([b'{"a":["x"]}'], [b'{"a":[{}]}', b'{"a":[{},null]}', b'{"a":[{},"y"]}'], Policy(Mode.WIDEN)),
         ([b'{"a":[["x"]]}'], [b'{"a":[[{}]]}', b'{"a":[{}]}', b'{"a":[[],{}]}'], Policy(Mode.WIDEN)),
     ],
 )
 def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch: list[bytes], policy: Policy) -> None:
-    base = settle(None, history, Policy(policy.mode)).plan.schema
+    base = settle(None, history, Policy(Mode.WIDEN)).plan.schema
     done = settle(base, batch, policy)
     check(done.plan.schema, policy, batch, done.rows)
+
+
+def test_a_number_is_in_a_column_of_timestamps_and_in_one_of_strings() -> None:
+    metadata = {"widen.source": ["a"]}
+    schema = StructType(
+        (Field("a", AtomicType("timestamp"), metadata=metadata), Field("a_string", STRING, metadata=metadata))
+    )
+    batch = [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}']
+    done = settle(schema, batch, Policy(Mode.FREEZE))
+    assert done.plan.schema.fields[:2] == schema.fields
+    check(done.plan.schema, Policy(Mode.FREEZE), batch, done.rows)
 
 
 def check(schema: StructType, policy: Policy, batch: list[bytes], batch_rows: list[list[dict[str, object]]]) -> None:

@@ -33,6 +33,7 @@ from widen.proof.source_columns import (
     SourceColumn,
     columns_by_key,
     merge_record_fields,
+    widest_record_column,
 )
 
 NOT_STORED: Final = object()
@@ -122,13 +123,24 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
         if any(column.type_name == RECORD and not dim for column, dim in columns):
             # An empty object is a value of its own.
             counts.values += not value
-            return _expected_record(merge_record_fields(record_columns), value, counts, is_whole=is_whole)
+            return _expected_record(_fields_for(record_columns, value), value, counts, is_whole=is_whole)
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
         return form
     deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
         return _expected_in_array(deeper, value, counts, is_whole=is_whole)
     return _null_if_empty(value, counts)
+
+
+def _fields_for(columns: FieldColumns, record: Mapping[str, Json]) -> ColumnsByKey:
+    """Return the columns of each key of a record: those of the widest record column, or of all for an empty value."""
+    widest = widest_record_column(columns)
+    assert widest is not None
+    assert widest.fields is not None
+    if len(columns) == 1 or all(map(_has_scalar, record.values())):
+        return widest.fields
+    fields = merge_record_fields(columns)
+    return {key: (widest.fields if _has_scalar(value) else fields).get(key, ()) for key, value in record.items()}
 
 
 def _expected_in_array(columns: ColumnDepths, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:

@@ -19,7 +19,7 @@ from widen.proof.file_values import FileValues, add_file_values
 from widen.proof.json_reader import MAX_DEPTH, MAX_LEVELS, read_whole_records, reject_constant, reject_duplicate_keys
 from widen.proof.proof_rules import MASK, ProofRule, to_temporal
 from widen.proof.record_digest import Form
-from widen.proof.source_columns import RECORD, ColumnsByKey, FieldColumns, SourceColumn, merge_record_fields
+from widen.proof.source_columns import RECORD, ColumnsByKey, FieldColumns, SourceColumn, widest_record_column
 
 _KEEP: Final = object()
 _DROP: Final = object()
@@ -142,7 +142,10 @@ class FastReader:
         return handlers
 
     def _record_handler(self, columns: FieldColumns, rule: ProofRule) -> Handler:
-        handlers, reader = self._record_handlers(merge_record_fields(columns), rule), self
+        widest = widest_record_column(columns)
+        assert widest is not None
+        assert widest.fields is not None
+        handlers, reader = self._record_handlers(widest.fields, rule), self
 
         def handle(record: dict[str, Any]) -> Form:
             form = reader._read_record(handlers, record)

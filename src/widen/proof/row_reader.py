@@ -257,14 +257,21 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
 
 
 def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
-    if column.type_name == "timestamp" and type(first) is int and not column.has_dates:
-        return _is_timestamp_of(column, first, value)
+    if column.type_name == "timestamp" and _is_epoch(first, has_dates=column.has_dates):
+        return bool(expected_value(column, NumberToken(first)) == value)
     return is_consistent(first, value)
 
 
-def _is_timestamp_of(column: SourceColumn, number: int, value: str) -> bool:
-    """Tell whether a timestamp is the one that an integer counts to, in the unit of the column (D5)."""
-    return bool(expected_value(column, NumberToken(number)) == value)
+def _is_epoch(value: Any, *, has_dates: bool) -> bool:
+    """Tell whether a value is an integer in the unit of a timestamp column (D5), also as the text that a string has.
+
+    Args:
+        value: A value of another column.
+        has_dates: Whether an integer may be the count of a date instead.
+    """
+    if isinstance(value, str):
+        return value.removeprefix("-").isdecimal()
+    return type(value) is int and not has_dates
 
 
 def _merge_record_columns(wide: Any, narrow: Any) -> Any:

@@ -137,20 +137,20 @@ def _sort_key(column: SourceColumn) -> tuple[object, ...]:
     return (column.type_name != RECORD, column.dim, _TYPE_ORDER[column.type_name], inner)
 
 
+def widest_record_column(columns: FieldColumns) -> SourceColumn | None:
+    """Return the record column with the most arrays, which has all fields that have had a value (U17)."""
+    return max(
+        (column for column in columns if column.type_name == RECORD), key=lambda column: column.dim, default=None
+    )
+
+
 def merge_record_fields(columns: FieldColumns) -> ColumnsByKey:
-    """Return the columns of each key in the record columns of a field.
+    """Return the columns of each key in all record columns of a field.
 
-    The record column with the most arrays has all fields that have had a value (U17), so it stands first. Another one
-    may alone have a field that is only empty now, and that had values before.
-
-    Args:
-        columns: Columns of a field; only those of records count.
+    A column other than the widest may alone have a field that had values before, and that is only empty since.
     """
-    records = [column.fields for column in columns if column.fields is not None]
-    if len(records) == 1:
-        return records[0]
     by_key: ColumnsByKey = {}
-    for fields in reversed(records):
-        for key, inner in fields.items():
+    for column in columns:
+        for key, inner in (column.fields or {}).items():
             by_key[key] = (*by_key.get(key, ()), *inner)
     return {key: tuple(sorted(inner, key=_sort_key)) for key, inner in by_key.items()}

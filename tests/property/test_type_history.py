@@ -136,8 +136,8 @@ def changed(table: TableState, operations: tuple[Operation, ...]) -> TableState:
 
 
 def grown_by_a_write(table: TableState, root: Node) -> TableState:
-    leeway = schema_change_options(table, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=False)
-    metadata = grow_schema(table, parse_type(f"struct<{sql(root)}>"), leeway).metadata  # type: ignore[arg-type]
+    options = schema_change_options(table, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=False)
+    metadata = grow_schema(table, parse_type(f"struct<{sql(root)}>"), options).metadata  # type: ignore[arg-type]
     return replace(table, version=table.version + 1, metadata=metadata)
 
 

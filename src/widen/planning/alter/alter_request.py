@@ -169,15 +169,15 @@ def _place(path: Path, wanted: Mapping[str, Any]) -> FieldPosition:
     return AfterField(wanted["after"]) if "after" in wanted else StructEnd.LAST
 
 
-def _ensure_known_keys(path: Path, said: Mapping[str, Any], known: Any) -> None:
-    for key in said:
+def _ensure_known_keys(path: Path, change: Mapping[str, Any], known: Any) -> None:
+    for key in change:
         if key not in known.__annotations__ and key not in _TypeField.__annotations__:
             words = ", ".join(ColumnChanges.__annotations__)
             raise InvalidOption(option=format_path(path), value=key, expected=f"Valid keys are: {words}.")
     for key, other in (("first", "after"), ("default", "drop_default")):
-        if said.get(key) and said.get(other):
+        if change.get(key) and change.get(other):
             expected = f"Cannot have both {key} and {other}."
-            raise InvalidOption(option=format_path(path), value=dict(said), expected=expected)
+            raise InvalidOption(option=format_path(path), value=dict(change), expected=expected)
 
 
 def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[Operation, ...]:
@@ -193,28 +193,30 @@ def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewCo
         InvalidType: a type cannot be parsed.
         InvalidOption: a key is unknown, or two keys contradict each other.
     """
-    found: list[Operation] = []
-    for name, said in columns.items():
-        wanted: Mapping[str, Any] = said if isinstance(said, Mapping) else {"type": said}
+    operations: list[Operation] = []
+    for name, column in columns.items():
+        column_spec: Mapping[str, Any] = column if isinstance(column, Mapping) else {"type": column}
         *above, last = to_path(name)
         parent, struct = resolve(schema, tuple(above))
-        _ensure_known_keys((*parent, last), wanted, NewColumn)
-        operation = AddColumn(parent, _new_field((*parent, last), wanted), _place((*parent, last), wanted))
-        found.append(operation)
+        _ensure_known_keys((*parent, last), column_spec, NewColumn)
+        operation = AddColumn(parent, _new_field((*parent, last), column_spec), _place((*parent, last), column_spec))
+        operations.append(operation)
         if isinstance(struct, StructType) and struct.find(last) is None:
             schema = apply_operations(schema, [operation])
-    return tuple(found)
+    return tuple(operations)
 
 
-def _new_field(path: Path, wanted: Mapping[str, Any]) -> Field:
-    if "type" not in wanted:
-        raise InvalidOption(option=format_path(path), value=dict(wanted), expected="A new column needs a type.")
-    given = wanted["type"]
+def _new_field(path: Path, column_spec: Mapping[str, Any]) -> Field:
+    if "type" not in column_spec:
+        raise InvalidOption(option=format_path(path), value=dict(column_spec), expected="A new column needs a type.")
+    given = column_spec["type"]
     limit = _limit(given)
     data_type = STRING if limit else parse_type(given) if isinstance(given, str) else given
-    said = {key: wanted[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in wanted}
+    metadata = {
+        key: column_spec[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in column_spec
+    }
     limited = {TEXT_LIMIT: limit} if limit else {}
-    field = Field(path[-1], data_type, wanted.get("nullable", True), {**said, **limited})
+    field = Field(path[-1], data_type, column_spec.get("nullable", True), {**metadata, **limited})
     return visible_schema(StructType((field,))).fields[0]
 
 

@@ -57,8 +57,8 @@ def advance_identities(metadata: Metadata, names: Collection[str], mode: str, ad
 
 def _advance(field: Field, mode: str, written: Iterable[FileStatistics]) -> Field:
     identity, path = find_identity(field), (physical_name(field, mode),)
-    said = [statistics.column(path, LONG) for statistics in written]
-    values = [value for each in said for value in (each.low, each.high) if isinstance(value, int)]
+    columns = [statistics.column(path, LONG) for statistics in written]
+    values = [value for each in columns for value in (each.low, each.high) if isinstance(value, int)]
     if identity is None or not values:
         return field
     mark = identity.advance(max(values) if identity.step > 0 else min(values))

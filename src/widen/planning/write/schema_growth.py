@@ -71,13 +71,13 @@ def schema_change_options(
     return SchemaChangeOptions(merge_schema, widens, cast)
 
 
-def grow_schema(state: TableState, incoming: StructType, leeway: SchemaChangeOptions) -> SchemaGrowth:
+def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOptions) -> SchemaGrowth:
     """Return the schema changes after which data fit a table.
 
     Args:
         state: The table.
         incoming: The schema of the data.
-        leeway: The changes that are allowed.
+        options: The changes that are allowed.
 
     Raises:
         SchemaMismatch: the data do not fit, or a constraint or a generated column prevents a widening.
@@ -89,7 +89,7 @@ def grow_schema(state: TableState, incoming: StructType, leeway: SchemaChangeOpt
 
     Source: Delta Lake's schema evolution on write: the checks and their order
     """
-    operations = merge_schema(state.schema, incoming, leeway)
+    operations = merge_schema(state.schema, incoming, options)
     if not operations:
         return SchemaGrowth(state.metadata)
     ensure_types_unreferenced(state, operations)

@@ -101,7 +101,7 @@ SchemaNeed: TypeAlias = Operation | CastValues | TypeMismatch
 """What one column of the data requires."""
 
 
-def merge_schema(current: StructType, incoming: StructType, leeway: SchemaChangeOptions) -> tuple[Operation, ...]:
+def merge_schema(current: StructType, incoming: StructType, options: SchemaChangeOptions) -> tuple[Operation, ...]:
     """Return the operations after which the data fit the table.
 
     A narrower type is cast to that of the table, which is exact. A missing column is null, or gets its default or
@@ -110,7 +110,7 @@ def merge_schema(current: StructType, incoming: StructType, leeway: SchemaChange
     Args:
         current: The schema of the table, with all metadata.
         incoming: The schema of the data.
-        leeway: The changes that are allowed.
+        options: The changes that are allowed.
 
     Raises:
         SchemaMismatch: the data do not fit. The error lists every such column, with both types and what it would need.
@@ -121,8 +121,8 @@ def merge_schema(current: StructType, incoming: StructType, leeway: SchemaChange
         allowed, so that no value is rounded, and no job fails halfway, unless the caller accepts it.
     """
     _ensure_not_given(current, incoming)
-    needs = tuple(_struct(current, incoming, (), leeway))
-    refused = [need for need in needs if not _is_allowed(need, leeway)]
+    needs = tuple(_struct(current, incoming, (), options))
+    refused = [need for need in needs if not _is_allowed(need, options)]
     if not refused:
         return tuple(need for need in needs if isinstance(need, (AddColumn, WidenType)))
     error = IncompatibleTypes if any(isinstance(need, IncompatibleTypePair) for need in refused) else SchemaMismatch
@@ -139,14 +139,14 @@ def _ensure_not_given(current: StructType, incoming: StructType) -> None:
             raise IdentityColumnGiven(column=known.name)
 
 
-def _is_allowed(need: SchemaNeed, leeway: SchemaChangeOptions) -> bool:
+def _is_allowed(need: SchemaNeed, options: SchemaChangeOptions) -> bool:
     match need:
         case WidenType(_, old, new):
-            return leeway.adds if _gets_type(need) else leeway.widens(old, new)
+            return options.adds if _gets_type(need) else options.widens(old, new)
         case AddColumn():
-            return leeway.adds
+            return options.adds
         case CastValues():
-            return leeway.casts
+            return options.casts
     return False
 
 
@@ -191,7 +191,7 @@ def _gets_type(need: SchemaNeed) -> bool:
 # ---- the walk --------------------------------------------------------------------------------------
 
 
-def _struct(current: StructType, incoming: StructType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+def _struct(current: StructType, incoming: StructType, at: Path, options: SchemaChangeOptions) -> Iterator[SchemaNeed]:
     folded: dict[str, str] = {}
     for field in incoming:
         other = folded.setdefault(field.name.casefold(), field.name)
@@ -202,13 +202,13 @@ def _struct(current: StructType, incoming: StructType, at: Path, leeway: SchemaC
         if known is None:
             yield AddColumn(at, _as_new_field(field))
         else:
-            yield from _type(known.type, field.type, (*at, known.name), leeway)
+            yield from _type(known.type, field.type, (*at, known.name), options)
     for known in current:
         if known.name.casefold() in folded:
             continue
         if not known.nullable and not (has_generated_values(known) and not at):
             yield TypeMismatch((*at, known.name), "must not be null and is not in the data")
-        elif at and not leeway.fills:
+        elif at and not options.fills:
             yield MissingField((*at, known.name), "is in the table and not in the data")
 
 
@@ -217,27 +217,27 @@ def _as_new_field(field: Field) -> Field:
     return map_fields(as_nullable(StructType((field,))), lambda _, inner: inner.only_metadata(COMMENT)).fields[0]
 
 
-def _type(current: DataType, incoming: DataType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+def _type(current: DataType, incoming: DataType, at: Path, options: SchemaChangeOptions) -> Iterator[SchemaNeed]:
     match current, incoming:
         case StructType(), StructType():
-            yield from _struct(current, incoming, at, leeway)
+            yield from _struct(current, incoming, at, options)
         case ArrayType(), ArrayType():
-            yield from _type(current.element, incoming.element, (*at, ELEMENT), leeway)
+            yield from _type(current.element, incoming.element, (*at, ELEMENT), options)
         case MapType(), MapType():
-            yield from _type(current.key, incoming.key, (*at, KEY), leeway)
-            yield from _type(current.value, incoming.value, (*at, VALUE), leeway)
+            yield from _type(current.key, incoming.key, (*at, KEY), options)
+            yield from _type(current.value, incoming.value, (*at, VALUE), options)
         case _ if current != incoming and incoming != VOID:
-            yield from _leaf(current, incoming, at, leeway)
+            yield from _leaf(current, incoming, at, options)
 
 
-def _leaf(current: DataType, incoming: DataType, at: Path, leeway: SchemaChangeOptions) -> Iterator[SchemaNeed]:
+def _leaf(current: DataType, incoming: DataType, at: Path, options: SchemaChangeOptions) -> Iterator[SchemaNeed]:
     if current == VOID:
         yield WidenType(at, VOID, _as_new_field(Field("", incoming)).type)
     elif is_widening(incoming, current):
         return
-    elif leeway.widens(current, incoming) or (is_widening(current, incoming) and not leeway.casts):
+    elif options.widens(current, incoming) or (is_widening(current, incoming) and not options.casts):
         yield WidenType(at, current, incoming)
-    elif leeway.can_cast(incoming, current):
+    elif options.can_cast(incoming, current):
         yield CastValues(at, incoming, current)
     else:
         yield IncompatibleTypePair(at, f"is {current.sql} in the table and {incoming.sql} in the data")

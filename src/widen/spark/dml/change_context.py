@@ -199,8 +199,8 @@ def remove_whole_files(files: pa.Table, reads: ReadSet) -> ChangeResult:
 class ChangeFiles:
     """Write the files of one change; as a context manager, delete them (best effort) if the block raises."""
 
-    def __init__(self, ground: ChangeContext) -> None:
-        self.ground = ground
+    def __init__(self, context: ChangeContext) -> None:
+        self.context = context
         self._folders: list[str] = []
 
     def __enter__(self) -> ChangeFiles:
@@ -208,7 +208,7 @@ class ChangeFiles:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None:
-            ChangeResult(folders=self.folders).discard(self.ground.store)
+            ChangeResult(folders=self.folders).discard(self.context.store)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -226,18 +226,18 @@ class ChangeFiles:
 
     def rows(self, frame: DataFrame) -> list[Add]:
         """Write rows with `widen.spark.write.parquet_writer.write_parquet`."""
-        ground = self.ground
-        metadata = ground.metadata.with_schema(ground.schema)
-        return write_parquet(frame, ground.store, ground.protocol, metadata, self.new_folder())
+        context = self.context
+        metadata = context.metadata.with_schema(context.schema)
+        return write_parquet(frame, context.store, context.protocol, metadata, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
         """Write rows with their `CHANGE_TYPE` to change data files.
 
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
-        ground = self.ground
-        metadata = ground.metadata.with_schema(with_change_type(from_json(ground.metadata.schema_string)))
-        adds = write_parquet(frame, ground.store, ground.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
+        context = self.context
+        metadata = context.metadata.with_schema(with_change_type(from_json(context.metadata.schema_string)))
+        adds = write_parquet(frame, context.store, context.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
         return [
             AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
             for add in adds

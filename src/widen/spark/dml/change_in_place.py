@@ -28,13 +28,13 @@ from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, count_chang
 from widen.spark.read.deleted_rows import FILE, ROW
 
 
-def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
+def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
     """Update or delete rows, and return the result. Nothing is committed.
 
     If anything fails, the written files are deleted (best effort).
 
     Args:
-        ground: The context of the change.
+        context: The context of the change.
         where: The condition on the rows.
         new: The new values by column, for an update; other columns stay as they are.
         kind: Whether to update or to delete.
@@ -46,34 +46,34 @@ def change_in_place(ground: ChangeContext, where: Column, new: Mapping[str, Colu
         JobFailed: the Spark job failed, or the data changed between two reads.
         StorageError: the storage returned an error.
     """
-    if kind is ChangeKind.UPDATE and ground.tracking:
-        new = {**new, ground.tracking.version: F.lit(None).cast("bigint")}
-    if ground.has("deletionVectors") or ground.has("changeDataFeed"):
+    if kind is ChangeKind.UPDATE and context.tracking:
+        new = {**new, context.tracking.version: F.lit(None).cast("bigint")}
+    if context.has("deletionVectors") or context.has("changeDataFeed"):
         return change_via_materialized_rows(
-            ground, lambda rows: _decide_change(ground, rows.where(where), where, new), (kind,)
+            context, lambda rows: _decide_change(context, rows.where(where), where, new), (kind,)
         )
-    changes = count_changes(ground.located().where(where).withColumn(CLAUSE, F.lit(0)))
+    changes = count_changes(context.located().where(where).withColumn(CLAUSE, F.lit(0)))
     counts = {key: clauses.total() for key, clauses in changes.items() if key is not None}
     if not counts:
-        return ChangeResult(reads=ground.reads)
-    with ChangeFiles(ground) as files:
-        return _in_one_pass(ground, where, new, kind, counts, files)
+        return ChangeResult(reads=context.reads)
+    with ChangeFiles(context) as files:
+        return _in_one_pass(context, where, new, kind, counts, files)
 
 
-def _decide_change(ground: ChangeContext, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
+def _decide_change(context: ChangeContext, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
     """Return the rows with their decision columns and their new values."""
-    old = [F.col(quote_name(name)) for name in ground.schema.names]
+    old = [F.col(quote_name(name)) for name in context.schema.names]
     after = [
         (F.when(F.col(CLAUSE).isNotNull(), new[name]).otherwise(column) if name in new else column).alias(name)
-        for name, column in zip(ground.schema.names, old, strict=True)
+        for name, column in zip(context.schema.names, old, strict=True)
     ]
     judged = rows.select("*", F.when(where, F.lit(0)).alias(CLAUSE), F.struct(*old).alias(BEFORE))
     after_image = judged.select(*after, FILE, ROW, CLAUSE, BEFORE)
-    return recompute_generated_columns(after_image, ground.schema, ground.protocol, [new]) if new else after_image
+    return recompute_generated_columns(after_image, context.schema, context.protocol, [new]) if new else after_image
 
 
 def _in_one_pass(
-    ground: ChangeContext,
+    context: ChangeContext,
     where: Column,
     new: Mapping[str, Column],
     kind: ChangeKind,
@@ -81,11 +81,11 @@ def _in_one_pass(
     files: ChangeFiles,
 ) -> ChangeResult:
     """Rewrite files; the condition is evaluated again, and its second result decides."""
-    live = ground.live_rows(counts)
+    live = context.live_rows(counts)
     partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
     added: list[Add] = []
     if partial:
-        judged = _decide_change(ground, ground.located(partial), where, new)
+        judged = _decide_change(context, context.located(partial), where, new)
         stays = judged if kind is ChangeKind.UPDATE else judged.where(F.col(CLAUSE).isNull())
         added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
     total, written = sum(live.values()), count_written_rows(added)
@@ -93,10 +93,10 @@ def _in_one_pass(
         ensure_same_count(total, written)
     changed = sum(counts.values()) if kind is ChangeKind.UPDATE else total - written
     return ChangeResult(
-        removed=tuple(ground.adds[key] for key in counts),
+        removed=tuple(context.adds[key] for key in counts),
         added=tuple(added),
         rows=Counter({0: changed}),
         copied=total - changed,
         folders=files.folders,
-        reads=ground.reads,
+        reads=context.reads,
     )

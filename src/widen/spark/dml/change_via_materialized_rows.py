@@ -35,14 +35,14 @@ Check: TypeAlias = Callable[[DataFrame], None]
 
 
 def change_via_materialized_rows(
-    ground: ChangeContext, decide: RowDecision, kinds: Sequence[ChangeKind], check: Check | None = None
+    context: ChangeContext, decide: RowDecision, kinds: Sequence[ChangeKind], check: Check | None = None
 ) -> ChangeResult:
     """Write the rows that a decision changes, and return the result.
 
     Nothing is committed. If anything fails, the written files are deleted (best effort).
 
     Args:
-        ground: The context of the change.
+        context: The context of the change.
         decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
         kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written.
@@ -55,31 +55,31 @@ def change_via_materialized_rows(
         StorageError: the storage returned an error.
     """
     kept = [FILE, ROW, CLAUSE]
-    kept += [quote_name(name) for name in ground.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
-    kept += [BEFORE] if _may_record(ground, kinds) else []
+    kept += [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
+    kept += [BEFORE] if _may_record(context, kinds) else []
     with translate_spark_errors():
-        changed = keep_decided_rows(decide(ground.located())).select(*kept).persist()
+        changed = keep_decided_rows(decide(context.located())).select(*kept).persist()
     try:
         if check is not None:
             check(changed)
-        with ChangeFiles(ground) as files:
-            return _MaterializedChange(ground, changed, kinds, files).outcome()
+        with ChangeFiles(context) as files:
+            return _MaterializedChange(context, changed, kinds, files).outcome()
     finally:
         changed.unpersist()
 
 
-def _may_record(ground: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
+def _may_record(context: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
     """Return whether change data files may be needed; deletion vectors, whole files and inserts do not need them."""
-    return ground.has("changeDataFeed") and (ChangeKind.UPDATE in kinds or not ground.has("deletionVectors"))
+    return context.has("changeDataFeed") and (ChangeKind.UPDATE in kinds or not context.has("deletionVectors"))
 
 
 class _MaterializedChange:
     """One change with persisted rows."""
 
     def __init__(
-        self, ground: ChangeContext, changed: DataFrame, kinds: Sequence[ChangeKind], files: ChangeFiles
+        self, context: ChangeContext, changed: DataFrame, kinds: Sequence[ChangeKind], files: ChangeFiles
     ) -> None:
-        self._ground, self._changed, self._kinds, self._files = ground, changed, kinds, files
+        self._context, self._changed, self._kinds, self._files = context, changed, kinds, files
         self._tally = count_changes(changed)
         self._lost = {
             key: lost for key in self._tally if key and (lost := self._count(key, ChangeKind.UPDATE, ChangeKind.DELETE))
@@ -88,22 +88,22 @@ class _MaterializedChange:
     def outcome(self) -> ChangeResult:
         new = sum(self._count(key, ChangeKind.UPDATE, ChangeKind.INSERT) for key in self._tally)
         if not self._lost and not new:
-            return ChangeResult(reads=self._ground.reads)
-        ground, rows = self._ground, self._ground.all_rows(self._lost)
-        left = {key: rows[key] - count_deleted_rows(ground.adds[key]) - lost for key, lost in self._lost.items()}
+            return ChangeResult(reads=self._context.reads)
+        context, rows = self._context, self._context.all_rows(self._lost)
+        left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost for key, lost in self._lost.items()}
         partial = {key: count for key, count in left.items() if count}
-        has_vectors = ground.has("deletionVectors")
+        has_vectors = context.has("deletionVectors")
         revised = self._revised(partial, rows) if partial and has_vectors else []
         copies = self._copies(partial) if partial and not has_vectors else []
         return ChangeResult(
-            removed=tuple(ground.adds[key] for key in self._lost),
+            removed=tuple(context.adds[key] for key in self._lost),
             added=(*copies, *(self._fresh(new) if new else ())),
             revised=tuple(revised),
             recorded=tuple(self._recorded(new, has_copies=bool(copies))),
             rows=sum(self._tally.values(), Counter()),
             copied=count_written_rows(copies),
             folders=self._files.folders,
-            reads=ground.reads,
+            reads=context.reads,
         )
 
     def _count(self, key: str | None, *kinds: ChangeKind) -> int:
@@ -117,10 +117,10 @@ class _MaterializedChange:
 
     def _revised(self, partial: Collection[str], rows: Mapping[str, int]) -> list[Add]:
         """Write deletion vectors for the old rows, and return the files with them."""
-        ground, gone = self._ground, self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
-        old = {key: ground.adds[key] for key in partial}
+        context, gone = self._context, self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
+        old = {key: context.adds[key] for key in partial}
         old_vectors = {key: add.deletion_vector for key, add in old.items()}
-        vectors = write_vectors(ground.spark, ground.store, gone, old_vectors, self._files.new_folder())
+        vectors = write_vectors(context.spark, context.store, gone, old_vectors, self._files.new_folder())
         for key, add in old.items():
             ensure_same_count(self._lost[key] + count_deleted_rows(add), vectors[key].cardinality)
         return [
@@ -134,7 +134,7 @@ class _MaterializedChange:
         """Rewrite the files without the updated and deleted rows."""
         gone = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE).select(FILE, ROW)
         gone = F.broadcast(gone) if sum(self._lost.values()) <= BROADCAST_ROWS else gone
-        left = self._ground.located(partial).join(gone, [FILE, ROW], "left_anti")
+        left = self._context.located(partial).join(gone, [FILE, ROW], "left_anti")
         copies = self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies
@@ -148,7 +148,7 @@ class _MaterializedChange:
     def _recorded(self, new: int, *, has_copies: bool) -> list[AddCdc]:
         """Write change data files, unless readers can derive the changes from added and removed files."""
         has_updates = any(self._count(key, ChangeKind.UPDATE) for key in self._tally)
-        if not self._ground.has("changeDataFeed") or not (has_copies or has_updates):
+        if not self._context.has("changeDataFeed") or not (has_copies or has_updates):
             return []
         gone, come = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE), self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
         frames = [gone.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
@@ -162,4 +162,4 @@ class _MaterializedChange:
 
     @property
     def _columns(self) -> list[str]:
-        return [quote_name(name) for name in self._ground.schema.names]
+        return [quote_name(name) for name in self._context.schema.names]

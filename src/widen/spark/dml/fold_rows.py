@@ -81,14 +81,14 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
     if rest is not Rest.LOSE:
         where &= _judge_rows(fold).getField(_FINDING) != STAYS
     selection = select_files(snapshot, parse_predicate(_has_value(fold), snapshot.schema))
-    ground = ChangeContext(spark, snapshot, snapshot.metadata, selection)
+    context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
     nothing = F.lit(None).cast(type_to_spark(fold.type))
     values = {
         fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),
         fold.column: AssignedValue(nothing, fold.type),
     }
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
-    return change_in_place(ground, where, new, ChangeKind.UPDATE)
+    return change_in_place(context, where, new, ChangeKind.UPDATE)
 
 
 def _has_value(fold: FoldPlan) -> str:

@@ -107,18 +107,18 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     predicate: Predicate = UnknownPredicate()
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
         predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
-    ground = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
-    _ensure_no_identities(ground, merge)
+    context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
+    _ensure_no_identities(context, merge)
     check = None if merge.takes_any else _ensure_one_match
     with translate_overflow():
-        return change_via_materialized_rows(ground, _MergeDecision(ground, merge).decide, merge.kinds, check)
+        return change_via_materialized_rows(context, _MergeDecision(context, merge).decide, merge.kinds, check)
 
 
-def _ensure_no_identities(ground: ChangeContext, merge: ResolvedMerge) -> None:
+def _ensure_no_identities(context: ChangeContext, merge: ResolvedMerge) -> None:
     for clause, values in zip(merge.clauses, merge.values, strict=True):
-        lacks = any(find_identity(field) and (field.name,) not in values for field in ground.schema)
-        if clause.kind is ChangeKind.INSERT and lacks and is_supported(ground.protocol, "identityColumns"):
-            raise UnsupportedFeatureForWrite(location=ground.store.location, features="identityColumns", verb="merge")
+        lacks = any(find_identity(field) and (field.name,) not in values for field in context.schema)
+        if clause.kind is ChangeKind.INSERT and lacks and is_supported(context.protocol, "identityColumns"):
+            raise UnsupportedFeatureForWrite(location=context.store.location, features="identityColumns", verb="merge")
 
 
 def _ensure_one_match(changed: DataFrame) -> None:
@@ -132,9 +132,9 @@ def _ensure_one_match(changed: DataFrame) -> None:
 class _MergeDecision:
     """The row decision of a merge."""
 
-    def __init__(self, ground: ChangeContext, merge: ResolvedMerge) -> None:
-        self._ground, self._merge = ground, merge
-        self._before = {field.name: field.type for field in ground.before}
+    def __init__(self, context: ChangeContext, merge: ResolvedMerge) -> None:
+        self._context, self._merge = context, merge
+        self._before = {field.name: field.type for field in context.before}
 
     def decide(self, rows: DataFrame) -> DataFrame:
         """Join rows of the table with the source, and decide what each clause changes."""
@@ -154,7 +154,7 @@ class _MergeDecision:
         return self._judged(joined, has_target=True)
 
     def _judged(self, rows: DataFrame, *, has_target: bool) -> DataFrame:
-        ground, merge = self._ground, self._merge
+        context, merge = self._context, self._merge
         names = list(self._before) if has_target else []
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
         evaluated_rows = evaluated(rows, sides, merge.clauses, merge.values)
@@ -166,14 +166,14 @@ class _MergeDecision:
             [*columns] if clause.kind is ChangeKind.DELETE else [path[0] for path in values]
             for clause, values in zip(merge.clauses, merge.values, strict=True)
         ]
-        return recompute_generated_columns(after, ground.schema, ground.protocol, given)
+        return recompute_generated_columns(after, context.schema, context.protocol, given)
 
     def _after(self, *, has_target: bool) -> dict[str, Column]:
         """Return every column with the value that the clause of the row assigns."""
-        schema = self._ground.schema
+        schema = self._context.schema
         old = {field.name: self._old(field, has_target=has_target) for field in schema}
-        missing = {field.name: default_value(field, supported_features(self._ground.protocol)) for field in schema}
-        tracking = self._ground.tracking
+        missing = {field.name: default_value(field, supported_features(self._context.protocol)) for field in schema}
+        tracking = self._context.tracking
         changed = {tracking.version: F.lit(None).cast("bigint")} if tracking else {}
         after = dict(old)
         for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):

@@ -47,7 +47,7 @@ class MergeSides:
 
 
 def resolve_merge(
-    state: TableState, sides: MergeSides, clauses: tuple[MergeClause, ...], leeway: SchemaChangeOptions
+    state: TableState, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions
 ) -> tuple[ResolvedMerge, SchemaGrowth]:
     """Return a merge that can run, and the growth of the schema; runs no job.
 
@@ -58,7 +58,7 @@ def resolve_merge(
         state: The state of the table.
         sides: The two sides of the join.
         clauses: The clauses, ordered by `widen.spark.dml.merge_clause.order_clauses`.
-        leeway: The schema changes that are allowed; casts always are.
+        options: The schema changes that are allowed; casts always are.
 
     Raises:
         NotDeterministic: a condition may give different results for the same row.
@@ -71,14 +71,14 @@ def resolve_merge(
         SchemaMismatch: a value does not fit its column.
         FeatureRequired: a new type requires a feature that the table does not support.
     """
-    return _MergeResolution(state, sides, leeway).of(clauses)
+    return _MergeResolution(state, sides, options).of(clauses)
 
 
 class _MergeResolution:
     """The names that the clauses of a merge may use, and the growth of the schema."""
 
-    def __init__(self, state: TableState, sides: MergeSides, leeway: SchemaChangeOptions) -> None:
-        self._state, self._sides, self._leeway = state, sides, leeway
+    def __init__(self, state: TableState, sides: MergeSides, options: SchemaChangeOptions) -> None:
+        self._state, self._sides, self._options = state, sides, options
         spark = sides.source.sparkSession
         target = spark.createDataFrame([], to_spark(as_nullable(visible_schema(state.schema)))).alias(
             sides.target_alias
@@ -110,7 +110,7 @@ class _MergeResolution:
         """Return the values that a clause assigns; columns that only the source has may be new."""
         assignments, sides = clause.values or {}, self._sides
         target = Relation(self._state.schema, sides.target_alias)
-        may_add = self._leeway.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
+        may_add = self._options.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
         source = Relation(self._columns, sides.source_alias) if may_add else None
         paths = assigned_paths(target, assignments, source)
         return to_assigned_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
@@ -119,11 +119,11 @@ class _MergeResolution:
         """Return the source columns by table column; new ones by their own name if columns may be added."""
         schema = self._state.schema
         values: dict[Path, AssignedValue] = {}
-        if not self._leeway.adds:
+        if not self._options.adds:
             self._ensure_no_column_missing(clause)
         for column in self._columns:
             known = schema.find(column.name)
-            if known is not None or self._leeway.adds:
+            if known is not None or self._options.adds:
                 source_column = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
                 name = known.name if known else column.name
                 values[(name,)] = AssignedValue(source_column, column.type, is_patch=clause.kind is ChangeKind.UPDATE)
@@ -147,12 +147,12 @@ class _MergeResolution:
 
         Source: Delta Lake's schema evolution of MERGE
         """
-        if not self._leeway.adds:
+        if not self._options.adds:
             return SchemaGrowth(self._state.metadata)
         sees_source = (clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE for clause in clauses)
         paths = {path for sees, assigned in zip(sees_source, values, strict=True) if sees for path in assigned}
         types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
-        options = replace(self._leeway, fills=True, casts=True, can_cast=_always)
+        options = replace(self._options, fills=True, casts=True, can_cast=_always)
         return grow_schema(self._state, overlay_types(self._state.schema, types), options)
 
     def _type_in_source(self, path: Path) -> DataType | None:
@@ -165,7 +165,7 @@ class _MergeResolution:
         """Check that the values can be cast to the types of their columns."""
         schema = from_json(growth.metadata.schema_string)
         types = {path: value.type for path, value in values.items()}
-        options = SchemaChangeOptions(casts=True, fills=self._leeway.adds, can_cast=can_cast)
+        options = SchemaChangeOptions(casts=True, fills=self._options.adds, can_cast=can_cast)
         merge_schema(schema, overlay_types(schema, types), options)
 
 

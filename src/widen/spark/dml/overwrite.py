@@ -42,7 +42,7 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
         JobFailed: the Spark job failed.
         StorageError: the storage returned an error.
     """
-    with ChangeFiles(_ground(snapshot, frame, metadata)) as files:
+    with ChangeFiles(_context(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
     gone = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
     return replace(gone, added=tuple(added), folders=files.folders)
@@ -66,8 +66,8 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
-    ground, view = _ground(snapshot, frame, metadata), snapshot.with_metadata(metadata)
-    with ChangeFiles(ground) as files:
+    context, view = _context(snapshot, frame, metadata), snapshot.with_metadata(metadata)
+    with ChangeFiles(context) as files:
         added = files.rows(frame)
         keys = view.partition_keys
         written = list(dict.fromkeys(tuple(add.partition_values.get(key) or None for key in keys) for add in added))
@@ -99,9 +99,9 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
     Source: Delta Lake's replaceWhere
     """
     gone = delete(frame.sparkSession, snapshot, where, metadata)
-    with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_ground(snapshot, frame, metadata)) as files:
+    with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_context(snapshot, frame, metadata)) as files:
         undo.callback(gone.discard, snapshot.store)
-        rows = _within(fill_missing_columns(frame, files.ground.schema, snapshot.protocol), files.ground, where)
+        rows = _within(fill_missing_columns(frame, files.context.schema, snapshot.protocol), files.context, where)
         if gone.recorded:
             with translate_spark_errors():
                 rows = rows.persist()
@@ -117,13 +117,13 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
     )
 
 
-def _ground(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeContext:
+def _context(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeContext:
     return ChangeContext(frame.sparkSession, snapshot, metadata, select_files(snapshot, UnknownPredicate()))
 
 
-def _within(rows: DataFrame, ground: ChangeContext, where: Expression) -> DataFrame:
+def _within(rows: DataFrame, context: ChangeContext, where: Expression) -> DataFrame:
     """Return the rows with a check that fails the write if a row does not match the condition."""
-    anchor = next(field for field in ground.schema if field.type != VOID)
+    anchor = next(field for field in context.schema if field.type != VOID)
     column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
     outside = raise_expression("OUTSIDE", {"where": to_text(where)}).cast(type_to_spark(anchor.type))
     return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))

@@ -50,14 +50,14 @@ def delete(
         JobFailed: the Spark job failed.
         StorageError: the storage returned an error.
     """
-    ground = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
-    gone = ground.candidates
+    context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
+    gone = context.candidates
     if where is not None:
         matching = files_in_partitions(spark, snapshot, gone, where)
         if matching is None:
-            return change_in_place(ground, to_column(where), {}, ChangeKind.DELETE)
+            return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
         gone = matching
-    return remove_whole_files(gone, ground.reads)
+    return remove_whole_files(gone, context.reads)
 
 
 def update(
@@ -91,10 +91,10 @@ def update(
     )
     incoming = overlay_types(snapshot.schema, {path: value.type for path, value in values.items()})
     merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False, can_cast=can_cast))
-    ground = _change_context(spark, snapshot, where, snapshot.metadata)
+    context = _change_context(spark, snapshot, where, snapshot.metadata)
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():
-        return change_in_place(ground, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
+        return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
 
 
 def _change_context(

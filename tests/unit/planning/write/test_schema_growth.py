@@ -39,8 +39,8 @@ def with_generated(columns: str, name: str, kind: str, expression: str) -> Table
 
 
 def grown(before: TableState, incoming: str, *, widening: AutomaticWidening = AutomaticWidening.ALWAYS) -> str:
-    leeway = schema_change_options(before, merge_schema=True, widening=widening, cast=False)
-    growth = grow_schema(before, schema(incoming), leeway)
+    options = schema_change_options(before, merge_schema=True, widening=widening, cast=False)
+    growth = grow_schema(before, schema(incoming), options)
     return TableState(1, before.protocol, growth.metadata).schema.sql
 
 
@@ -213,6 +213,6 @@ def test_a_table_that_needs_nothing_keeps_its_metadata_word_for_word() -> None:
     before = state("a int")
     odd = before.metadata.schema_string.replace('"name"', '"unknown":1,"name"')
     before = replace(before, metadata=msgspec.structs.replace(before.metadata, schema_string=odd))
-    leeway = schema_change_options(before, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=True)
-    assert grow_schema(before, schema("a smallint"), leeway).metadata is before.metadata
+    options = schema_change_options(before, merge_schema=True, widening=AutomaticWidening.ALWAYS, cast=True)
+    assert grow_schema(before, schema("a smallint"), options).metadata is before.metadata
     assert to_json(before.schema) != odd

@@ -59,7 +59,11 @@ def ingest(
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
     gate = {"max_corrupt": max_corrupt, "max_kept_out": max_kept_out, "fail_on": fail_on and fail_on.value}
-    alone = {"--plan-hash": plan_hash, "--new": new, **{f"--{key.replace('_', '-')}": gate[key] for key in gate}}
+    alone = {
+        "--plan-hash": plan_hash,
+        "--new": new or None,
+        **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
+    }
     ensure_options_apply(alone, limits, follows=follow or once)
     if follow or once:
         arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}

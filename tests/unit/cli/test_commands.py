@@ -215,3 +215,16 @@ def test_without_spark_the_error_says_how_to_get_it(table: str) -> None:
     assert done.returncode == 1
     assert "pip install 'widen[spark]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--new",), ("--max-corrupt", "0"), ("--max-kept-out", "1%"), ("--fail-on", "conflict")]
+)
+def test_a_condition_of_one_batch_does_not_apply_to_a_stream(words: tuple[str, ...]) -> None:
+    done = run("ingest", "in", "--into", "t", "--once", *words)
+    assert (done.exit_code, "Does not apply to --follow and --once." in done.stderr) == (1, True)
+
+
+def test_a_stream_without_such_conditions_asks_for_its_checkpoint() -> None:
+    done = run("ingest", "in", "--into", "t", "--once")
+    assert (done.exit_code, "--checkpoint" in done.stderr) == (1, True)

@@ -19,7 +19,8 @@ from widen.report.sample_masking import Samples, mask_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
-PAPER = {"light": (247, 246, 243), "dark": (18, 21, 25)}
+PAPER = {"light": (246, 245, 241), "dark": (18, 21, 25)}
+THEMES = {"light": "1", "dark": "0"}
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium (Debian: apt-get install chromium)")
 
@@ -53,18 +54,24 @@ def _unfiltered(raw: bytes, length: int, step: int) -> list[bytes]:
     return rows
 
 
+def write_page(folder: Path) -> Path:
+    report = build_report(open_snapshot(LogStore(str(write_drift(folder / "orders")))))
+    place = folder / "report.html"
+    place.write_text(render_page(mask_report(report, Samples.MASKED)), encoding="utf-8")
+    return place
+
+
+def browse(folder: Path, place: Path, *flags: str) -> str:
+    """Open a page in the browser and return what it writes."""
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, place.as_uri()]
+    return subprocess.run(command, check=True, capture_output=True, timeout=120, text=True).stdout
+
+
 @pytest.mark.parametrize(("theme", "width"), [("light", 1000), ("dark", 420)])
 def test_the_page_is_drawn(tmp_path: Path, theme: str, width: int) -> None:
-    text = render_page(
-        mask_report(build_report(open_snapshot(LogStore(str(write_drift(tmp_path / "orders"))))), Samples.MASKED)
-    )
-    # Headless browsers have no setting for dark that all versions know.
-    text = text.replace("(prefers-color-scheme: dark)", "all" if theme == "dark" else "not all")
-    place, picture = tmp_path / "report.html", tmp_path / "report.png"
-    place.write_text(text, encoding="utf-8")
-    size, profile = f"--window-size={width},700", f"--user-data-dir={tmp_path / 'profile'}"
-    command = [str(BROWSER), *FLAGS, profile, size, f"--screenshot={picture}", place.as_uri()]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    place, picture = write_page(tmp_path), tmp_path / "report.png"
+    scheme = f"--blink-settings=preferredColorScheme={THEMES[theme]}"
+    browse(tmp_path, place, scheme, f"--window-size={width},700", f"--screenshot={picture}")
 
     found_width, height, rows = pixels(picture.read_bytes())
     assert (found_width, height) == (width, 700)
@@ -72,3 +79,18 @@ def test_the_page_is_drawn(tmp_path: Path, theme: str, width: int) -> None:
     colours = {row[at : at + 3] for row in rows for at in range(0, len(row), step)}
     assert tuple(rows[2][:3]) == PAPER[theme]
     assert len(colours) > 50, "text and charts were drawn"
+
+
+def test_the_policy_lets_the_script_and_the_style_of_the_page_run(tmp_path: Path) -> None:
+    place = write_page(tmp_path)
+    assert '<html lang="en" class="js">' in browse(tmp_path, place, "--dump-dom")
+    blocked = place.with_name("blocked.html")
+    text = place.read_text(encoding="utf-8").replace("</body>", "<script>document.title = 'ran'</script></body>")
+    blocked.write_text(text, encoding="utf-8")
+    assert "<title>orders" in browse(tmp_path, blocked, "--dump-dom")
+
+
+def test_the_page_is_printed_on_few_sheets(tmp_path: Path) -> None:
+    place, paper = write_page(tmp_path), tmp_path / "report.pdf"
+    browse(tmp_path, place, f"--print-to-pdf={paper}", "--no-pdf-header-footer")
+    assert 1 <= paper.read_bytes().count(b"/Type /Page\n") <= 3

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
     from widen.report.load_tables import loads_parts
+    from widen.report.report_summary import summarize_report
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
+    from widen.report.terminal_report import report_parts
     from widen.spark.maintain.rewrite_files import REWRITE
     from widen.spark.parquet.old_file_search import find_old_files
     from widen.spark.parquet.old_type_files import find_old_files_locally, summarize_old_types
@@ -72,11 +74,13 @@ __all__ = [
     "read_loads",
     "render_page",
     "replay",
+    "report_parts",
     "run_statement",
     "sample_formatter",
     "scan_report",
     "shown_intervals",
     "summarize_old_types",
+    "summarize_report",
     "summarize_table",
     "terminal",
     "text_format",
@@ -100,6 +104,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),
     "widen.report.load_tables": ("loads_parts",),
+    "widen.report.report_summary": ("summarize_report",),
+    "widen.report.terminal_report": ("report_parts",),
     "widen.report.commit_history": ("read_history",),
     "widen.report": ("terminal", "text_format"),
     "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),

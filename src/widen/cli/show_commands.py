@@ -109,9 +109,9 @@ def report(
             html.write_text(text, encoding="utf-8")
         note(f"wrote {html}")
     if json:
-        show_json(found.to_value())
+        show_json({**found.to_value(), "summary": lazy_imports.summarize_report(found).to_value()})
     elif html is None:
-        show_parts(lazy_imports.terminal.report_parts(found))
+        show_parts(lazy_imports.report_parts(found))
 
 
 def read(

@@ -1,68 +1,108 @@
-"""The report as one self-contained HTML page."""
+"""The report as one self-contained HTML page, whose policy allows its own style and script and nothing else."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from widen.report import text_format
-from widen.report.report_model import GRADES, IntervalRecord
-from widen.report.table_report import Report, ReportColumn
+from widen.report.evolution_rules import EvolutionRule, evolution_rules
+from widen.report.page_charts import STRIP_WIDTH, ShareBar, find_strips, load_chart, share_chart
+from widen.report.report_model import GRADES, ColumnChange, IntervalRecord
+from widen.report.report_summary import CommandHint, Decision, summarize_report
+from widen.report.table_report import Report, ReportColumn, SourceField
 
-MAX_CHART_WIDTH, SLOT_WIDTH, CHART_HEIGHT, STRIP_WIDTH = 1100, 92, 120, 96
-GAP = 0.25
-"""The share of its slot that a bar leaves free."""
+SHOWN_RECENT = 4
+OPEN_CHANGES = 3
+"""The number of intervals whose changes are shown without a click."""
 
+MAX_OPEN_COLUMNS = 40
+"""The number of columns from which on records start collapsed."""
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One interval in the chart.
+SHOWN_CARDS, SHOWN_CHANGES = 9, 20
+"""The number of decisions, and of intervals with changes, that are shown at first."""
 
-    Args:
-        left: Its left edge in SVG units.
-        width: Its width in SVG units.
-        height: Its height above the baseline in SVG units.
-        marks: The distinct grades of its changes, most severe first.
-        label: Its tooltip and accessible name.
-    """
-
-    left: float
-    width: float
-    height: float
-    marks: tuple[str, ...]
-    label: str
+MAX_OPEN_INTERVALS = 40
+MAX_GROUP_ROWS = 60
+"""The number of rows of one group that are shown at first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
-    """The range of intervals that wrote a column, drawn over all intervals.
+class ColumnRow:
+    """A row of the table of columns; the text that a search finds and the words of the filters are ready to print."""
 
-    Args:
-        left: Its left edge in SVG units.
-        width: Its width in SVG units.
-        label: The range in words.
-    """
+    column: ReportColumn
+    find: str
+    tags: str
+    is_later: bool
 
-    left: float
-    width: float
-    label: str
+
+@dataclass(frozen=True, slots=True)
+class ColumnGroup:
+    """The columns of one record, or those beside it; the name is empty for these."""
+
+    name: str
+    rows: tuple[ColumnRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCard:
+    """What is to be decided about a field or another subject, with its shares over time."""
+
+    decision: Decision
+    field: SourceField | None
+    shares: tuple[ShareBar, ...]
 
 
 def render_page(report: Report) -> str:
     """Return the report as an HTML document."""
     template = _environment().get_template("page.html.j2")
-    width = min(MAX_CHART_WIDTH, SLOT_WIDTH * max(len(report.intervals), 1))
-    shown = [interval for interval in report.intervals if interval.schema_changes]
-    bars = list(_bars(report.intervals, width))
+    summary = summarize_report(report)
+    shown = [interval for interval in reversed(report.intervals) if interval.schema_changes]
     optional = {
         "has_distinct": any(column.distinct is not None for column in report.columns),
         "has_samples": any(column.samples for column in report.columns),
         "has_quarantined": any(interval.quarantined for interval in report.intervals),
     }
-    facts = {"strips": _strips(report), "most": _most(report.intervals), **optional}
-    return template.render(report=report, bars=bars, width=width, shown=shown, **facts)
+    return template.render(
+        report=report,
+        summary=summary,
+        chart=load_chart(report.intervals),
+        cards=list(_cards(report, summary.decisions)),
+        groups=list(_groups(report)),
+        strips=find_strips(report),
+        shown=shown,
+        rules=_used_rules(report),
+        policy=_content_policy(),
+        style=_file("page.css"),
+        script=_file("page.js"),
+        **optional,
+    )
+
+
+@cache
+def _file(name: str) -> str:
+    return files("widen.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _content_policy() -> str:
+    """Return the policy: only this style and this script apply, by their hashes; nothing is fetched or sent."""
+    style, script = (_hash(_file(name)) for name in ("page.css", "page.js"))
+    return f"default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _environment() -> Environment:
@@ -73,36 +113,64 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(text_format=text_format, grades=GRADES)
-    environment.globals.update(height=CHART_HEIGHT, strip_width=STRIP_WIDTH)
+    environment.globals.update(text_format=text_format, grades=GRADES, strip_width=STRIP_WIDTH)
+    environment.globals.update(shown_recent=SHOWN_RECENT, open_changes=OPEN_CHANGES)
+    environment.globals.update(shown_cards=SHOWN_CARDS, shown_changes=SHOWN_CHANGES)
+    environment.globals.update(open_intervals=MAX_OPEN_INTERVALS, open_columns=MAX_OPEN_COLUMNS)
+    environment.globals.update(find_change=_find_change, rule_text=_rule_text, command=_command)
     return environment
 
 
-def _most(intervals: tuple[IntervalRecord, ...]) -> int:
-    return max((interval.records or 0 for interval in intervals), default=0)
+def _cards(report: Report, decisions: tuple[Decision, ...]) -> Iterator[FieldCard]:
+    by_subject = {text_format.path_text(family.source): family for family in report.families}
+    for decision in decisions:
+        family = by_subject.get(text_format.printable(decision.subject))
+        yield FieldCard(decision, family, share_chart(family) if family else ())
 
 
-def _bars(intervals: tuple[IntervalRecord, ...], width: int) -> Iterator[Bar]:
-    most = _most(intervals) or 1
-    slot = width / max(len(intervals), 1)
-    for index, interval in enumerate(intervals):
-        records = interval.records or 0
-        marks = tuple(grade for grade in reversed(GRADES) if any(c.grade == grade for c in interval.listed_changes))
-        moment = f"version {interval.moment.version}, {text_format.moment_text(interval.moment.time_ms)} UTC"
-        written = text_format.count_noun(interval.records, "record")
-        label = f"{moment}: {written}, {text_format.count_noun(len(interval.listed_changes), 'change')}"
-        height = max(CHART_HEIGHT * records / most, 1.5) if records else 0
-        yield Bar(index * slot + slot * GAP / 2, slot * (1 - GAP), height, marks, label)
+def _groups(report: Report) -> Iterator[ColumnGroup]:
+    for name, columns in groupby(report.columns, lambda column: column.path[0] if len(column.path) > 1 else ""):
+        listed = tuple(columns)
+        # A record with one column, as an array of scalars, needs no heading.
+        is_record = len(listed) > 1 and bool(name)
+        rows = tuple(_row(column, report, index >= MAX_GROUP_ROWS) for index, column in enumerate(listed))
+        yield ColumnGroup(text_format.printable(name) if is_record else "", rows)
 
 
-def _strips(report: Report) -> dict[ReportColumn, Strip]:
-    indexes = {interval.moment.version: index for index, interval in enumerate(report.intervals)}
-    step = STRIP_WIDTH / max(len(indexes), 1)
-    strips = {}
-    for column in report.columns:
-        if column.first is None or column.last is None:
-            continue
-        first, last = indexes[column.first.version], indexes[column.last.version]
-        label = f"written from version {column.first.version} to version {column.last.version}"
-        strips[column] = Strip(first * step, (last - first + 1) * step, label)
-    return strips
+def _row(column: ReportColumn, report: Report, is_later: bool) -> ColumnRow:
+    drifted = {each.path for family in report.families for each in family.columns}
+    tags = {
+        "drifted": any(column.path[: len(path)] == path for path in drifted),
+        "widened": bool(column.types_before),
+        "empty": column.values == 0 or column.written == 0,
+        "nested": len(column.path) > 1,
+    }
+    find = " ".join((text_format.path_text(column.path), column.type, column.evolved_from, column.comment)).lower()
+    return ColumnRow(column, text_format.printable(find), " ".join(tag for tag, fits in tags.items() if fits), is_later)
+
+
+def _find_change(interval: IntervalRecord) -> str:
+    """Return the text in which a search finds the changes of an interval."""
+    names = (f"{change.what} {text_format.path_text(change.column)} {change.grade}" for change in interval.changes)
+    return text_format.printable(f"v{interval.moment.version} {interval.operation} {' '.join(names)}".lower())
+
+
+def _used_rules(report: Report) -> list[EvolutionRule]:
+    changes: list[ColumnChange] = [change for interval in report.intervals for change in interval.changes]
+    used = {code for change in changes for reason in change.reasons for code in reason.rules}
+    return [rule for code, rule in evolution_rules().items() if code in used]
+
+
+def _rule_text(rule: EvolutionRule) -> str:
+    """Return the text of a rule as HTML: escaped paragraphs, with its code marked up."""
+    paragraphs = (escape(_LINK.sub(r"\1", part)) for part in rule.text.split("\n\n"))
+    return "".join(f"<p>{_CODE.sub(_AS_CODE, part)}</p>" for part in paragraphs)
+
+
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+_CODE = re.compile(r"`([^`]+)`")
+_AS_CODE = r"<code>\1</code>"
+
+
+def _command(hint: CommandHint) -> str:
+    return text_format.printable(hint.command)

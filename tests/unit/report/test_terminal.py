@@ -15,7 +15,8 @@ from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
 from widen.report.commit_history import read_history
 from widen.report.table_summary import summarize_table
-from widen.report.terminal import history_parts, report_parts, rows_parts, summary_parts
+from widen.report.terminal import history_parts, rows_parts, summary_parts
+from widen.report.terminal_report import report_parts
 
 
 @pytest.fixture

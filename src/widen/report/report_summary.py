@@ -1,0 +1,257 @@
+"""What a reader of a report wants to know first: is the table healthy, what drifted lately, what needs a decision.
+
+Source: docs/evolution-rules.md#report
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
+from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
+from widen.report.report_model import GRADES, ColumnChange, IntervalRecord, VersionTime, time_text
+from widen.report.table_report import Report, ReportColumn, SourceField
+from widen.report.text_format import share_text
+
+RECENT_LOADS = 7
+"""The number of intervals with records that count as recent."""
+
+MAX_CORRUPT_SHARE = 0.01
+"""The share of corrupt records from which on the newest interval needs a decision."""
+
+QUIET_LOADS = 3
+"""The number of intervals without a value of a column after which its source looks repaired."""
+
+SHOWN_CHANGES = 10
+"""The most changes in a summary."""
+
+
+class Status(str, Enum):
+    """How urgent a finding is."""
+
+    OK = "ok"
+    WATCH = "watch"
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding about the health of a table, in words."""
+
+    name: str
+    status: Status
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHint:
+    """A command to copy, and when to use it."""
+
+    when: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that only a person can decide.
+
+    Args:
+        subject: What it is about: the path of a field, or a few words.
+        brief: What was found, in a few words.
+        reason: What was found, and what it means.
+        status: How urgent it is.
+        commands: What can be done.
+    """
+
+    subject: str
+    brief: str
+    reason: str
+    status: Status
+    commands: tuple[CommandHint, ...]
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the decision as a JSON object."""
+        commands = [{"when": hint.when, "command": hint.command} for hint in self.commands]
+        return {"subject": self.subject, "reason": self.reason, "status": self.status.value, "commands": commands}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary:
+    """The summary of a report.
+
+    Args:
+        status: The most urgent status of the checks.
+        checks: The health of the table, one finding each.
+        last_changes: The last changes of columns other than new fields, newest first.
+        recent_changes: How many such changes the recent loads made.
+        recent_loads: How many loads count as recent.
+        decisions: What needs a decision, most urgent first.
+    """
+
+    status: Status
+    checks: tuple[Check, ...]
+    last_changes: tuple[tuple[VersionTime, ColumnChange], ...]
+    recent_changes: int
+    recent_loads: int
+    decisions: tuple[Decision, ...]
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the summary as a JSON object."""
+        return {
+            "status": self.status.value,
+            "checks": [{"name": each.name, "status": each.status.value, "text": each.text} for each in self.checks],
+            "recentLoads": self.recent_loads,
+            "recentChanges": self.recent_changes,
+            "lastChanges": [{**moment.to_value(), **change.to_value()} for moment, change in self.last_changes],
+            "decisions": [decision.to_value() for decision in self.decisions],
+        }
+
+
+def summarize_report(report: Report) -> ReportSummary:
+    """Return the summary of a report."""
+    loads = [interval for interval in report.intervals if interval.records or interval.corrupt or interval.quarantined]
+    recent = loads[-RECENT_LOADS:]
+    decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
+    checks = (_load_check(recent), _lines_check(recent), _quarantine_check(recent), _drift_check(recent))
+    status = min((check.status for check in checks), key=_URGENCY.index)
+    changes = tuple(_type_changes(report.intervals))
+    first = recent[0].moment.version if recent else 0
+    number = sum(moment.version >= first for moment, _ in changes)
+    return ReportSummary(status, checks, changes[:SHOWN_CHANGES], number, len(recent), tuple(decisions))
+
+
+_URGENCY = (Status.ACT, Status.WATCH, Status.OK)
+
+
+def _load_check(recent: Sequence[IntervalRecord]) -> Check:
+    if not recent:
+        return Check("Last load", Status.WATCH, "no interval wrote a record")
+    newest = recent[-1]
+    day = time_text(newest.moment.time_ms)[:10]
+    return Check("Last load", Status.OK, f"last load on {day}: {newest.records or 0:,} records")
+
+
+def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
+    corrupt, records = (sum(getattr(each, name) or 0 for each in recent) for name in ("corrupt", "records"))
+    if not corrupt:
+        return Check("Readable lines", Status.OK, f"every line of the last {_loads(recent)} was a record")
+    share = share_text(corrupt / max(records, corrupt))
+    text = f"{corrupt:,} of {records:,} lines ({share}) of the last {_loads(recent)} are not records"
+    return Check("Readable lines", _corrupt_status(recent), text)
+
+
+def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:
+    newest = recent[-1]
+    is_bad = (newest.corrupt or 0) >= MAX_CORRUPT_SHARE * max(newest.records or 0, 1)
+    return Status.ACT if is_bad else Status.WATCH
+
+
+def _quarantine_check(recent: Sequence[IntervalRecord]) -> Check:
+    kept_out = sum(each.quarantined or 0 for each in recent)
+    if not kept_out:
+        return Check("Kept out", Status.OK, f"no record of the last {_loads(recent)} is in quarantine")
+    return Check("Kept out", Status.ACT, f"{kept_out:,} records of the last {_loads(recent)} are in quarantine")
+
+
+def _drift_check(recent: Sequence[IntervalRecord]) -> Check:
+    changes = [change for each in recent for change in each.listed_changes]
+    drifted = [change for change in changes if change.grade in GRADES[2:]]
+    if drifted:
+        text = f"{_count(len(drifted), 'conflicting change')} in the last {_loads(recent)}"
+        return Check("Drift", Status.WATCH, text)
+    text = _count(len(changes), "harmless change") if changes else "no change"
+    return Check("Drift", Status.OK, f"{text} of columns in the last {_loads(recent)}")
+
+
+def _loads(recent: Sequence[IntervalRecord]) -> str:
+    return _count(len(recent), "load")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[VersionTime, ColumnChange]]:
+    """Yield the changes other than new fields, newest first."""
+    for interval in reversed(intervals):
+        for change in interval.listed_changes:
+            if change.grade != GRADES[0]:
+                yield interval.moment, change
+
+
+# ---- decisions -------------------------------------------------------------------------------------
+
+
+def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
+    table = shlex.quote(report.location)
+    yield from _kept_out(report, loads, table)
+    for column in report.columns:
+        if column.path[0] in _STORED_WHOLE and (column.values or column.written):
+            yield _stored_whole(column, loads, table)
+    versions = [load.moment.version for load in loads]
+    for family in report.families:
+        yield _several_columns(family, versions, table)
+
+
+_STORED_WHOLE = {CORRUPT: "lines that are not records", RESCUED: "values that no column can hold"}
+
+
+def _kept_out(report: Report, loads: Sequence[IntervalRecord], table: str) -> Iterator[Decision]:
+    kept_out = sum(load.quarantined or 0 for load in loads)
+    if kept_out:
+        location = shlex.quote(f"{report.location.rstrip('/')}_quarantine")
+        hints = (
+            CommandHint("To see them", f"widen read {location}"),
+            CommandHint("Once the table can hold them", f"widen replay {location} --into {table}"),
+        )
+        reason = f"{kept_out:,} records were kept out of the table, because fixed columns cannot hold them."
+        status = Status.ACT if any(load.quarantined for load in loads[-RECENT_LOADS:]) else Status.WATCH
+        yield Decision("Quarantine", f"{_count(kept_out, 'record')} kept out", reason, status, hints)
+
+
+def _stored_whole(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
+    name = column.path[0]
+    count = column.values or column.written or 0
+    reason = f"{count:,} {_STORED_WHOLE[name]} are in {name}."
+    hint = CommandHint("To see them", f"widen read {table} --where '{name} IS NOT NULL' --select {name}")
+    status = _corrupt_status(loads) if loads and name == CORRUPT else Status.WATCH
+    return Decision(name, f"{count:,} {_STORED_WHOLE[name]}", reason, status, (hint,))
+
+
+def _several_columns(family: SourceField, versions: Sequence[int], table: str) -> Decision:
+    """Return the decision about a source field with several columns."""
+    field, siblings = format_path(family.source), [column for column in family.columns if column.evolved_from]
+    quiet = [column for column in siblings if _is_quiet(family, column, versions)]
+    types = " and ".join(dict.fromkeys(column.type for column in family.columns))
+    hints = [
+        CommandHint(
+            f"If the source is repaired: {format_path(column.path)} goes back",
+            f"widen fold {table} {shlex.quote(format_path(column.path))} --dry-run",
+        )
+        for column in (quiet or siblings)
+        if _STEPS.isdisjoint(column.path)
+    ]
+    pin = "json" if any(column.type.startswith(("struct", "array", "map")) for column in family.columns) else "text"
+    hints.append(CommandHint("In a rebuild, for one column", f"--pin {shlex.quote(f'{field}={pin}')}"))
+    if quiet:
+        names = ", ".join(format_path(column.path) for column in quiet)
+        reason = f"Values are {types}. {names} got none in the last {QUIET_LOADS} loads: the source looks repaired."
+        return Decision(field, f"{types}: looks repaired", reason, Status.WATCH, tuple(hints))
+    reason = f"Values are {types}, and go on arriving as such. Keep the columns, or have the source repaired."
+    hints.insert(0, CommandHint("To read it as one column", f"widen read {table} --unified"))
+    return Decision(field, types, reason, Status.WATCH, tuple(hints))
+
+
+_STEPS = frozenset({ELEMENT, KEY, VALUE})
+"""Steps into arrays and maps, where columns cannot be folded."""
+
+
+def _is_quiet(family: SourceField, column: ReportColumn, versions: Sequence[int]) -> bool:
+    """Tell whether a column got values once, but none in the last loads."""
+    index = next(number for number, each in enumerate(family.columns) if each.path == column.path)
+    written = [count.version for count in family.history if count.values[index]]
+    return bool(written) and len(versions) > QUIET_LOADS and written[-1] < versions[-QUIET_LOADS]

@@ -1,0 +1,151 @@
+"""The report on the terminal: the summary first, then columns, schema changes and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from widen.model.column_path import Path
+from widen.report.report_model import IntervalRecord, VersionTime
+from widen.report.report_summary import ReportSummary, Status, summarize_report
+from widen.report.table_report import Report, ReportColumn
+from widen.report.terminal import Fitting, changes_table
+from widen.report.text_format import (
+    UNKNOWN_TEXT,
+    count_noun,
+    count_text,
+    moment_text,
+    path_text,
+    printable,
+    share_text,
+    shorten,
+    size_text,
+    value_text,
+    values_text,
+)
+from widen.report.widgets import facts_line, heading_part, table_of, title_part, version_text
+
+BAR_WIDTH = 10
+LENGTH_WITHOUT_BARS = 10
+_MARKS = {Status.OK: ("✓", "green"), Status.WATCH: ("!", "yellow"), Status.ACT: ("✕", "bold red")}
+
+
+def report_parts(report: Report) -> Iterator[RenderableType]:
+    """Yield the report of a table: its columns, its schema changes and its intervals."""
+    yield title_part(report.location)
+    deleted = (f"{count_noun(report.deleted, 'deleted row')}",) if report.deleted else ()
+    facts = (count_noun(report.rows, "row"), count_noun(report.files, "file"), size_text(report.size_bytes), *deleted)
+    yield facts_line(version_text(report.moment), *facts)
+    yield from _summary_parts(summarize_report(report))
+    yield heading_part("Columns")
+    yield Fitting(partial(_columns_table, report.columns))
+    yield from (Text(f"  {note}", "dim") for note in report.notes)
+    changed = [interval for interval in report.intervals if interval.schema_changes]
+    yield heading_part("Schema changes")
+    yield from _timeline(changed) if changed else (Text("  none", "dim"),)
+    yield heading_part("Intervals")
+    yield _intervals_table(report.intervals)
+
+
+def _summary_parts(summary: ReportSummary) -> Iterator[RenderableType]:
+    yield Text("")
+    for check in summary.checks:
+        mark, style = _MARKS[check.status]
+        yield Text.assemble(("  ", ""), (mark, style), f" {check.text}")
+    if summary.decisions:
+        yield heading_part("Needs a decision")
+    for decision in summary.decisions:
+        mark, style = _MARKS[decision.status]
+        yield Text.assemble(
+            "  ", (mark, style), " ", (printable(decision.subject), "bold"), f": {printable(decision.brief)}"
+        )
+        for hint in decision.commands:
+            yield Text.assemble((f"      {printable(hint.when)}: ", "dim"), printable(hint.command))
+
+
+def _columns_table(columns: Sequence[ReportColumn], length: int) -> Table:
+    has_distinct = any(column.distinct is not None for column in columns)
+    bounds = ("min", "max") if length else ()
+    table = table_of("column", "type", "rows", "share", "nulls", *bounds, "written in", *["distinct"] * has_distinct)
+    table.columns[2].justify = table.columns[4].justify = "right"
+    table.columns[3].no_wrap = table.columns[5 + len(bounds)].no_wrap = True
+    parent: Path = ()
+    for column in columns:
+        if column.path[:-1] != parent:
+            parent = column.path[:-1]
+            if parent:
+                table.add_row(Text(path_text(parent)))
+        table.add_row(
+            _name_cell(column, len(parent)),
+            _type_cell(column, length),
+            Text(values_text(column)),
+            _bar(column.share, BAR_WIDTH if length > LENGTH_WITHOUT_BARS else 0),
+            Text(count_text(column.nulls), "dim"),
+            *(Text(shorten(value_text(value), length)) for value in (column.low, column.high) if length),
+            Text(_span(column.first, column.last), "dim"),
+            *[Text(count_text(column.distinct), "dim")] * has_distinct,
+        )
+    return table
+
+
+def _name_cell(column: ReportColumn, depth: int) -> Text:
+    name = Text("  " * bool(depth) + path_text(column.path[depth:]), "bold" if column.evolved_from else "")
+    return name.append(f" ← {printable(column.evolved_from)}", "not bold magenta") if column.evolved_from else name
+
+
+def _type_cell(column: ReportColumn, length: int) -> Text:
+    history = "".join(f"{old} → " for old in column.types_before)
+    return Text(history, "dim").append(shorten(printable(column.type), max(length, 20)), "cyan")
+
+
+def _bar(share: float | None, width: int) -> Text:
+    if share is None:
+        return Text(UNKNOWN_TEXT, "dim")
+    full = int(share * width) or int(share > 0 and width > 0)
+    bar = Text("█" * full, "green").append("░" * (width - full), "dim")
+    return bar.append(f" {share_text(share):>6}" if width else share_text(share))
+
+
+def _span(first: VersionTime | None, last: VersionTime | None) -> str:
+    if first is None or last is None:
+        return UNKNOWN_TEXT
+    return f"v{first.version}" if first == last else f"v{first.version} … v{last.version}"
+
+
+def _timeline(intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
+    for interval in intervals:
+        head = Text.assemble(
+            (f"  v{interval.moment.version}", "bold"),
+            (f"  {moment_text(interval.moment.time_ms)}  ", "dim"),
+            printable(interval.operation),
+        )
+        if interval.is_first:
+            plain_columns = len(interval.schema_changes) - len(interval.listed_changes)
+            head.append(f": created the table with {count_noun(plain_columns, 'column')}")
+        yield head
+        if interval.listed_changes:
+            yield Padding(changes_table(interval.listed_changes), (0, 0, 0, 2))
+
+
+def _intervals_table(intervals: Sequence[IntervalRecord]) -> Table:
+    table = table_of("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
+    for index in (0, 3, 4, 5, 6, 7):
+        table.columns[index].justify = "right"
+    for interval in intervals:
+        corrupt = interval.corrupt
+        table.add_row(
+            Text(str(interval.moment.version), "bold"),
+            Text(moment_text(interval.moment.time_ms), "dim"),
+            Text(printable(interval.operation)),
+            Text(count_text(interval.records)),
+            Text(count_text(corrupt), "red" if corrupt else "dim"),
+            Text(count_text(interval.files)),
+            Text(size_text(interval.size_bytes)),
+            Text(count_text(len(interval.schema_changes))),
+        )
+    return table

@@ -1,0 +1,78 @@
+"""The summary of a report: what is urgent, what can be done about it, and that quiet columns can go back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.wide_log import write_wide
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
+from widen.report.build_report import build_report
+from widen.report.report_model import IntervalRecord, VersionTime
+from widen.report.report_summary import Status, summarize_report
+from widen.report.table_report import Report
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    place = tmp_path_factory.mktemp("wide") / "shop orders"
+    return build_report(open_snapshot(LogStore(str(write_wide(place, columns=60)))))
+
+
+def with_intervals(report: Report, *intervals: IntervalRecord) -> Report:
+    return replace(report, intervals=intervals, columns=(), families=())
+
+
+def load(version: int, records: int, **more: int) -> IntervalRecord:
+    return IntervalRecord(
+        VersionTime(version, 0), "WRITE", records, **{"corrupt": 0, "files": 1, "size_bytes": 1, **more}
+    )
+
+
+def test_a_table_without_trouble_is_healthy(wide: Report) -> None:
+    summary = summarize_report(with_intervals(wide, load(0, 10), load(1, 10)))
+    assert (summary.status, summary.decisions, summary.recent_changes) == (Status.OK, (), 0)
+    assert [check.text for check in summary.checks] == [
+        "last load on 1970-01-01: 10 records",
+        "every line of the last 2 loads was a record",
+        "no record of the last 2 loads is in quarantine",
+        "no change of columns in the last 2 loads",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "status"),
+    [
+        ([load(0, 1000), load(1, 1000, corrupt=10)], Status.ACT),
+        ([load(0, 1000, corrupt=10), load(1, 1000, corrupt=9)], Status.WATCH),
+        ([load(0, 1000, corrupt=1000), load(1, 1000)], Status.WATCH),
+        ([load(0, 5, quarantined=1)], Status.ACT),
+        ([load(0, 5, quarantined=1), *(load(n, 5) for n in range(1, 8))], Status.OK),
+        ([], Status.WATCH),
+    ],
+)
+def test_how_urgent_lost_records_are(wide: Report, intervals: list[IntervalRecord], status: Status) -> None:
+    assert summarize_report(with_intervals(wide, *intervals)).status is status
+
+
+def test_every_decision_has_a_command_to_copy(wide: Report) -> None:
+    decisions = {decision.subject: decision for decision in summarize_report(wide).decisions}
+    assert list(decisions) == ["Quarantine", "_corrupt_record", "total", "tags", "discount", "channel", "weight"]
+    quoted = f"'{wide.location}'"
+    assert [hint.command for hint in decisions["discount"].commands] == [
+        f"widen fold {quoted} discount_string --dry-run",
+        "--pin discount=text",
+    ]
+    assert [hint.command for hint in decisions["tags"].commands][-1] == "--pin tags=json"
+    assert decisions["Quarantine"].commands[1].command.endswith(f"orders_quarantine' --into {quoted}")
+    assert decisions["total"].brief == "int and string"
+    assert decisions["discount"].brief == "double and string: looks repaired"
+
+
+def test_the_summary_is_json(wide: Report) -> None:
+    value = summarize_report(wide).to_value()
+    assert (value["status"], value["recentLoads"], value["recentChanges"]) == ("watch", 7, 1)
+    assert value["lastChanges"][0]["column"] == "weight_string"
+    assert value["decisions"][0]["commands"][0]["when"] == "To see them"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from widen.sql_commands.execute import sql
     from widen.table import Table, create_table
     from widen.table.results import History, Loads, TableChange
+    from widen.table.schema_diff import SchemaDiff
 
 __all__ = [
     "ContentionError",
@@ -37,6 +38,7 @@ __all__ = [
     "Loads",
     "ReplayResult",
     "RequestError",
+    "SchemaDiff",
     "Table",
     "TableChange",
     "TableError",
@@ -56,6 +58,7 @@ _MODULES = {
     "FoldResult": "widen.planning.unify.fold_plan",
     "History": "widen.table.results",
     "Loads": "widen.table.results",
+    "SchemaDiff": "widen.table.schema_diff",
     "TableChange": "widen.table.results",
     "Verification": "widen.spark.text.verification",
     "IngestResult": "widen.ingestion",

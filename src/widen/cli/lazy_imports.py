@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from widen.table.column_changes import ColumnChangesMixin
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
+    from widen.table.schema_diff import diff_versions
 
 __all__ = [
     "REWRITE",
@@ -52,6 +53,7 @@ __all__ = [
     "QueryResult",
     "Table",
     "build_report",
+    "diff_versions",
     "evolution_rules",
     "find_old_files",
     "find_old_files_locally",
@@ -121,6 +123,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.table.column_changes": ("ColumnChangesMixin",),
     "widen.table.property_changes": ("PropertyChangesMixin",),
     "widen.table.results": ("Loads",),
+    "widen.table.schema_diff": ("diff_versions",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

@@ -57,6 +57,27 @@ def history(
         show_parts(lazy_imports.terminal.history_parts(snapshot.location, intervals))
 
 
+def diff(
+    table: shared_options.Table,
+    old: Annotated[int, typer.Option("--from", min=0, metavar="VERSION", help="The version to compare.")],
+    new: Annotated[
+        int | None,
+        typer.Option("--to", min=0, metavar="VERSION", help="By default the newest version.", show_default=False),
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show how the schema changed between versions. Each change comes with its reasons."""
+    now = _open_table(table, storage_option, new)
+    found = lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now)
+    if json:
+        show_json(found.to_value())
+    elif found.changes:
+        show_parts([lazy_imports.terminal.changes_table(found.changes)])
+    else:
+        note(f"The schema of version {found.new} is that of version {found.old}.")
+
+
 def loads(
     table: shared_options.Table,
     files: Annotated[bool, typer.Option("--files", help="List every file, not only the loads.")] = False,

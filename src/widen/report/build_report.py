@@ -13,13 +13,14 @@ from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path, fields, leaves, map_fields
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
+from widen.planning.table.column_change import ADDED
 from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.leaf_counts import read_leaf_counts
 from widen.protocol.type_changes import all_type_changes
 from widen.report.column_counts import ColumnCounts, FileFacts, LeafColumn, leaves_of
 from widen.report.commit_history import CommitRecord, read_commits
 from widen.report.file_footers import FooterUse, read_needed_footers
-from widen.report.report_model import ADDED, IntervalRecord, VersionTime
+from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.source_fields import drifted_fields, find_origin, with_interval_counts
 from widen.report.table_report import ColumnOrigin, Report, ReportColumn
 

@@ -15,9 +15,10 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.evolution.plan import CORRUPT_TEXTS, QUARANTINED
+from widen.planning.table.column_change import ColumnChange
+from widen.planning.table.schema_changes import recorded_reasons, schema_changes
 from widen.protocol.actions import Add, CommitInfo, Metadata
-from widen.report.report_model import ColumnChange, IntervalRecord, VersionTime
-from widen.report.schema_changes import recorded_reasons, schema_changes
+from widen.report.report_model import IntervalRecord, VersionTime
 
 
 @dataclass(frozen=True, slots=True)

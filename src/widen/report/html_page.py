@@ -14,10 +14,11 @@ from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from widen.planning.table.column_change import GRADES, ColumnChange
 from widen.report import text_format
 from widen.report.evolution_rules import EvolutionRule, evolution_rules
 from widen.report.page_charts import STRIP_WIDTH, ShareBar, find_strips, load_chart, share_chart
-from widen.report.report_model import GRADES, ColumnChange, IntervalRecord
+from widen.report.report_model import IntervalRecord
 from widen.report.report_summary import CommandHint, Decision, summarize_report
 from widen.report.table_report import Report, ReportColumn, SourceField
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from widen.planning.table.column_change import GRADES
 from widen.report import text_format
-from widen.report.report_model import GRADES, IntervalRecord
+from widen.report.report_model import IntervalRecord
 from widen.report.table_report import Report, ReportColumn, SourceField
 
 MAX_BINS = 68

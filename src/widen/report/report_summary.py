@@ -13,7 +13,8 @@ from typing import Any
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
-from widen.report.report_model import GRADES, ColumnChange, IntervalRecord, VersionTime, time_text
+from widen.planning.table.column_change import GRADES, ColumnChange
+from widen.report.report_model import IntervalRecord, VersionTime, time_text
 from widen.report.table_report import Report, ReportColumn, SourceField
 from widen.report.text_format import share_text
 

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from widen.planning.evolution.samples import Samples, mask, sample_formatter
+from widen.planning.table.column_change import ChangeReason, ColumnChange
+from widen.planning.table.schema_changes import EVENTS
 from widen.protocol.partition_values import Scalar
-from widen.report.report_model import ChangeReason, ColumnChange, IntervalRecord, json_scalar
-from widen.report.schema_changes import EVENTS
+from widen.report.report_model import IntervalRecord, json_scalar
 from widen.report.table_report import Report, ReportColumn
 
 __all__ = ["Samples", "mask", "mask_report", "sample_formatter", "shown_intervals"]

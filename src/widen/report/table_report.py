@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from widen.model.column_path import Path, format_path
+from widen.planning.table.column_change import ChangeReason
 from widen.protocol.partition_values import Scalar
-from widen.report.report_model import ChangeReason, IntervalRecord, VersionTime, json_scalar
+from widen.report.report_model import IntervalRecord, VersionTime, json_scalar
 
 
 @dataclass(frozen=True, slots=True)

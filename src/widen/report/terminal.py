@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from widen.planning.evolution.plan import Plan, QuarantinedField, RescuedField
-from widen.report.report_model import ColumnChange, IntervalRecord
-from widen.report.schema_changes import plan_changes
+from widen.planning.table.column_change import ColumnChange
+from widen.planning.table.schema_changes import plan_changes
+from widen.report.report_model import IntervalRecord
 from widen.report.text_format import (
     SIGNS,
     UNKNOWN_TEXT,

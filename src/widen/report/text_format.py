@@ -14,9 +14,7 @@ from urllib.parse import unquote
 
 from widen.model.column_path import Path, format_path
 from widen.model.printable import printable as printable
-from widen.protocol.partition_values import Scalar
-from widen.protocol.skipping.file_statistics import MAX_TEXT
-from widen.report.report_model import (
+from widen.planning.table.column_change import (
     ADDED,
     CHANGED,
     MOVED,
@@ -27,10 +25,11 @@ from widen.report.report_model import (
     WIDENED,
     ChangeReason,
     ColumnChange,
-    IntervalRecord,
-    time_text,
 )
-from widen.report.schema_changes import summarize_operation
+from widen.planning.table.schema_changes import summarize_operation
+from widen.protocol.partition_values import Scalar
+from widen.protocol.skipping.file_statistics import MAX_TEXT
+from widen.report.report_model import IntervalRecord, time_text
 from widen.report.table_report import ReportColumn
 
 UNKNOWN_TEXT = "–"

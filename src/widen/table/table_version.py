@@ -26,6 +26,7 @@ from widen.protocol.partition_values import parse_timestamp
 from widen.protocol.table_features import is_supported
 from widen.protocol.type_changes import TypeChange, all_type_changes
 from widen.table.results import History, HistoryEntry, Loads
+from widen.table.schema_diff import SchemaDiff, diff_versions
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
@@ -127,6 +128,21 @@ class TableVersion:
             StorageError: the storage returned an error.
         """
         return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
+
+    @check_arguments
+    def diff(self, old: int, new: int | None = None) -> SchemaDiff:
+        """Return how the schema changed between two versions.
+
+        Args:
+            old: The version to compare.
+            new: The version to compare it with; by default this one.
+
+        Raises:
+            VersionNotFound: a version does not exist, or the log no longer has it.
+            CorruptLog: a log file is damaged.
+            StorageError: the storage returned an error.
+        """
+        return diff_versions(self._past(old, None), self._past(new, None))
 
     def loads(self) -> Loads:
         """Return which source files were loaded into this version, oldest load first.

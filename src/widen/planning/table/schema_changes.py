@@ -14,12 +14,21 @@ import msgspec
 from widen.model.column_path import Path, children, fields
 from widen.model.types import DataType, Field, StructType, is_atomic
 from widen.planning.evolution.plan import PlanEvent
+from widen.planning.table.column_change import (
+    ADDED,
+    REMOVED,
+    RENAMED,
+    RETYPED,
+    ROUTED,
+    WIDENED,
+    ChangeReason,
+    ColumnChange,
+)
+from widen.planning.table.column_detail_changes import detail_changes, moves
 from widen.planning.table.operation import AddColumn, CreateTable, Operation, WidenType
 from widen.protocol.actions import CommitInfo
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.type_widening import is_widening
-from widen.report.column_detail_changes import detail_changes, moves
-from widen.report.report_model import ADDED, REMOVED, RENAMED, RETYPED, ROUTED, WIDENED, ChangeReason, ColumnChange
 
 EVENTS = "events"
 """The operation parameter in which an ingestion records its events, as JSON text."""

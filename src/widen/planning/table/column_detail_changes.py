@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from widen.model.column_path import Path
 from widen.model.types import Field
 from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.column_change import CHANGED, MOVED, ColumnChange
 from widen.planning.table.field_position import AfterField, StructEnd
 from widen.protocol.column_metadata import HIGH_WATER_MARK, TEXT_LIMIT, find_default
-from widen.report.report_model import CHANGED, MOVED, ColumnChange
 
 
 def detail_changes(path: Path, old: Field, new: Field) -> Iterator[ColumnChange]:

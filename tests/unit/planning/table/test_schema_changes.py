@@ -11,8 +11,8 @@ from support.state import MAPPED, WIDE, after, state
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_table import plan_alter
 from widen.planning.alter.set_properties import plan_set_properties
+from widen.planning.table.schema_changes import schema_changes
 from widen.planning.table.table_state import TableState
-from widen.report.schema_changes import schema_changes
 from widen.report.text_format import change_text
 
 COLUMNS = "a int not null, s struct<x: int, y: int, z: int>, b string"

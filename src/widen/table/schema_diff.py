@@ -1,0 +1,62 @@
+"""The difference between the schemas of two versions, with the reasons that the commits between them recorded.
+
+Source: docs/guide/gate.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from widen.log.read.snapshot import Snapshot
+from widen.model.column_path import format_path
+from widen.model.notebook import MAX_ROWS, html_table, shortened
+from widen.planning.table.column_change import ROUTED, ColumnChange
+from widen.planning.table.schema_changes import recorded_reasons, schema_changes
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDiff:
+    """How the schema of a table changed between two versions.
+
+    Args:
+        old: The number of the version that is compared.
+        new: The number of the version that it is compared with.
+        changes: The changes from one to the other: columns of the new schema in its order, then removed columns.
+    """
+
+    old: int
+    new: int
+    changes: tuple[ColumnChange, ...]
+
+    def __repr__(self) -> str:
+        more = ["  …"] if len(self.changes) > MAX_ROWS else []
+        lines = (f"  {'  '.join(filter(None, row))}" for row in self._rows(MAX_ROWS))
+        return "\n".join([f"SchemaDiff({self.old} → {self.new}, {len(self.changes)} changes)", *lines, *more])
+
+    def _repr_html_(self) -> str:
+        title = f"Version {self.old} → {self.new}: {len(self.changes)} changes"
+        return html_table(title, ("change", "column", "from", "to"), self._rows(MAX_ROWS + 1))
+
+    def _rows(self, limit: int) -> Iterator[tuple[str, ...]]:
+        for change in islice(self.changes, limit):
+            yield change.what, format_path(change.column), shortened(change.old), shortened(change.new)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the difference as a JSON object."""
+        return {"from": self.old, "to": self.new, "changes": [change.to_value() for change in self.changes]}
+
+
+def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
+    """Return how the schema changed between two versions of a table; either may be the later one.
+
+    Raises:
+        CorruptLog: a log file is damaged.
+        StorageError: the storage returned an error.
+    """
+    commits = new.history(new.version - old.version) if new.version > old.version else []
+    reasons = [reason for _, _, info in reversed(commits) for reason in recorded_reasons(info)]
+    found = schema_changes(old.schema, new.schema, reasons)
+    return SchemaDiff(old.version, new.version, tuple(change for change in found if change.what != ROUTED))

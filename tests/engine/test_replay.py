@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, TableNotFound
 from widen.ingestion import ingest, replay
+from widen.model.types import INTEGER, Field, StructType
 from widen.table import Table, create_table
 
 RECORDS = [{"n": 1, "amount": 5}, {"n": 2, "amount": -5}, {"n": 3, "amount": -900}, {"n": 4, "amount": 8}]
@@ -54,6 +55,16 @@ def test_what_fits_by_now_leaves_the_quarantine_once(spark: SparkSession, table:
     again = replay(quarantine.location, table.location, spark=spark)
     assert (again.replayed, again.left) == (0, 1)
     assert rows(spark, table, "n") == [(1,), (2,), (4,)]
+
+
+def test_bytes_that_are_not_utf_8_are_escaped_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), StructType((Field("n", INTEGER, nullable=False),)))
+    (tmp_path / "day.json").write_bytes(b'{"m":1}\n\xff\n')
+    assert ingest(str(tmp_path / "day.json"), table.location, spark=spark).quarantined == 2
+    table.refresh().alter_column("n", nullable=True)
+    assert replay(f"{table.location}_quarantine", table.location, spark=spark).left == 0
+    found = table.refresh().read(spark=spark).select("m", "_corrupt_record").collect()
+    assert {tuple(row) for row in found} == {(1, None), (None, r"b'\xff'")}
 
 
 def test_a_replay_that_was_killed_is_finished_by_the_next(

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from widen.errors import InvalidOption, SourceError, UnmatchedFields
 from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan
 from widen.model.types import DATE, LONG, STRING, Field, StructType
+from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.spark.source import json_texts
 from widen.table import Table, create_table
 
@@ -99,6 +100,24 @@ def test_json_in_a_column(spark: SparkSession, tmp_path: Path) -> None:
         ingest(frame.drop("value"), str(tmp_path / "table"), format="json", spark=spark)
 
 
+def test_a_value_may_hold_several_records(spark: SparkSession, tmp_path: Path) -> None:
+    """As in small files: one after the other, over several lines, or beside lines that are not JSON."""
+    texts = ['{"n":1}{"n":2}', '{\n "n": 3\n}\n{\n "n": 4\n}', 'oops\n{"n":5}', '[{"n":6},7]']
+    done = proved(spark, spark.createDataFrame([(text,) for text in texts], "value string"), tmp_path, format="json")
+    assert (done.records, done.corrupt, done.not_objects) == (5, 2, 1)
+    found = rows(spark, tmp_path)
+    assert [row["n"] for row in found if "n" in row] == [1, 2, 3, 4, 5]
+    assert {row["_corrupt_record"] for row in found if "n" not in row} == {"oops", '[{"n":6},7]'}
+
+
+def test_json_that_is_not_an_object_is_kept_once_and_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"n":1}\n[1,2]\n5\n"x"\nnull\noops\n')
+    done = proved(spark, str(tmp_path / "in.jsonl"), tmp_path / "table")
+    assert (done.records, done.corrupt, done.not_objects) == (1, 5, 4)
+    found = [row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "n" not in row]
+    assert sorted(found) == sorted(["[1,2]", "5", '"x"', "null", "oops"])
+
+
 # ---- CSV and text ----------------------------------------------------------------------------------
 
 
@@ -113,6 +132,21 @@ def test_csv_holds_texts(spark: SparkSession, tmp_path: Path) -> None:
         {"n": "1", "a_b": 'x, "y"\r\nz'},
         {"n": "2", "a_b": "007", "c": ""},
     ]
+
+
+def test_csv_in_another_encoding_loses_no_byte(spark: SparkSession, tmp_path: Path) -> None:
+    """A row with bytes that the encoding does not have is kept with the bytes of the file, and so are bad rows."""
+    (tmp_path / "in.csv").write_bytes(b"n,a\n1,caf\xe9\n2,\x81\xe9\\x81\n3,\xe9,\x81\n")
+    done = proved(spark, str(tmp_path / "in.csv"), tmp_path / "table", options={"encoding": "cp1252"})
+    assert (done.records, done.corrupt) == (1, 2)
+    kept = [row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "n" not in row]
+    assert {corrupt_text_to_bytes(text) for text in kept} == {b"2,\x81\xe9\\x81", b"3,\xe9,\x81"}
+    assert [row["a"] for row in rows(spark, tmp_path / "table") if "n" in row] == ["café"]
+    (tmp_path / "cut.csv").write_bytes("n,a\n1,x".encode("utf-16")[:-1])
+    (tmp_path / "whole.csv").write_bytes("n,a\n1,é".encode("utf-16"))
+    sources = [str(tmp_path / "cut.csv"), str(tmp_path / "whole.csv")]
+    cut = ingest(sources, str(tmp_path / "cut"), options={"encoding": "utf-16"}, spark=spark)
+    assert (cut.records, cut.corrupt) == (1, 1)
 
 
 def test_files_of_csv_may_have_other_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -148,7 +148,10 @@ def _warn_unmatched(planned: Plan) -> None:
 def _ingested(result: IngestResult, into: str) -> Iterator[RenderableType]:
     yield lazy_imports.terminal.version_line(result.version, into)
     yield Text(
-        "  " + lazy_imports.text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
+        "  "
+        + lazy_imports.text_format.written_text(
+            result.records, result.files, result.size_bytes, result.corrupt, result.not_objects
+        )
     )
     if result.verification is not None:
         yield Text(f"  verified: {result.verification}", "green" if result.verification.is_clean else "bold red")

@@ -82,6 +82,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         written.plan,
         records=result.seen.records,
         corrupt=result.seen.corrupt,
+        not_objects=result.seen.not_objects,
         files=len(result.adds),
         size_bytes=sum(add.size for add in result.adds),
         left_out=batch.left_out,

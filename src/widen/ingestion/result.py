@@ -23,6 +23,7 @@ class IngestResult:
         plan: The changes that it brought.
         records: The records written.
         corrupt: The lines that are not records, kept in the corrupt-record column.
+        not_objects: How many of these lines are JSON, but not an object, such as ``5`` or ``[1]``.
         files: The files written.
         size_bytes: Their size.
         left_out: Files of the source that are ignored, because their names are not of its format.
@@ -39,6 +40,7 @@ class IngestResult:
     _: KW_ONLY
     records: int = 0
     corrupt: int = 0
+    not_objects: int = 0
     files: int = 0
     size_bytes: int = 0
     left_out: tuple[str, ...] = ()
@@ -77,7 +79,7 @@ class IngestResult:
         proof = {} if self.verification is None else {"verification": self.verification.to_value()}
         number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
-        numbers |= {"quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
+        numbers |= {"notObjects": self.not_objects, "quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
         plan = self.plan.to_value()
         files = {"leftOut": list(self.left_out), "sourceFiles": self.compared.to_value()}
         return {"version": self.version, **number, **numbers, **files, "plan": plan, **proof}

@@ -165,6 +165,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         quarantined: The number of records that go to the quarantine instead of the table.
         kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
         met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
+        not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
     """
 
     records: int = 0
@@ -173,6 +174,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     quarantined: int = 0
     kept_out: dict[str, FieldObservation] = {}
     met: list[list[str]] = []
+    not_objects: int = 0
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -188,6 +190,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             combine(self.quarantined, other.quarantined),
             merge_records(self.kept_out, other.kept_out, combine),
             sorted([*self.met, *(path for path in other.met if path not in self.met)]),
+            combine(self.not_objects, other.not_objects),
         )
 
     def to_json(self) -> bytes:
@@ -233,7 +236,13 @@ def observation_from_json(data: bytes) -> Observation:
     """Return the observation from the JSON of `Observation.to_json`."""
     wire = _decoder.decode(data)
     return Observation(
-        wire.records, wire.corrupt, _from_wire(wire.root), wire.quarantined, _from_wire(wire.kept_out), wire.met
+        wire.records,
+        wire.corrupt,
+        _from_wire(wire.root),
+        wire.quarantined,
+        _from_wire(wire.kept_out),
+        wire.met,
+        wire.not_objects,
     )
 
 
@@ -272,6 +281,7 @@ class _ObservationWire(msgspec.Struct):
     quarantined: int = 0
     kept_out: dict[str, _FieldWire] = {}
     met: list[list[str]] = []
+    not_objects: int = 0
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:

@@ -13,9 +13,11 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.expected_values import ExpectedRecord, ValueCounts
 from widen.proof.fast_reader import FastReader
 from widen.proof.file_values import FileValues, add_file_values
-from widen.proof.json_reader import read_records
+from widen.proof.json_reader import read_records, split_file
 from widen.proof.proof_rules import CorruptTextRedactor
 from widen.proof.record_digest import Form, to_corrupt_form
+
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,11 @@ class SourceReader:
     def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the rows of a text without the fast path."""
         records = read_records(text)
-        if records is None:
+        is_array = text.removeprefix(_BOM).lstrip().startswith(b"[")
+        if records is None and not is_array and len(parts := list(split_file(text))) > 1:
+            for part in parts:
+                yield from self.read_exactly(part, file_values)
+        elif records is None:
             yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
         else:
             completed = (add_file_values(record, file_values) if file_values else record for record in records)

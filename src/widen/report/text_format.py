@@ -176,10 +176,19 @@ def interval_text(interval: IntervalRecord) -> list[str]:
     return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
 
 
-def written_text(records: int | None, files: int, size_bytes: int, corrupt: int) -> str:
-    """Return a short text about the data that a commit wrote."""
+def written_text(records: int | None, files: int, size_bytes: int, corrupt: int, not_objects: int = 0) -> str:
+    """Return a short text about the data that a commit wrote.
+
+    Args:
+        records: The number of records; None if it is unknown.
+        files: The number of files.
+        size_bytes: Their size.
+        corrupt: The number of lines that are not records.
+        not_objects: How many of these lines are JSON.
+    """
     text = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"
-    return f"{text}; {count_noun(corrupt, 'line')} kept whole: not a JSON record" if corrupt else text
+    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole: not a JSON record"
+    return (kept + (f" ({not_objects:,} JSON, but not an object)" if not_objects else "")) if corrupt else text
 
 
 def changes_text(changes: Sequence[ColumnChange], *, is_first: bool) -> list[str]:

@@ -17,6 +17,7 @@ import msgspec
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields, merge_file_fields
 from widen.observe.json_document import BOM, InvalidJson, JsonDocument, has_field, parse_document
+from widen.observe.json_split import split_records
 from widen.observe.observation import Observation, RecordPosition, merge_records, position_text
 from widen.observe.observe_document import observe_record
 from widen.planning.evolution.policy import Policy
@@ -212,6 +213,9 @@ class RowBuilder:
             case [*records] if all(isinstance(record, dict) for record in records):
                 for record in records:
                     yield from self._exact_row(self._with_file_fields(record, at), at)
+            case InvalidJson() if len(parts := _split_text(text)) > 1:
+                for part in parts:
+                    yield from self._exact_rows(part, at)
             case _:
                 yield from self._corrupt_row(text, at, document)
 
@@ -226,6 +230,7 @@ class RowBuilder:
             yield from self._kept_out(kept, at, f"not a record: {reason}")
             return
         self.observation.corrupt += 1
+        self.observation.not_objects += not isinstance(document, InvalidJson)
         values = {CORRUPT: kept, CORRUPT_AT: position_text(at)}
         yield {self._roles[role]: value for role, value in values.items() if role in self._roles} | self._origin_cell(
             kept, at
@@ -276,6 +281,11 @@ class RowBuilder:
         if not isinstance(record, dict):
             return self._redactor.redact_text(text)
         return self._redactor.redact_record(self._with_file_fields(record, at), None)
+
+
+def _split_text(text: bytes) -> list[bytes]:
+    """Return the records of a text that has several, and what is between them; an array is not split."""
+    return [text] if text.removeprefix(BOM).lstrip().startswith(b"[") else list(split_records(text))
 
 
 def _with_prefix(text: bytes, prefix: bytes) -> bytes:

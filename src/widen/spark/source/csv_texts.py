@@ -164,8 +164,9 @@ def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFram
 def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for content, path in zip(batch.column(TEXT).to_pylist(), batch.column(FILE).to_pylist(), strict=True):
-            names, rows = _read_header(_in_utf8(content, dialect), dialect)
-            yield as_raw_records(_to_json_texts(rows, names, dialect), path)
+            text = _in_utf8(content, dialect)
+            names, rows = ([], b"") if text is None else _read_header(text, dialect)
+            yield as_raw_records([content] if text is None else _to_json_texts(rows, names, dialect), path)
 
 
 def _texts_of_lines(
@@ -177,7 +178,8 @@ def _texts_of_lines(
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in (TEXT, FILE, PART)]
         for split, group in groupby(zip(*columns, strict=True), key=lambda row: (row[1], row[2])):
-            rows = _in_utf8(b"".join(line + b"\n" for line, _, _ in group), dialect)
+            data = b"".join(line + b"\n" for line, _, _ in group)
+            rows = _in_utf8(data, dialect) or data
             is_start, last_split = split != last_split and split[1] == 0, split
             rows, incomplete_row = _split_whole_rows(
                 incomplete_row + (_read_header(rows, dialect)[1] if is_start else rows), dialect
@@ -195,10 +197,29 @@ def _texts_of_plain_lines(detects: bool, batches: Iterable[pa.RecordBatch]) -> I
             )
 
 
-def _in_utf8(data: bytes, dialect: CsvDialect) -> bytes:
-    if codecs.lookup(dialect.encoding).name == "utf-8":
+def _in_utf8(data: bytes, dialect: CsvDialect) -> bytes | None:
+    """Return texts in UTF-8. Bytes that the encoding does not have become surrogates; None if it cannot do that."""
+    if codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig"):
         return data
-    return data.decode(dialect.encoding, errors="backslashreplace").encode()
+    try:
+        return data.decode(dialect.encoding, "surrogateescape").encode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return None
+
+
+def _in_source_encoding(text: bytes, dialect: CsvDialect) -> bytes:
+    """Return a text from `_in_utf8` unchanged if it is UTF-8, else with the bytes that the file has."""
+    if codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig") or _is_utf8(text):
+        return text
+    return text.decode(errors="surrogatepass").encode(dialect.encoding, "surrogateescape")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_header(data: bytes, dialect: CsvDialect) -> tuple[list[str], bytes]:
@@ -243,14 +264,18 @@ _QUOTE_FIX = "Repair the file, or turn quoting off: quote=''."
 
 def _to_json_texts(rows: bytes, names: Sequence[str], dialect: CsvDialect) -> list[bytes]:
     """Return the JSON texts of rows in order; a row that is not a record stays as it is."""
+    if not rows.strip() or not names:
+        return []
+    # Arrow decodes refused rows, so rows that are not UTF-8 are parsed with a character for each of their bytes.
+    is_utf8 = _is_utf8(rows)
     refused: list[tuple[int, bytes]] = []
 
     def refuse(row: pa.csv.InvalidRow) -> str:
-        refused.append((row.number or 0, row.text.encode()))
+        text = row.text.encode() if is_utf8 else _in_source_encoding(row.text.encode("latin-1"), dialect)
+        refused.append((row.number or 0, text))
         return "skip"
 
-    if not rows.strip() or not names:
-        return []
+    rows = rows if is_utf8 else rows.decode("latin-1").encode()
     keys = [str(at) for at in range(len(names))]
     table = pa.csv.read_csv(
         pa.BufferReader(rows),
@@ -271,14 +296,20 @@ def _to_json_texts(rows: bytes, names: Sequence[str], dialect: CsvDialect) -> li
             check_utf8=False,
         ),
     )
-    fields = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    columns = [column.to_pylist() for column in table.columns]
+    fields = zip(*(columns if is_utf8 else map(_as_bytes, columns)), strict=True)
     texts = [
-        _to_json_record(dict(zip(names, row, strict=True)), detects=dialect.detects) or _join_fields(row, dialect)
+        _to_json_record(dict(zip(names, row, strict=True)), detects=dialect.detects)
+        or _in_source_encoding(_join_fields(row, dialect), dialect)
         for row in fields
     ]
     for number, text in refused:
         texts.insert(max(number - 1, 0), text)
     return texts
+
+
+def _as_bytes(values: Iterable[bytes | None]) -> list[bytes | None]:
+    return [None if value is None else value.decode().encode("latin-1") for value in values]
 
 
 def _to_json_record(fields: Mapping[str, bytes | None], *, detects: bool) -> bytes | None:

@@ -6,21 +6,23 @@ Source: docs/evolution-rules.md#d11, #d12
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from widen.log.store.log_store import LogStore
 from widen.model.schema_json import from_json
+from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.observe.observation import Observation
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn
-from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
+from widen.spark.source.json_texts import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
 from widen.spark.text.text_tasks import (
     NOTE,
     NOTES,
@@ -133,7 +135,15 @@ def quarantined_texts(rows: DataFrame) -> DataFrame:
     """
     origin_name = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
     text, part = F.col("text").cast("binary"), F.lit(0).cast("bigint")
-    return rows.select(text.alias(TEXT), origin_name.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
+    raw = rows.select(text.alias(TEXT), origin_name.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
+    return raw.mapInArrow(_restore_bytes, RAW_SCHEMA)
+
+
+def _restore_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield texts with the bytes that they stand for, so that a corrupt text is not escaped once more."""
+    for batch in batches:
+        texts = [corrupt_text_to_bytes(text.decode()) for text in batch.column(TEXT).to_pylist()]
+        yield batch.set_column(0, TEXT, pa.array(texts, pa.binary()))
 
 
 def with_original_positions(kept_out: DataFrame) -> DataFrame:

@@ -225,11 +225,17 @@ class Mixed:
             self.sql(f"ALTER TABLE {{table}} ADD COLUMNS ({name} int)")
         self.model.columns[name] = "int"
 
-    def _optimize(self, _: str) -> None:
-        self.sql("OPTIMIZE {table}")
+    def _optimize(self, engine: str) -> None:
+        if engine == WIDEN:
+            self.table.optimize(spark=self.spark)
+        else:
+            self.sql("OPTIMIZE {table}")
 
-    def _vacuum(self, _: str) -> None:
-        self.sql("VACUUM {table} RETAIN 0 HOURS")
+    def _vacuum(self, engine: str) -> None:
+        if engine == WIDEN:
+            self.table.vacuum(0, force=True)
+        else:
+            self.sql("VACUUM {table} RETAIN 0 HOURS")
         self.restorable = self.table.version
 
     def _restore(self, engine: str) -> None:
@@ -277,6 +283,8 @@ KINDS: dict[str, list[str]] = {
         "add_column",
         *["restore"] * 2,
         *["checkpoint"] * 2,
+        *["optimize"] * 2,
+        "vacuum",
     ],
     DELTA: [
         *["append", "delete", "update", "merge"] * 3,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
     from widen.table.schema_diff import diff_versions
+    from widen.table.vacuum import VacuumMixin
 
 __all__ = [
     "REWRITE",
@@ -52,6 +53,7 @@ __all__ = [
     "PropertyChangesMixin",
     "QueryResult",
     "Table",
+    "VacuumMixin",
     "build_report",
     "diff_versions",
     "evolution_rules",
@@ -124,6 +126,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.table.property_changes": ("PropertyChangesMixin",),
     "widen.table.results": ("Loads",),
     "widen.table.schema_diff": ("diff_versions",),
+    "widen.table.vacuum": ("VacuumMixin",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

@@ -1,10 +1,11 @@
-"""The commands that maintain a table: ``rewrite``, ``restore`` and ``drop-feature``.
+"""The commands that maintain a table: ``rewrite``, ``optimize``, ``vacuum``, ``restore`` and ``drop-feature``.
 
-Source: Delta Lake's REORG TABLE, RESTORE TABLE and ALTER TABLE … DROP FEATURE.
+Source: Delta Lake's REORG TABLE, OPTIMIZE, VACUUM, RESTORE TABLE and ALTER TABLE … DROP FEATURE.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, show_commands, spark_session
 from widen.cli.output import progress, show, show_json
-from widen.cli.properties_and_sql import report_change
+from widen.cli.properties_and_sql import report_change, show_unchanged
 
 if TYPE_CHECKING:
     from widen.spark.spark_types import SparkSession
@@ -40,16 +41,93 @@ def rewrite(
         changed = opened.version > before
         show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
     elif files:
-        counted, size = (
-            lazy_imports.text_format.count_noun(files, "file"),
-            lazy_imports.text_format.size_text(size_bytes),
-        )
-        show([Text(f"rewrote {counted}, {size}: version {opened.version}")])
+        show([Text(f"rewrote {_files_text(files, size_bytes)}: version {opened.version}")])
     else:
         report_change(before, opened, json=False)
 
 
 _REMOVED = ("numRemovedFiles", "numRemovedBytes")
+
+
+def vacuum(
+    table: shared_options.Table,
+    retention_hours: Annotated[
+        float | None,
+        typer.Option(min=0, help="How long files are kept; by default as the table says.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Allow a shorter time than the table does; no other job may be active.")
+    ] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Delete the files that no version within the retention needs. Older versions can then no longer be read."""
+    opened = lazy_imports.VacuumMixin(table, shared_options.storage(storage_option))
+    with progress("listing the files"):
+        done = opened.vacuum(retention_hours, dry_run=dry_run, force=force)
+    if json:
+        show_json(
+            {
+                "version": done.version,
+                "dryRun": dry_run,
+                "files": len(done.files),
+                "bytes": done.size_bytes,
+                "keptSince": done.kept_since.isoformat(),
+                "paths": done.files,
+            }
+        )
+        return
+    counted = _files_text(len(done.files), done.size_bytes)
+    verb, end = ("would delete", "") if dry_run else ("deleted", f": version {done.version}")
+    show([Text(f"{verb} {counted}{end}"), *(Text(f"  {path}") for path in done.files if dry_run)])
+
+
+def optimize(
+    table: shared_options.Table,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Only these partitions, e.g. \"day > '2024-01-31'\".")
+    ] = None,
+    zorder_by: Annotated[
+        list[str] | None,
+        typer.Option("--zorder-by", metavar="COLUMN", help="Sort by a column, for data skipping; can be repeated."),
+    ] = None,
+    target_bytes: Annotated[
+        int, typer.Option(min=1, help="The size of new files; by default 1 GiB.", show_default=False)
+    ] = 2**30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the files.")] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Write small files together into larger ones. The rows stay as they are."""
+    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    before = opened.version
+    run = partial(opened.optimize, where, target_bytes=target_bytes, zorder_by=zorder_by or ())
+    change = run(dry_run=True, spark=None if where is None else spark_session.spark_session())
+    if change.metrics and not dry_run:
+        session = spark_session.spark_session()
+        with progress("writing"):
+            change = run(spark=session)
+    counts = [change.metrics.get(key, 0) for key in (*_REMOVED, *_ADDED)]
+    if json:
+        names = ("files", "bytes", "newFiles", "newBytes")
+        show_json(
+            {"version": opened.version, "changed": opened.version > before} | dict(zip(names, counts, strict=True))
+        )
+    elif not change.metrics:
+        show_unchanged(opened)
+    else:
+        old, new = _files_text(*counts[:2]), _files_text(*counts[2:])
+        done = f"would write {old} again" if dry_run else f"{old} became {new}: version {opened.version}"
+        show([Text(done)])
+
+
+_ADDED = ("numAddedFiles", "numAddedBytes")
+
+
+def _files_text(files: int, size_bytes: int) -> str:
+    text = lazy_imports.text_format
+    return f"{text.count_noun(files, 'file')}, {text.size_text(size_bytes)}"
 
 
 def restore(

@@ -51,6 +51,7 @@ WidenError
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable     the change would remove rows from an append-only table
 │   ├── IcebergUnavailable · CatalogNotFound
+│   ├── RetentionTooShort   a vacuum would delete files that the retention protects
 │   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
 │   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
@@ -194,6 +195,7 @@ from widen.errors.requests import (
     LimitExceeded,
     NameNotFound,
     PlanChanged,
+    RetentionTooShort,
     SourceError,
     SparkUnavailable,
     UnmatchedFields,
@@ -368,6 +370,7 @@ __all__ = [
     "ReplaceWhereMismatch",
     "RequestError",
     "RetentionNotExpired",
+    "RetentionTooShort",
     "RowRefused",
     "SchemaMismatch",
     "SnapshotUnknown",

@@ -73,6 +73,19 @@ class AppendOnlyTable(RequestError):
     hint = "To allow this, unset the property delta.appendOnly first."
 
 
+class RetentionTooShort(RequestError):
+    """A vacuum would delete files that the retention of the table protects."""
+
+    code = "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"
+    template = (
+        "A vacuum of {location} must keep files for {least} hours, the retention of the table, not {hours} hours."
+    )
+    hint = (
+        "A shorter time can delete files of running writes and readers. If there are none, say so: force=True in "
+        "Python, --force on the command line."
+    )
+
+
 class SparkUnavailable(RequestError):
     """The call needs Spark, and Spark cannot be started."""
 

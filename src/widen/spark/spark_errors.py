@@ -38,6 +38,7 @@ _REFUSED = "WIDEN_REFUSED"
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """The errors of a Spark action, in a classic session and in Spark Connect."""
 
+_MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -114,6 +115,11 @@ def _row_error(match: re.Match[str]) -> WidenError:
     return _REFUSALS[match[1]](json.loads(match[2]), match[3])
 
 
+def _missing_path_error(match: re.Match[str]) -> WidenError:
+    fix = "If a vacuum deleted it, read a later version. Otherwise restore the file from a backup."
+    return CorruptFile(path=match[1], reason="it does not exist (vacuumed or deleted?)", fix=fix)
+
+
 def _read_error(match: re.Match[str]) -> WidenError:
     if match[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
         fix = "Restore the file from a backup, or restore the table to a version that does not need it."
@@ -154,6 +160,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_DENIED, _permission_error),
     (_COMPRESSION, _compression_error),
     (_READ_FAILURE, _read_error),
+    (_MISSING_PATH, _missing_path_error),
     (_MISSING_PACKAGE, _missing_package_error),
 )
 """Patterns of failures and the errors they become, in order of precedence."""

@@ -1,8 +1,8 @@
-"""Drop features, rewrite old files, restore earlier versions."""
+"""Drop features, rewrite old files, compact small files, restore earlier versions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -12,6 +12,8 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
 from widen.model.argument_types import check_arguments
 from widen.spark.delta_settings import has_fast_drop
+from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
+from widen.spark.maintain.compaction_plan import TARGET_BYTES
 from widen.spark.maintain.rewrite_files import REWRITE
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
 from widen.spark.parquet.old_file_search import find_old_files
@@ -97,6 +99,56 @@ class MaintenanceMixin(PropertyChangesMixin):
             self._after(renewal.run)
         metrics = {"numRemovedFiles": renewal.files, "numRemovedBytes": renewal.size_bytes}
         return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics if renewal.files else {})
+
+    @check_arguments
+    def optimize(
+        self,
+        where: str | None = None,
+        *,
+        target_bytes: int = TARGET_BYTES,
+        zorder_by: Sequence[str] = (),
+        dry_run: bool = False,
+        spark: SparkSession | None = None,
+    ) -> TableChange[Self]:
+        """Write small files together into larger ones, without any change of rows, and return the `TableChange`.
+
+        Small files of a partition become files of about the target size; files with more than 5 % deleted rows are
+        written again without them. New files have the current types. Rows keep their row ids, streams and the change
+        data feed see no change, and concurrent reads and writes are safe: a commit that conflicts keeps what it can,
+        and the rest is planned again.
+
+        Args:
+            where: A condition on partition columns, in Spark SQL; by default the whole table.
+            target_bytes: The size of the new files, in bytes.
+            zorder_by: Columns to sort by, along a Z-order curve: then all files are written again, and files can be
+                skipped by conditions on any of these columns.
+            dry_run: Whether only to count the files; ``numRemovedFiles`` and ``numRemovedBytes`` tell them.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            InvalidOption: the condition uses other columns, the size is not positive, or a column cannot be sorted by.
+            ColumnNotFound: a column to sort by does not exist.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
+            CorruptFile: a file or a deletion vector cannot be read.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error.
+
+        Source: Delta Spark's OPTIMIZE
+        """
+        if target_bytes < 1:
+            raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")
+        request = CompactionRequest(where, target_bytes, tuple(zorder_by))
+        compaction = Compaction(_session(spark), self._store, request)
+        if dry_run:
+            tasks = compaction.plan(self.refresh()._snapshot)
+            files, size_bytes = sum(task.files.num_rows for task in tasks), sum(task.size_bytes for task in tasks)
+            metrics = {"numRemovedFiles": files, "numRemovedBytes": size_bytes} if files else {}
+            return TableChange(self, OPTIMIZE, self.version, metrics)
+        self._after(compaction.run)
+        metrics = compaction.done.metrics if compaction.done.removes else {}
+        return TableChange(self, OPTIMIZE, self.version, metrics)
 
     def _after(self, steps: Callable[[], Committed | Snapshot | None]) -> Self:
         """Run steps that commit on their own, and refresh this object, also if a step fails."""

@@ -1,4 +1,4 @@
-"""The results of table methods: `TableChange`, `History` and `Loads`."""
+"""The results of table methods: `TableChange`, `Vacuumed`, `History` and `Loads`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,34 @@ class TableChange(Generic[_Table]):
         return html_table(f"{self.operation}: version {self.version}", ("metric", "value"), self.metrics.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Vacuumed(Generic[_Table]):
+    """The result of a vacuum.
+
+    Args:
+        table: The table, at its version after the vacuum.
+        version: The version of the table.
+        files: The paths in the table of the files that were deleted, or would be; in order.
+        size_bytes: Their total size.
+        kept_since: All versions since this time can still be read.
+        is_dry_run: Whether the files were only listed.
+    """
+
+    table: _Table
+    version: int
+    files: tuple[str, ...]
+    size_bytes: int
+    kept_since: datetime
+    is_dry_run: bool
+
+    def __repr__(self) -> str:
+        done = "would delete" if self.is_dry_run else "deleted"
+        return f"Vacuumed: {done} {len(self.files)} files, {self.size_bytes} bytes"
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), ("file",), ((path,) for path in self.files))
+
+
 class HistoryEntry(NamedTuple):
     """One commit of a table.
 
@@ -51,7 +79,7 @@ class HistoryEntry(NamedTuple):
     @property
     def timestamp(self) -> datetime:
         """The time of the commit, in UTC."""
-        return datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
+        return to_datetime(self.timestamp_ms)
 
     @property
     def operation(self) -> str:
@@ -104,7 +132,7 @@ class Loads(list[Load]):
 
     def _rows(self, limit: int = MAX_ROWS) -> Iterator[tuple[object, ...]]:
         for load in islice(self, limit):
-            time = f"{datetime.fromtimestamp(load.loaded_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%SZ}"
+            time = f"{to_datetime(load.loaded_ms):%Y-%m-%d %H:%M:%SZ}"
             first = shortened(load.files[0].path, 60) if load.files else ""
             yield load.version, time, len(load.files), load.records, load.kept_out, first
 
@@ -123,3 +151,8 @@ class Loads(list[Load]):
             }
             for load in self
         ]
+
+
+def to_datetime(time_ms: int) -> datetime:
+    """Return a time in milliseconds since the epoch as a datetime in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc)

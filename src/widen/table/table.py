@@ -19,6 +19,7 @@ from widen.table.change_feed import ChangeFeedMixin
 from widen.table.fold import FoldMixin
 from widen.table.maintenance import MaintenanceMixin
 from widen.table.read_and_append import ReadAndAppendMixin
+from widen.table.vacuum import VacuumMixin
 
 
 @check_arguments
@@ -67,7 +68,7 @@ def create_table(
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
-class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin):
+class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,30 @@ def test_an_interrupt_tells_what_is_committed(
     done = run("properties", str(tmp_path), "--set", "k=v")
     assert done.exit_code == 130
     assert re.search(note, done.stderr)
+
+
+def test_vacuum(table: str) -> None:
+    for name in ("orphan.parquet", "young.parquet"):
+        (Path(table) / name).write_bytes(b"12345")
+    os.utime(Path(table) / "orphan.parquet", (0, 0))
+    told_dry = told("vacuum", table, "--dry-run")
+    assert {key: told_dry[key] for key in ("version", "dryRun", "files", "bytes", "paths")} == {
+        "version": 0, "dryRun": True, "files": 1, "bytes": 5, "paths": ["orphan.parquet"],
+    }  # fmt: skip
+    assert run("vacuum", table, "--dry-run").stdout == "would delete 1 file, 5 B\n  orphan.parquet\n"
+    refused = run("vacuum", table, "--retention-hours", "1")
+    assert (refused.exit_code, "--force" in refused.stderr) == (1, True)
+    assert run("vacuum", table).stdout == "deleted 1 file, 5 B: version 2\n"
+    assert not (Path(table) / "orphan.parquet").exists()
+    assert told("vacuum", table, "--retention-hours", "0", "--force")["paths"] == ["young.parquet"]
+    assert [entry["operation"] for entry in told("history", table)[:2]] == ["VACUUM END", "VACUUM START"]
+
+
+def test_what_an_optimize_would_do_needs_no_spark(table: str) -> None:
+    size = sum((Path(table) / name).stat().st_size for name in ("old.parquet", "new.parquet"))
+    expected = {"version": 0, "changed": False, "files": 2, "bytes": size, "newFiles": 0, "newBytes": 0}
+    assert told("optimize", table, "--dry-run") == expected
+    assert run("optimize", table, "--dry-run").stdout.startswith("would write 2 files, ")
+    assert run("optimize", table, "--target-bytes", "1").stdout == "Nothing to change in version 0.\n"
+    refused = run("optimize", table, "--zorder-by", "nowhere")
+    assert (refused.exit_code, "DELTA_COLUMN_NOT_FOUND" in refused.stderr) == (1, True)

@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -31,7 +31,7 @@ _REASONS: dict[int, tuple[str, str]] = {
     errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
 }
 _FIX = "Check the disk and repeat the call."
-_STAGED = ".widen-staged"
+STAGED = ".widen-staged"
 """The suffix of files that are still being written; listings skip them."""
 
 
@@ -175,10 +175,33 @@ class LocalFiles:
                 if item.is_dir():
                     if deep:
                         yield from self._entries(path, deep=True)
-                elif not item.name.endswith(_STAGED):
+                elif not item.name.endswith(STAGED):
                     with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
                         status = item.stat()
                         yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
+        """Yield every file, also those that are still being written; links to folders are not followed.
+
+        Args:
+            skips: Tells whether to skip a folder, by its path.
+            folder: The folder to begin with.
+
+        Raises:
+            StorageError: the operating system reported an error.
+        """
+        try:
+            for item in _scan(self._absolute(folder)):
+                path = f"{folder}/{item.name}" if folder else item.name
+                if item.is_dir(follow_symlinks=False):
+                    if not skips(path):
+                        yield from self.walk(skips, path)
+                elif item.is_file():
+                    with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
+                        status = item.stat()
+                        yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+        except OSError as error:
+            raise _translate(self._absolute(folder), error) from error
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, and then the directories below the root that became empty; missing files are not an error.
@@ -203,6 +226,15 @@ class LocalFiles:
                 folder = os.path.dirname(folder)
 
 
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder; a folder that was deleted meanwhile is empty."""
+    try:
+        with os.scandir(folder) as scan:
+            return list(scan)
+    except FileNotFoundError:
+        return []
+
+
 def _open_regular(path: str, flags: int) -> int:
     """Open a regular file only: a damaged log must not make us block on a pipe or read a device forever."""
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -215,7 +247,7 @@ def _open_regular(path: str, flags: int) -> int:
 def _staged_file(target: str, data: bytes) -> Iterator[str]:
     """Write a hidden file next to the target and let the caller move it there; the hidden file is always deleted."""
     folder, name = os.path.split(target)
-    staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_STAGED}")
+    staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{STAGED}")
     try:
         try:
             _stage(target, staged, data)

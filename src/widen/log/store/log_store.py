@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
@@ -146,6 +146,19 @@ class LogStore:
             StorageError: the store reported an error.
         """
         return iter(self._files.list(folder, deep=True))
+
+    def walk(self, skips: Callable[[str], bool]) -> Iterator[FileEntry]:
+        """Yield every file of the table in no order, also files of the local disk that are still being written.
+
+        Links to folders are not followed: they may lead out of the table.
+
+        Args:
+            skips: Tells whether to skip a folder, by its path in the table.
+
+        Raises:
+            StorageError: the store reported an error.
+        """
+        return self._files.walk(skips)
 
     def list_from(self, path: str) -> Iterator[FileEntry]:
         """Yield the files in the folder of a path with that name or a later one, in name order; subfolders are skipped.

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
@@ -26,6 +27,9 @@ from widen.log.store.local_files import FileEntry
 _READ_AHEAD = 32
 """How many files are read at a time. A request takes tens of milliseconds, whatever the size of a small log file, so
 replaying a long log one file at a time would only wait for the network."""
+
+_DELETED_AT_ONCE = 1000
+"""How many files are deleted at a time: the most that one request to S3 can name."""
 
 _CLIENT_KEYS = frozenset(
     {
@@ -254,12 +258,41 @@ class ObjectStoreFiles:
         depth = folder.count("/") + 1 if folder else 0
         return sorted((e for e in entries if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
 
-    def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; missing files are not an error.
+    def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
+        """Yield every file that is not in a folder to skip.
+
+        Args:
+            skips: Tells whether to skip a folder, by its path.
+            folder: The folder to begin with.
 
         Raises:
             StorageError: the store reported an error.
         """
+        known: dict[str, bool] = {"": False}
+
+        def is_skipped(path: str) -> bool:
+            if path not in known:
+                known[path] = is_skipped(path.rpartition("/")[0]) or skips(path)
+            return known[path]
+
+        return (entry for entry in self.list(folder, deep=True) if not is_skipped(entry.path.rpartition("/")[0]))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files, many in one request where the store can; missing files are not an error.
+
+        Raises:
+            StorageError: the store reported an error.
+        """
+        remaining = iter(paths)
+        while some := list(islice(remaining, _DELETED_AT_ONCE)):
+            try:
+                obstore.delete(self._store, some)
+            except FileNotFoundError:  # of some stores only: they delete one file per request
+                self._delete_each(some)
+            except OBSTORE_ERRORS as error:
+                raise self._translate("", error) from error
+
+    def _delete_each(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
                 obstore.delete(self._store, path)

@@ -16,6 +16,9 @@ from widen.errors import StorageError
 from widen.log.store.log_store import LogStore
 from widen.protocol.actions import Add
 
+SCANS = "_widen/scans"
+"""The folder in a table for lists of files that scans read; see `widen.spark.read.file_manifest`."""
+
 _log = logging.getLogger(__name__)
 
 

@@ -7,7 +7,7 @@ Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -81,7 +81,13 @@ class RewrittenFiles:
         }
 
 
-def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows: int) -> RewrittenFiles:
+def rewrite_files(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    files: pa.Table,
+    rows: int,
+    arrange: Callable[[DataFrame], DataFrame] | None = None,
+) -> RewrittenFiles:
     """Write the rows of files to new files in the current types; commits nothing.
 
     If the rewrite fails, the new files are deleted as far as the store allows.
@@ -91,6 +97,7 @@ def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows
         snapshot: The version that the files belong to.
         files: Rows of its list of files.
         rows: The number of their rows that are not deleted.
+        arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.
 
     Raises:
         UnsupportedTypeChange: the schema records a type change that the protocol does not list.
@@ -109,7 +116,7 @@ def rewrite_files(spark: SparkSession, snapshot: Snapshot, files: pa.Table, rows
     frame = (
         _tracked(spark, view, files, columns) if columns else read_snapshot(spark, view.store, view, only=_paths(files))
     )
-    adds = write_parquet(frame, snapshot.store, snapshot.protocol, stored)
+    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, snapshot.protocol, stored)
     written = count_written_rows(adds)
     if written != rows:
         discard(snapshot.store, adds)

@@ -20,9 +20,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import StorageError
 from widen.log.store.log_store import LogStore
-
-FOLDER = "_widen/scans"
-"""The folder for manifests in a table that is not on a local disk."""
+from widen.log.write.staged_files import SCANS
 
 IGNORED = "spark.sql.streaming.fileStreamSink.metadata.ignored"
 """Spark's setting to ignore such logs."""
@@ -59,10 +57,10 @@ def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[s
     if store.is_local and "=" not in store.location:
         return _write_local(name, content)
     try:
-        store.put(f"{FOLDER}/{name}/{_SINK_LOG}", content)
+        store.put(f"{SCANS}/{name}/{_SINK_LOG}", content)
     except StorageError:
         return None
-    return store.uri(f"{FOLDER}/{name}")
+    return store.uri(f"{SCANS}/{name}")
 
 
 _encoder = msgspec.json.Encoder()

@@ -39,6 +39,7 @@ from widen.spark.read.pushdown import file_condition
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan, group_files, partition_values, split_group
 from widen.spark.read.sql_predicate import parse_predicate
 from widen.spark.source.source_files import as_literal
+from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, visible_schema
 
 EXPLICIT_FILES = 32
@@ -223,7 +224,8 @@ def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGro
     paths = _paths(spark, store, group.files)
     if group.is_hive and paths[0].startswith(store.uri("")):
         reader = reader.option("basePath", unquote(store.uri("")))
-    return reader.parquet(*(as_literal(unquote(path)) for path in paths))
+    with translate_spark_errors():  # the classic session looks a few files up already here
+        return reader.parquet(*(as_literal(unquote(path)) for path in paths))
 
 
 def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:

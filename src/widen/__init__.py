@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import Table, create_table
-    from widen.table.results import History, Loads, TableChange
+    from widen.table.results import History, Loads, TableChange, Vacuumed
     from widen.table.schema_diff import SchemaDiff
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Table",
     "TableChange",
     "TableError",
+    "Vacuumed",
     "Verification",
     "WidenError",
     "create_table",
@@ -60,6 +61,7 @@ _MODULES = {
     "Loads": "widen.table.results",
     "SchemaDiff": "widen.table.schema_diff",
     "TableChange": "widen.table.results",
+    "Vacuumed": "widen.table.results",
     "Verification": "widen.spark.text.verification",
     "IngestResult": "widen.ingestion",
     "IntervalEvent": "widen.ingestion",

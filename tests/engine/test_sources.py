@@ -18,6 +18,7 @@ from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, 
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.spark.source import json_texts
+from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.table import Table, create_table
 
 
@@ -50,6 +51,18 @@ def test_packed_files(spark: SparkSession, tmp_path: Path) -> None:
     (source / "b.jsonl.bz2").write_bytes(bz2.compress(b'{"n":3}\n{"n":4}\n'))
     proved(spark, str(source), tmp_path / "table")
     assert rows(spark, tmp_path / "table") == [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]
+
+
+def test_many_tiny_files_become_a_file_for_each_core(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for n in range(200):
+        (tmp_path / "in" / f"{n}.json").write_text(f'{{"n":{n}}}\n')
+    proved(spark, str(tmp_path / "in"), tmp_path / "table")
+    assert [row["n"] for row in rows(spark, tmp_path / "table")] == [*range(200)]
+    cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", 16)
+    assert Table(str(tmp_path / "table")).files().num_rows <= cores
+    source = SourceFiles((), (SourceFile("a.json", 2**30), SourceFile("b.json.gz", 2**28)))
+    assert count_partitions(spark, source) == max(cores, 24)
 
 
 def test_zstd_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:

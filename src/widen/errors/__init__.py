@@ -49,11 +49,9 @@ WidenError
 │   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · UnknownFeature · TruncationNotAllowed
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
-│   ├── AppendOnlyTable     the change would remove rows from an append-only table
+│   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
 │   ├── IcebergUnavailable · CatalogNotFound
-│   ├── RetentionTooShort   a vacuum would delete files that the retention protects
-│   ├── SparkUnavailable    the call needs Spark, and Spark cannot be started
-│   ├── UnsupportedSpark    the installed Spark, or the server of a session, is too old
+│   ├── SparkUnavailable · UnsupportedSpark   Spark cannot be started, or is too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
 │   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
 │   └── PlanChanged         the plan of a batch is not the plan that was approved

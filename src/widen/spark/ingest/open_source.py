@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from widen.spark.source.source_files import (
     FilePath,
     SourceFiles,
     choose_files,
+    count_partitions,
     find_source,
     to_paths,
     to_source_files,
@@ -111,10 +112,13 @@ class BatchReader:
         """
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
+        partitions = count_partitions(spark, source)
         if source.format.is_typed:
-            return TypedBatch(
-                read_columnar(spark, source, file_fields), source.name, source.left_out, names, source.files
-            )
+            records = [
+                replace(each, frame=each.frame.coalesce(partitions))
+                for each in read_columnar(spark, source, file_fields)
+            ]
+            return TypedBatch(records, source.name, source.left_out, names, source.files)
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             texts = read_csv(spark, source, parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
@@ -128,6 +132,7 @@ class BatchReader:
             texts = read_lines(spark, source, detects=self.detects)
         else:
             texts = read_json(spark, source)
+        texts = texts.coalesce(partitions)
         return TextBatch(texts, source.name, source.left_out, file_fields if names else None, names, source.files)
 
     def _file_fields(self) -> FileFields:

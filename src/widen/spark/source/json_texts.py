@@ -71,8 +71,7 @@ def read_column(rows: DataFrame) -> DataFrame:
 
 def is_small(file: SourceFile) -> bool:
     """Tell whether a file is read as a whole."""
-    is_compressed = file.path.lower().endswith(COMPRESSION_ENDINGS[1:])
-    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if is_compressed else MAX_WHOLE_FILE_BYTES)
+    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
 def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:

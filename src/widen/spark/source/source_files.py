@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TypeAlias
 
 from pyspark.errors import PySparkException
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 
 from widen.errors import SourceError
 from widen.errors.foreign import first_line
-from widen.spark.source.file_format import FileFormat, format_of
+from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
@@ -30,6 +31,11 @@ class SourceFile:
     path: str
     size_bytes: int
     modified_ms: int = 0
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the name says so."""
+        return self.path.lower().endswith(COMPRESSION_ENDINGS[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,40 @@ class SourceFiles:
         return ", ".join(self.roots or [file.path for file in self.files[:_MAX_NAMED]])
 
     @property
+    def text_bytes(self) -> int:
+        """About the size of the files without compression."""
+        return sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in self.files)
+
+    @property
     def paths(self) -> list[str]:
         """The files as paths in which no character is part of a pattern."""
         return [as_literal(file.path) for file in self.files]
 
 
 _MAX_NAMED = 3
+_GROWTH = 8
+"""How much larger compressed files become, about."""
+
+_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
+_SIZE = re.compile(r"(\d+)([bkmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_UNKNOWN_PARALLELISM = 16
+
+
+def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
+    """Return into how many partitions a source is read at most: as many as its bytes fill, but one for each core.
+
+    Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
+
+    Args:
+        spark: The session.
+        source: The files.
+    """
+    # A session of Connect does not tell its cores.
+    cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
+    size = _SIZE.fullmatch(str(spark.conf.get(_PARTITION_BYTES, "128m")))
+    partition_bytes = int(size[1]) * _UNITS[size[2].lower()] if size else 0
+    return max(cores, ceil(source.text_bytes / (partition_bytes or 128 * 2**20)))
 
 
 def find_source(

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
-from widen.errors import UnsupportedSpark
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from widen.errors import InvalidOption, UnsupportedSpark
+from widen.spark import job_progress
+from widen.spark.job_progress import JobProgress, watch_jobs
 from widen.spark.session import ensure_supported, find_session
+from widen.spark.spark_errors import find_known_failure
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.2.0-SNAPSHOT", "5.0.0", "10.1"])
@@ -27,3 +39,63 @@ def test_a_session_of_an_old_server_is_refused() -> None:
 
     with pytest.raises(UnsupportedSpark):
         find_session(Old())  # type: ignore[arg-type]
+
+
+def test_executors_of_another_python_are_told_in_one_line() -> None:
+    text = (
+        "Job aborted.\npyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+        "version: 3.10 than that in driver: 3.11, PySpark cannot run with different minor versions.\nPlease check"
+    )
+    found = find_known_failure(RuntimeError(text))
+    assert isinstance(found, InvalidOption)
+    assert "executors run Python 3.10 while this is Python 3.11" in found.message
+    assert found.advice is not None
+    assert "Set PYSPARK_PYTHON to a Python 3.11 that has widen" in f"{found.message} {found.advice}"
+
+
+def test_no_warning_of_other_packages_is_shown() -> None:
+    code = (
+        "import widen.spark\n"
+        "from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version\n"
+        "require_minimum_pandas_version(); require_minimum_pyarrow_version()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_running_jobs_tell_their_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_progress, "POLL_SECONDS", 0.05)
+    seen: list[JobProgress] = []
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(0.2)
+        yield from batches
+
+    with watch_jobs(spark, seen.append):
+        spark.range(0, 8, 1, 8).mapInArrow(wait, "id bigint").write.format("noop").mode("overwrite").save()
+    assert {each.tasks for each in seen} == {8}
+    assert sorted(each.done_tasks for each in seen) == [each.done_tasks for each in seen]
+    assert 0 < max(each.done_tasks for each in seen) <= 8
+
+
+def test_a_session_of_connect_tells_its_tasks() -> None:
+    handlers: list[Any] = []
+    session: Any = SimpleNamespace(
+        client=object(), registerProgressHandler=handlers.append, removeProgressHandler=handlers.remove
+    )
+    seen: list[JobProgress] = []
+    with watch_jobs(session, seen.append):
+        stages = [
+            SimpleNamespace(num_completed_tasks=1, num_tasks=4),
+            SimpleNamespace(num_completed_tasks=2, num_tasks=2),
+        ]
+        handlers[0](stages=stages, inflight_tasks=1, operation_id="1", done=False)
+        handlers[0](stages=None, inflight_tasks=0, operation_id="1", done=True)
+    assert seen == [JobProgress(3, 6)]
+    assert handlers == []
+
+
+def test_a_session_that_tells_nothing_is_left_alone() -> None:
+    session: Any = SimpleNamespace()
+    with watch_jobs(session, pytest.fail):
+        pass

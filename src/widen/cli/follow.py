@@ -17,7 +17,8 @@ import msgspec
 import typer
 
 from widen.cli import lazy_imports, spark_session
-from widen.cli.output import note, progress, writing
+from widen.cli.output import note, writing
+from widen.cli.step_display import progress
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def follow_source(
             option="--checkpoint", value=checkpoint, expected="Must be a directory that outlives the process."
         )
     with progress("starting Spark") as update:
-        spark = spark_session.spark_session()
+        spark = update.watch(spark_session.spark_session())
         with _stop_requested() as stop:
             stream = lazy_imports.ingest_stream(
                 source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=on_interval, **options

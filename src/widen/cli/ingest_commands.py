@@ -15,7 +15,8 @@ from rich.text import Text
 from widen.cli import follow, lazy_imports, shared_options, spark_session
 from widen.cli.follow import EventFile, ensure_options_apply, follow_source
 from widen.cli.ingest_options import with_ingest_options
-from widen.cli.output import note, progress, show, show_json
+from widen.cli.output import note, show, show_json
+from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,7 +71,7 @@ def ingest(
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("starting Spark") as update:
-        spark = spark_session.spark_session()
+        spark = update.watch(spark_session.spark_session())
         arguments |= {**gate, "new": new, "changed": changed.value, "plan_hash": plan_hash, "progress": update}
         result = lazy_imports.ingest(source, into, spark=spark, **arguments)
     if not report(result):

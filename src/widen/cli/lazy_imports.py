@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
     from widen.report.terminal_report import report_parts
+    from widen.spark.job_progress import watch_jobs
     from widen.spark.maintain.rewrite_files import REWRITE
     from widen.spark.parquet.old_file_search import find_old_files
     from widen.spark.parquet.old_type_files import find_old_files_locally, summarize_old_types
@@ -90,6 +91,7 @@ __all__ = [
     "text_format",
     "to_identifier",
     "translate_spark_errors",
+    "watch_jobs",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -117,6 +119,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.row_scan": ("scan_report",),
     "widen.spark.maintain.rewrite_files": ("REWRITE",),
     "widen.spark.parquet.old_file_search": ("find_old_files",),
+    "widen.spark.job_progress": ("watch_jobs",),
     "widen.spark.session": ("find_session",),
     "widen.sql_commands.query_results": ("QueryResult",),
     "widen.sql_commands.parser": ("parse_statement",),

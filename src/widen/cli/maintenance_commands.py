@@ -12,10 +12,13 @@ import typer
 from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, show_commands, spark_session
-from widen.cli.output import progress, show, show_json
+from widen.cli.output import show, show_json
 from widen.cli.properties_and_sql import report_change, show_unchanged
+from widen.cli.step_display import progress
+from widen.model.progress import Step
 
 if TYPE_CHECKING:
+    from widen.cli.step_display import StepDisplay
     from widen.spark.spark_types import SparkSession
     from widen.table import Table
 
@@ -31,8 +34,8 @@ def rewrite(
     """Rewrite the files that still have old types. Other files stay as they are."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    with progress("reading the files"):
-        opened.rewrite(clear_history=clear_history, spark=_session(opened))
+    with progress("reading the footers") as update:
+        opened.rewrite(clear_history=clear_history, spark=_session(opened, update))
     done = [
         info for version, _, info in opened.history() if version > before and info["operation"] == lazy_imports.REWRITE
     ]
@@ -158,16 +161,25 @@ def drop_feature(
     """Drop a table feature and every use of it. Then clients without the feature can use the table."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    with progress("reading the files"):
-        opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened))
+    with progress("reading the footers") as update:
+        opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened, update))
     report_change(before, opened, json=json)
 
 
-def _session(table: Table) -> SparkSession | None:
+def _session(table: Table, update: StepDisplay) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
+
+    Args:
+        table: The table.
+        update: Shows the progress of the session.
 
     Raises:
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     found, _ = show_commands.find_old_types(table.snapshot)
-    return None if found == [] else spark_session.spark_session()
+    if found == []:
+        return None
+    spark = update.watch(spark_session.spark_session())
+    # A file with several old types counts once.
+    update(Step("rewriting files", max((old.size_bytes for old in found or ()), default=0)))
+    return spark

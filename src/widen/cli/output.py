@@ -23,7 +23,7 @@ WIDE = 4096
 
 def show(parts: Iterable[RenderableType]) -> None:
     """Write parts to stdout, one below another; without a terminal, lines have no trailing spaces."""
-    console = _console(sys.stdout)
+    console = console_of(sys.stdout)
     for part in parts:
         if console.is_terminal:
             console.print(part)
@@ -56,7 +56,7 @@ def _write(line: str) -> None:
 
 def show_error(error: Exception) -> None:
     """Write an error to stderr: the message, the hint and the code."""
-    console = _console(sys.stderr)
+    console = console_of(sys.stderr)
     if isinstance(error, WidenError):
         head = Text.assemble(("error: ", "bold red"), error.message)
         console.print(head, soft_wrap=True)
@@ -72,7 +72,7 @@ def show_error(error: Exception) -> None:
 
 def note(text: str, style: str = "dim") -> None:
     """Write a note to stderr, for people and not for programs that read the result."""
-    _console(sys.stderr).print(Text(text, style), soft_wrap=True)
+    console_of(sys.stderr).print(Text(text, style), soft_wrap=True)
 
 
 @contextmanager
@@ -89,18 +89,8 @@ def writing(file: Path) -> Iterator[None]:
         raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error
 
 
-@contextmanager
-def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show the current step on stderr; yield the function that sets it. Without a terminal, show nothing."""
-    console = _console(sys.stderr)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status(Text(f"{first} …")) as status:
-        yield lambda text: status.update(Text(f"{text} …"))
-
-
-def _console(stream: Any) -> Console:
+def console_of(stream: Any) -> Console:
+    """Return a console for stdout or stderr; without a terminal its lines are not cut."""
     is_terminal = stream.isatty()
     width = None if is_terminal or "COLUMNS" in os.environ else WIDE
     return _Console(file=stream, width=width, highlight=False, emoji=False, markup=False)

@@ -13,10 +13,12 @@ import typer
 from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, spark_session
-from widen.cli.output import note, progress, show, show_json, show_line
+from widen.cli.output import note, show, show_json, show_line
 from widen.cli.properties_and_sql import report_change
+from widen.cli.step_display import progress
 from widen.errors import InvalidOption
 from widen.model.printable import printable_lines
+from widen.model.progress import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.planning.unify.fold_plan import FoldResult
+    from widen.table import Table
 
 
 class Rest(str, Enum):
@@ -86,8 +89,9 @@ def fold(
 ) -> None:
     """Fold an evolved column into another one of its field. Do that after the source is fixed."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
-    with progress("reading the values"):
-        session = spark_session.spark_session()
+    with progress("starting Spark") as update:
+        session = update.watch(spark_session.spark_session())
+        update(_step_of(opened, "reading the values"))
         result = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(lazy_imports.sample_formatter(samples.value), result.samples) if text]
     if dry_run:
@@ -99,11 +103,18 @@ def fold(
     if not json:
         show(_fold_preview(result, shown))
     before = opened.version
-    with progress("writing"):
+    with progress("writing") as update:
+        update.watch(session)
+        update(_step_of(opened, "writing"))
         opened.fold(column, into, rest=rest.value, spark=session)
     report_change(before, opened, json=json)
     if not result.is_dropped and opened.version > before:
         note(f"{column} stays, because the table has no column mapping or something depends on the column.")
+
+
+def _step_of(table: Table, text: str) -> Step:
+    """Return a step that reads all files of a table, with their size."""
+    return Step(text, sum(table.snapshot.files()["size_bytes"].to_pylist()))
 
 
 def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[RenderableType]:
@@ -126,7 +137,7 @@ def replay(
     """Move records from a quarantine to the table. Only those that the table can hold now, in one commit."""
     settings = shared_options.storage(storage_option)
     with progress("starting Spark") as update:
-        spark = spark_session.spark_session()
+        spark = update.watch(spark_session.spark_session())
         result = lazy_imports.replay(quarantine, into, storage_options=settings, spark=spark, progress=update)
     if json:
         show_json(result.to_value())

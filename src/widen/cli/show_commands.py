@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widen.cli import lazy_imports, shared_options, spark_session
-from widen.cli.output import note, progress, show_json, show_json_line, writing
+from widen.cli.output import note, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
+from widen.cli.step_display import progress
 from widen.errors import InvalidOption, SparkUnavailable, TableError
+from widen.model.progress import Step
 
 if TYPE_CHECKING:
     from widen.log.read.snapshot import Snapshot
@@ -121,8 +123,10 @@ def report(
     use = {None: "automatic", True: "all", False: "none"}[footers]
     found = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
     if scan:
-        with progress("reading the rows"):
-            found = lazy_imports.scan_report(spark_session.spark_session(), snapshot, found)
+        with progress("starting Spark") as update:
+            spark = update.watch(spark_session.spark_session())
+            update(Step("reading the rows", found.size_bytes, found.rows or 0))
+            found = lazy_imports.scan_report(spark, snapshot, found)
     found = lazy_imports.mask_report(found, samples.value)
     if html is not None:
         text = lazy_imports.render_page(found)

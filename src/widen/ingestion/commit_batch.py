@@ -5,10 +5,8 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 from widen.errors import EvolutionRefused, PlanChanged, SourceError, UnmatchedFields
 from widen.formats.table_format import (
@@ -24,6 +22,7 @@ from widen.formats.table_format import (
 from widen.ingestion.batch_limits import NO_LIMITS, BatchLimits
 from widen.ingestion.new_files import to_load_record
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
+from widen.model.progress import Progress, Step, no_progress
 from widen.observe.observation import Observation
 from widen.planning.evolution.explain_plan import explain_operations, explain_plan
 from widen.planning.evolution.plan import Plan
@@ -31,13 +30,6 @@ from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
-
-Progress: TypeAlias = Callable[[str], None]
-"""Called with a few words when the next step begins."""
-
-
-def no_progress(_: str) -> None:
-    """Ignore the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +183,14 @@ def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: Ta
         TableError: the files cannot be written.
     """
     if not spec.schema.fields:
-        progress("observing")
+        progress(_step("observing", batch))
         return BatchResult([], batch.observe(spec))
-    progress("writing")
+    progress(_step("writing", batch))
     return draft.write(batch, spec)
+
+
+def _step(text: str, batch: Batch) -> Step:
+    return Step(text, size_bytes=sum(file.size_bytes for file in batch.files))
 
 
 def has_content(written: WrittenBatch) -> bool:

@@ -16,6 +16,7 @@ from widen.ingestion.commit_batch import BatchRequest
 from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch
+from widen.model.progress import Step
 from widen.planning.evolution.plan import PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
@@ -73,7 +74,8 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
             watch.on_event(IntervalEvent(request.table.location, version, number, event))
     verification = None
     if watch.verified:
-        request.progress("verifying")
+        size_bytes = sum(file.size_bytes for file in batch.files)
+        request.progress(Step("verifying", size_bytes, written.result.seen.records))
         with after_commit(request.table.location, version):
             verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
     result = written.result

@@ -13,21 +13,14 @@ from os import PathLike
 from widen.formats import find_table
 from widen.formats.table_format import Conflicted, StreamInterval, retry_conflicts
 from widen.ingestion.batch_limits import parse_limits
-from widen.ingestion.commit_batch import (
-    BatchRequest,
-    Progress,
-    commit_batch,
-    commit_once,
-    ensure_has_records,
-    ensure_matched,
-    no_progress,
-)
+from widen.ingestion.commit_batch import BatchRequest, commit_batch, commit_once, ensure_has_records, ensure_matched
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.new_files import FileChoice, open_batch, parse_changed
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
+from widen.model.progress import Progress, no_progress
 from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch

@@ -23,10 +23,11 @@ from widen.formats.table_format import (
     after_commit,
     retry_conflicts,
 )
-from widen.ingestion.commit_batch import BatchRequest, Progress, ensure_plan_allowed, no_progress, write_pass
+from widen.ingestion.commit_batch import BatchRequest, ensure_plan_allowed, write_pass
 from widen.ingestion.options import IngestOptions, parse_options
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
+from widen.model.progress import Progress, no_progress
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch, TextBatch

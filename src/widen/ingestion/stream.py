@@ -17,11 +17,12 @@ from typing import TypeAlias
 from widen.errors import InvalidOption
 from widen.formats import find_table
 from widen.formats.table_format import StreamInterval
-from widen.ingestion.commit_batch import BatchRequest, Progress, commit_batch, no_progress
+from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
+from widen.model.progress import Progress, no_progress
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream

@@ -46,6 +46,9 @@ _DENIED = re.compile(
     r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
 )
 _MISSING_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_OTHER_PYTHON = re.compile(
+    r"PYTHON_VERSION_MISMATCH.*?version:? (\d+\.\d+) than that in driver:? (\d+\.\d+)", re.DOTALL
+)
 _COMPRESSION = re.compile(r"native (\w+) library not available")
 _CAUSE = re.compile(r"(?:^|\n)(?:Caused by: )?([\w.]*(?:Error|Exception)): ([^\n]+)")
 
@@ -149,6 +152,14 @@ def _missing_package_error(match: re.Match[str]) -> WidenError:
     )
 
 
+def _other_python_error(match: re.Match[str]) -> WidenError:
+    return InvalidOption(
+        option="the Spark session",
+        value=f"a session whose executors run Python {match[1]} while this is Python {match[2]}",
+        expected=f"Set PYSPARK_PYTHON to a Python {match[2]} that has widen, and start the session again.",
+    )
+
+
 def _compression_error(match: re.Match[str]) -> WidenError:
     reason = f"this Spark cannot read {match[1]} compression"
     return SourceError(source="The source", reason=reason, fix="Decompress the files first, e.g. with: zstd -d FILE")
@@ -161,6 +172,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_COMPRESSION, _compression_error),
     (_READ_FAILURE, _read_error),
     (_MISSING_PATH, _missing_path_error),
+    (_OTHER_PYTHON, _other_python_error),
     (_MISSING_PACKAGE, _missing_package_error),
 )
 """Patterns of failures and the errors they become, in order of precedence."""

@@ -12,7 +12,7 @@ from support.proof import forms_of, to_comparable
 from support.settle import records_of, settle
 from support.treat import modes, policies
 from widen.model.type_parser import parse_type
-from widen.model.types import STRING, AtomicType, Field, StructType
+from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.proof.record_digest import digest
@@ -69,14 +69,17 @@ def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch
     check(done.plan.schema, policy, batch, done.rows)
 
 
-def test_a_number_is_in_a_column_of_timestamps_and_in_one_of_strings() -> None:
-    metadata = {"widen.source": ["a"]}
-    schema = StructType(
-        (Field("a", AtomicType("timestamp"), metadata=metadata), Field("a_string", STRING, metadata=metadata))
-    )
-    batch = [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}']
-    done = settle(schema, batch, Policy(Mode.FREEZE))
-    assert done.plan.schema.fields[:2] == schema.fields
+@pytest.mark.parametrize(
+    ("types", "batch"),
+    [
+        (("timestamp", "string"), [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}']),
+        (("array<map<string,string>>", "map<string,struct<b: bigint>>"), [b'{"a":{"b":0}}', b'{"a":{"b":{"b":0}}}']),
+    ],
+)
+def test_a_value_is_in_each_column_that_can_hold_it(types: tuple[str, ...], batch: list[bytes]) -> None:
+    fields = (Field(f"c{n}", parse_type(each), metadata={"widen.source": ["a"]}) for n, each in enumerate(types))
+    done = settle(StructType(tuple(fields)), batch, Policy(Mode.FREEZE))
+    assert [field.type.sql for field in done.plan.schema][: len(types)] == list(types)
     check(done.plan.schema, Policy(Mode.FREEZE), batch, done.rows)
 
 

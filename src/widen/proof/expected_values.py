@@ -59,6 +59,11 @@ class ValueCounts:
         self.values += 1
         self.converted += not is_exact
 
+    def merge(self, other: ValueCounts) -> None:
+        """Add the counts of other values."""
+        self.values += other.values
+        self.converted += other.converted
+
 
 class ExpectedRecord:
     """Computes what the columns of a table must hold for records.
@@ -91,8 +96,7 @@ def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: V
         form = _expected_field(fields.get(key, ()), value, value_counts, is_whole=is_whole)
         if form is NOT_STORED:
             return NOT_STORED
-        counts.values += value_counts.values
-        counts.converted += value_counts.converted
+        counts.merge(value_counts)
         if form is not None:
             forms[key] = form
     return forms
@@ -116,8 +120,11 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
         return _expected_array([(column, dim - 1) for column, dim in columns if dim], value, counts)
     if isinstance(value, MapObject):
         map_columns = [column.value for column, dim in columns if not dim and column.value is not None]
-        if map_columns:
-            return _expected_map([(column, column.dim) for column in map_columns], value, counts)
+        map_counts = ValueCounts()
+        form = _expected_map([(column, column.dim) for column in map_columns], value, map_counts)
+        if map_columns and form is not NOT_STORED:
+            counts.merge(map_counts)
+            return form
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):

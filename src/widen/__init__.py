@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from widen.planning.unify.fold_plan import FoldResult
     from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
-    from widen.table import Table, create_table
+    from widen.table import IcebergTable, Table, create_table
     from widen.table.results import History, Loads, TableChange, Vacuumed
     from widen.table.schema_diff import SchemaDiff
 
@@ -31,6 +31,7 @@ __all__ = [
     "ContentionError",
     "FoldResult",
     "History",
+    "IcebergTable",
     "IngestResult",
     "IngestStream",
     "InternalError",
@@ -67,6 +68,7 @@ _MODULES = {
     "IntervalEvent": "widen.ingestion",
     "ReplayResult": "widen.ingestion",
     "IngestStream": "widen.ingestion",
+    "IcebergTable": "widen.table",
     "Table": "widen.table",
     "create_table": "widen.table",
     "ingest": "widen.ingestion",

@@ -10,19 +10,15 @@ WidenError
 │   ├── NameNotFound        the catalog does not have the table
 │   ├── ColumnRefused       a change of columns that is not allowed
 │   │   ├── ColumnNotFound
-│   │   │   ├── ArrayStepNotFound     the path needs the step element
-│   │   │   ├── MapStepNotFound       the path needs the step key or value
-│   │   │   └── PathNotNested
+│   │   │   └── ArrayStepNotFound · MapStepNotFound · PathNotNested   what is wrong with a step of the path
 │   │   ├── ColumnAlreadyExists · InvalidColumnName
 │   │   ├── TypeChangeRefused
-│   │   │   ├── NestedTypeChangeRefused   a struct, an array or a map as a whole
-│   │   │   └── GeneratedColumnTypeFixed
+│   │   │   └── NestedTypeChangeRefused · GeneratedColumnTypeFixed
 │   │   ├── ConstraintDependsOnColumn · GeneratedColumnDependsOnColumn · IdentityColumnFixed · NotAnIdentityColumn
-│   │   ├── IdentityReplaceRefused · ItemCommentRefused · ItemRenameRefused · RenameRefused
+│   │   ├── IdentityReplaceRefused · ItemCommentRefused · ItemRenameRefused · RenameRefused · NewColumnNotNull
 │   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
-│   │   ├── NewColumnNotNull · NestedNotNull · NullsInColumn
 │   │   ├── DefaultsNotEnabled · InvalidDefault · InvalidGeneration · NewColumnDefaultRefused · ReplaceColumnsRefused
-│   │   └── AmbiguousReplacement
+│   │   └── AmbiguousReplacement · NestedNotNull · NullsInColumn · ColumnInUse
 │   ├── ConstraintRefused
 │   │   ├── InvalidConstraint
 │   │   │   └── ConstraintNotBoolean
@@ -40,8 +36,7 @@ WidenError
 │   │   ├── OverwriteRefused
 │   │   │   └── ReplaceWhereInPartitions · NewSchemaInPartitions
 │   │   ├── NotDeterministic · InvalidCondition · MergeWithoutClause · UnreachableClause · AmbiguousMerge
-│   │   ├── FoldRefused         a sibling column cannot be folded into the given column
-│   │   └── FoldLosesValues     folding would lose values
+│   │   └── FoldRefused · FoldLosesValues     a sibling column cannot be folded, or not without losing values
 │   ├── IdentityColumnGiven · IdentityExhausted · IcebergIncompatible
 │   ├── ChangeFeedRefused   the changes between two versions cannot be read
 │   │   └── ChangeFeedNotRecorded · ChangeFeedSchemaMismatch · ChangeFeedSchemaChanged
@@ -172,6 +167,7 @@ from widen.errors.iceberg import (
     CatalogError,
     CatalogNotFound,
     CatalogRefused,
+    ColumnInUse,
     CorruptMetadata,
     IcebergTableNotFound,
     IcebergUnavailable,
@@ -274,6 +270,7 @@ __all__ = [
     "CheckpointBarrierFailed",
     "ClusteringColumnDropRefused",
     "ColumnAlreadyExists",
+    "ColumnInUse",
     "ColumnMissingInSource",
     "ColumnNotFound",
     "ColumnRefused",

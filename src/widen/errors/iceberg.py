@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from widen.errors.columns import ColumnRefused
 from widen.errors.contention import CommitUnknown
 from widen.errors.family import ContentionError, RequestError, TableError
 from widen.errors.tables import StorageError, StorageRefused, TableNotFound, UnsupportedFeature
@@ -48,6 +49,14 @@ class UnsupportedColumnType(TableError):
     code = "WIDEN_COLUMN_TYPE"
     template = "The column {column} cannot have the type {type}: {reason}."
     hint = "Drop the column or give it another type, with the client that made it."
+
+
+class ColumnInUse(ColumnRefused):
+    """Something in an Iceberg table needs the column as it is."""
+
+    code = "WIDEN_COLUMN_IN_USE"
+    template = "Column {column} cannot be {verb}: {reason}."
+    hint = "Add another column instead, or change what needs it with a client of Iceberg first."
 
 
 class CorruptMetadata(TableError):

@@ -36,7 +36,7 @@ else:
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
 
-CatalogSource: TypeAlias = "str | os.PathLike[str] | Any"
+CatalogSource: TypeAlias = str | os.PathLike[str] | Any
 """The name of a catalog in PyIceberg's configuration, a file NAME.db, or an open PyIceberg catalog."""
 
 EMBEDDED_SUFFIX = ".db"

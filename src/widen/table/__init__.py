@@ -1,6 +1,6 @@
-"""The `Table` class: one mixin module for each group of methods.
+"""The classes `Table`, one mixin module for each group of methods, and `IcebergTable`.
 
-The class needs Spark; `column_changes` and `property_changes` do not. So the class is imported on first use.
+The classes need Spark; `column_changes` and `property_changes` do not. So the classes are imported on first use.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from widen.table.iceberg_table import IcebergTable
     from widen.table.table import Table, create_table
 
-__all__ = ["Table", "create_table"]
+__all__ = ["IcebergTable", "Table", "create_table"]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name on first use and return it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("widen.table.table"), name)
+    module = "iceberg_table" if name == "IcebergTable" else "table"
+    return getattr(import_module(f"widen.table.{module}"), name)

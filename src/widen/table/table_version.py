@@ -183,7 +183,7 @@ class TableVersion:
         """Return the version with that number or timestamp; without either, this version."""
         if version is None and timestamp is None:
             return self._snapshot
-        return open_snapshot(self._store, version, None if timestamp is None else _to_ms(timestamp))
+        return open_snapshot(self._store, version, None if timestamp is None else to_ms(timestamp))
 
     def _change(self, change: MetadataChange | None) -> Self:
         if change is None:
@@ -206,7 +206,12 @@ def to_table_state(snapshot: Snapshot) -> TableState:
     return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)
 
 
-def _to_ms(timestamp: datetime | str) -> int:
+def to_ms(timestamp: datetime | str) -> int:
+    """Return a timestamp in milliseconds since 1970; a text is ISO 8601, and UTC is the default zone.
+
+    Raises:
+        InvalidOption: the text cannot be parsed.
+    """
     moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
     if moment is None:
         raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")

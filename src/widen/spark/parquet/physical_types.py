@@ -81,7 +81,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
             file_leaves = list(_SchemaWalk(mode).fields(columns, schema))
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
-    if mode == ID and not any(_field_id(column) for column in columns):
+    if mode == ID and not any(field_id(column) for column in columns):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
     if len(file_leaves) != footer.num_columns:
         raise CorruptFile(path=path, reason="its columns are ambiguous", fix=_FIX)
@@ -137,9 +137,14 @@ _PHYSICAL: Mapping[str, DataType] = {
 _LOGICAL_NAMES = {"None", *_LOGICAL}
 
 
-def _field_id(column: Any) -> str:
+def field_id(column: Any) -> str:
     """Return the field id of a column as text; empty if it has none."""
     return str((column.metadata or {}).get(_FIELD_ID, b"").decode())
+
+
+def with_field_id(column: Any, number: int) -> Any:
+    """Return a column with a field id."""
+    return column.with_metadata({**(column.metadata or {}), _FIELD_ID: str(number).encode()})
 
 
 def _find_field(column: Any, known: Iterable[Field], mode: str) -> Field | None:
@@ -151,7 +156,7 @@ def _find_field(column: Any, known: Iterable[Field], mode: str) -> Field | None:
     """
     for field in known:
         if mode == ID and COLUMN_ID in field.metadata:
-            is_same = str(field.metadata[COLUMN_ID]) == _field_id(column)
+            is_same = str(field.metadata[COLUMN_ID]) == field_id(column)
         else:
             is_same = physical_name(field, mode) == column.name
         if is_same:
@@ -185,19 +190,28 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
             columns = pq.read_schema(file)
     except pa.ArrowException as error:
         raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
-    if not any(map(_field_id, columns)):
+    if not any(map(field_id, columns)):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
-    return tuple(_other_names(list(columns), schema, ()))
+    return tuple(names_of_columns(list(columns), schema))
 
 
-def _other_names(columns: list[Any], struct: StructType, path: Path) -> Iterator[tuple[Path, str]]:
+def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the columns that have another name in a file, as `names_in_file` returns them.
+
+    Args:
+        columns: The Arrow fields of the file.
+        struct: The columns to find.
+        path: The path of the struct.
+    """
     by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
     used_names = {column.name.casefold() for column in columns}
     for field in struct:
         column, physical = by_field.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
         if column is None:
             if physical.casefold() in used_names:
-                yield (*path, field.name), _free_name(used_names)
+                name = _free_name(used_names)
+                used_names.add(name)
+                yield (*path, field.name), name
             continue
         if column.name != physical:
             yield (*path, field.name), column.name
@@ -206,7 +220,7 @@ def _other_names(columns: list[Any], struct: StructType, path: Path) -> Iterator
 
 def _names_below(kind: Any, data_type: DataType, path: Path) -> Iterator[tuple[Path, str]]:
     if pa.types.is_struct(kind) and isinstance(data_type, StructType):
-        yield from _other_names([kind.field(i) for i in range(kind.num_fields)], data_type, path)
+        yield from names_of_columns([kind.field(i) for i in range(kind.num_fields)], data_type, path)
     elif pa.types.is_map(kind) and isinstance(data_type, MapType):
         yield from _names_below(kind.key_type, data_type.key, (*path, KEY))
         yield from _names_below(kind.item_type, data_type.value, (*path, VALUE))

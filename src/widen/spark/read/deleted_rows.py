@@ -60,10 +60,11 @@ def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iter
     for batch in batches:
         for key, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             vector = msgspec.json.decode(text, type=DeletionVector)
-            yield from _to_batches(key, load_vector(store, vector))
+            yield from bitmap_batches(key, load_vector(store, vector))
 
 
-def _to_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
+def bitmap_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a bitmap in batches with the columns `FILE` and `ROW`."""
     for part in _to_arrays(bitmap):
         yield pa.RecordBatch.from_arrays([pa.array([key] * len(part), pa.string()), part], schema=_SCHEMA)
 

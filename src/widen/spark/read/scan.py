@@ -8,7 +8,7 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import reduce
 from urllib.parse import unquote
@@ -96,7 +96,7 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
 
 def file_keys(store: LogStore, files: pa.Table) -> list[str]:
     """Return the value of the column `FILE` for each file of a list."""
-    return [_key(store.uri(path)) for path in files["path"].to_pylist()]
+    return [key_of(store.uri(path)) for path in files["path"].to_pylist()]
 
 
 def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns: TrackingColumns) -> DataFrame:
@@ -205,7 +205,7 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
     frame = frame if condition is None else frame.filter(condition)
     joins_values = not group.is_hive and group.values is None
     if group.has_vectors or joins_values or is_located:
-        frame = frame.select("*", _file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
+        frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
     if group.has_vectors:
         frame = frame.join(deleted_positions(spark, store, _vectors(store, group.files)), [FILE, ROW], "left_anti")
     if joins_values:
@@ -216,21 +216,43 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
 
 def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup) -> DataFrame:
     """Return the files as Spark reads them: physical names, and partition columns as text if directories name them."""
+    uris = [store.uri(path) for path in group.files["path"].to_pylist()]
+    root = store.uri("")
+    base = unquote(root) if group.is_hive and uris[0].startswith(root) else None
+    return open_files(spark, scan, group, list_files(spark, store, group.files, uris), base)
+
+
+def open_files(
+    spark: SparkSession, scan: ScanPlan, group: ScanGroup, paths: Sequence[str], base: str | None = None
+) -> DataFrame:
+    """Return files as Spark reads them: with the names that columns have in the files.
+
+    Args:
+        spark: The session, classic or Connect.
+        scan: The columns of the table.
+        group: What the files have in common.
+        paths: What `list_files` returns for them.
+        base: The directory below which directories name partitions.
+    """
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
         fields += [Field(name, STRING) for name in scan.physical_partitions]
     reader = spark.read.schema(to_spark(StructType(tuple(fields)))).options(**READ_OPTIONS)
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
-    paths = _paths(spark, store, group.files)
-    if group.is_hive and paths[0].startswith(store.uri("")):
-        reader = reader.option("basePath", unquote(store.uri("")))
+    reader = reader if base is None else reader.option("basePath", base)
     with translate_spark_errors():  # the classic session looks a few files up already here
         return reader.parquet(*(as_literal(unquote(path)) for path in paths))
 
 
-def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:
-    """Return the URIs for Spark to open: the files, or for many files one manifest of them."""
-    uris = [store.uri(path) for path in files["path"].to_pylist()]
+def list_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequence[str]) -> Sequence[str]:
+    """Return the URIs for Spark to open: the files, or for many files one manifest of them.
+
+    Args:
+        spark: The session.
+        store: The store of the table.
+        files: Their sizes and modification times.
+        uris: Their locations, as Spark spells them.
+    """
     if len(uris) > EXPLICIT_FILES:
         sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
         manifest = write_manifest(spark, store, zip(uris, sizes, times, strict=True))
@@ -238,7 +260,7 @@ def _paths(spark: SparkSession, store: LogStore, files: pa.Table) -> list[str]:
     return uris
 
 
-def _file_key() -> Column:
+def file_key() -> Column:
     """Return the value of `FILE` for a row: the decoded location of its file without the scheme.
 
     Spark and the log may write the scheme and the escapes of one location differently.
@@ -247,7 +269,8 @@ def _file_key() -> Column:
     return F.regexp_replace(decoded, _SCHEME, "")
 
 
-def _key(uri: str) -> str:
+def key_of(uri: str) -> str:
+    """Return the value of `FILE` for a location as Spark spells it."""
     return unquote(uri).partition(":")[2].lstrip("/")
 
 

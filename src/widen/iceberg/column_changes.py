@@ -1,0 +1,309 @@
+"""Changes of columns of an Iceberg table: checked by our rules, then made by PyIceberg in one commit.
+
+PyIceberg accepts changes that Iceberg forbids, e.g. of the scale of a decimal, or from string to binary. So every
+operation is checked here before PyIceberg gets it.
+
+Source: Iceberg's table specification, "Schema Evolution"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from widen.errors import (
+    ColumnAlreadyExists,
+    ColumnInUse,
+    InvalidColumnName,
+    InvalidOption,
+    ItemCommentRefused,
+    ItemRenameRefused,
+    LastColumnDropRefused,
+    NestedTypeChangeRefused,
+    PartitionColumnDropRefused,
+    SnapshotUnknown,
+    TableChanged,
+    TypeChangeRefused,
+    UnsupportedIcebergVersion,
+)
+from widen.errors.foreign import first_line
+from widen.iceberg.catalog import TableName, translate_catalog_errors
+from widen.iceberg.properties import doc_with_source, read_sources
+from widen.iceberg.schema_conversion import from_model_type, to_model
+from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
+from widen.model.lazy_module import import_lazily
+from widen.model.types import DataType, Field, MapType, StructType, is_atomic
+from widen.planning.alter.column_checks import ensure_field_addable
+from widen.planning.evolution.format_capability import TableFormat, can_widen
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.apply_operation import apply_operations
+from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
+from widen.planning.table.operation import (
+    AddColumn,
+    DropColumn,
+    DropNotNull,
+    MoveColumn,
+    Operation,
+    RenameColumn,
+    SetComment,
+    WidenType,
+)
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update.schema import UpdateSchema
+
+ice_errors = import_lazily("pyiceberg.exceptions")
+
+
+@dataclass(frozen=True)
+class ColumnState:
+    """What the checks need to know of a table.
+
+    Args:
+        schema: The columns, with their field ids.
+        partition_ids: The ids of the columns that the partitions are made of.
+        other_ids: What else needs a column, by its id: the sort order, or the rows' identity.
+    """
+
+    schema: StructType
+    partition_ids: frozenset[int]
+    other_ids: Mapping[int, str]
+
+
+def to_column_state(metadata: TableMetadata, schema: StructType) -> ColumnState:
+    """Return the state of a table for the checks.
+
+    Args:
+        metadata: The metadata of the table.
+        schema: Its current schema in the model.
+    """
+    orders = [order for order in metadata.sort_orders if order.order_id == metadata.default_sort_order_id]
+    sorted_by = {field.source_id: "the table is sorted by it" for order in orders for field in order.fields}
+    identity = dict.fromkeys(metadata.schema().identifier_field_ids, "it identifies the rows of the table")
+    used = frozenset(field.source_id for field in metadata.spec().fields if str(field.transform) != "void")
+    return ColumnState(schema, used, {**sorted_by, **identity})
+
+
+def change_columns(transaction: Transaction, state: ColumnState, operations: Iterable[Operation]) -> StructType:
+    """Check operations and make them in an open transaction, in their order; the caller commits it.
+
+    Args:
+        transaction: The open transaction of PyIceberg.
+        state: The table before the operations.
+        operations: The operations.
+
+    Returns:
+        The schema after them, where new columns have no ids.
+
+    Raises:
+        ColumnRefused: a subclass that names the reason.
+        InvalidOption: Iceberg does not have such an operation.
+        UnsupportedColumnType: Iceberg does not have the type of a new column.
+    """
+    schema = state.schema
+    for group in _independent(operations):
+        with transaction.update_schema() as update:
+            for operation in group:
+                make = _CHANGES.get(type(operation))
+                if make is None:
+                    raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
+                make(update, ColumnState(schema, state.partition_ids, state.other_ids), operation)
+                schema = apply_operations(schema, [operation])
+    return schema
+
+
+_POSSIBLE = "Iceberg tables can add, widen, rename, move, comment and drop columns, and allow null in them."
+
+
+def _independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """Yield operations in groups; an update of PyIceberg knows columns only by their names before it."""
+    group: list[Operation] = []
+    changed: set[Path] = set()
+    for operation in operations:
+        path = getattr(operation, "path", ())
+        if any(path[: len(each)] == each for each in changed):
+            yield group
+            group, changed = [], set()
+        group.append(operation)
+        if isinstance(operation, (AddColumn, DropColumn)):
+            changed.add(path)
+        if isinstance(operation, RenameColumn):
+            changed |= {path, operation.new_path}
+    if group:
+        yield group
+
+
+def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
+    """Change the columns of a table in one commit, and return its newest version.
+
+    Args:
+        name: The table.
+        operations: The operations; none commits nothing.
+
+    Raises:
+        ColumnRefused: a subclass that names the reason.
+        InvalidOption: Iceberg does not have such an operation.
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        TableChanged: another writer changed the columns first.
+        SnapshotUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written.
+    """
+    operations, location = list(operations), str(name)
+    table = name.load()
+    if not operations:
+        return table
+    ensure_writable(table, location)
+    metadata = table.metadata
+    state = to_column_state(metadata, to_model(table.schema(), read_sources(metadata.properties, location)))
+    transaction = table.transaction()
+    change_columns(transaction, state, operations)
+    with translate_catalog_errors(location):
+        try:
+            return transaction.commit_transaction()
+        except ice_errors.CommitFailedException as error:
+            raise TableChanged(location=location, reason=first_line(error)) from error
+        except ice_errors.CommitStateUnknownException as error:
+            raise SnapshotUnknown(location=location, version="of the schema", reason=first_line(error)) from error
+
+
+def ensure_writable(table: Table, location: str) -> None:
+    """Check that PyIceberg writes the format version of a table.
+
+    Raises:
+        UnsupportedIcebergVersion: it does not.
+    """
+    version = table.metadata.format_version
+    if version > MAX_WRITTEN_VERSION:
+        reason = "PyIceberg does not write it yet"
+        raise UnsupportedIcebergVersion(location=location, version=version, reason=reason)
+
+
+MAX_WRITTEN_VERSION = 2
+"""The newest format version that PyIceberg writes."""
+
+
+def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None:
+    path, field = operation.path, operation.field
+    _, parent = resolve(state.schema, operation.parent)
+    if not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(path), verb="added")
+    _ensure_outside_keys(state.schema, path)
+    _ensure_free(parent, path)
+    ensure_field_addable(operation.parent, field)
+    for at, item in fields(StructType((field,))):
+        if TEXT_LIMIT in item.metadata or DEFAULT in item.metadata:
+            expected = "Iceberg has strings without a limit only."
+            raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
+    update.add_column(path, from_model_type(field.type, path), doc=field.metadata.get(COMMENT))
+    _place(update, path, operation.place)
+
+
+def _ensure_free(parent: StructType, path: Path, field: Field | None = None) -> None:
+    existing = parent.find(path[-1])
+    if existing is not None and existing is not field:
+        raise ColumnAlreadyExists(column=format_path((*path[:-1], existing.name)))
+    if not path[-1]:
+        raise InvalidColumnName(name=path[-1], reason="it is empty", fix="Choose a name.")
+
+
+def _ensure_outside_keys(schema: StructType, path: Path) -> None:
+    """Check that no map key would change: rows with equal keys would then differ.
+
+    Source: Iceberg's table specification, "Schema Evolution"
+    """
+    above: DataType = schema
+    for at in range(len(path)):
+        if isinstance(above, MapType) and path[at] == KEY:
+            key = format_path(path[: at + 1])
+            raise ColumnInUse(column=format_path(path), verb="changed", reason=f"{key} is the key of a map")
+        if at + 1 < len(path):
+            above = resolve(schema, path[: at + 1])[1]
+
+
+def _widen(update: UpdateSchema, state: ColumnState, operation: WidenType) -> None:
+    path, old, new = operation.path, operation.old, operation.new
+    column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
+    if not is_atomic(old) or not is_atomic(new):
+        fix = "name the fields, the element, the key or the value in it."
+        raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it is a nested type", fix=fix)
+    if not can_widen(TableFormat.ICEBERG_V2, old, new):
+        reason = "Iceberg does not allow this change in format version 2"
+        fix = "It allows int to bigint, float to double, and more digits of a decimal. Write to a new column instead."
+        raise TypeChangeRefused(column=column, old=before, new=after, reason=reason, fix=fix)
+    _ensure_outside_keys(state.schema, path)
+    update.update_column(path, from_model_type(new, path))
+
+
+def _rename(update: UpdateSchema, state: ColumnState, operation: RenameColumn) -> None:
+    path = operation.path
+    _, parent = resolve(state.schema, path[:-1])
+    if not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(path), verb="renamed")
+    _ensure_outside_keys(state.schema, path)
+    _ensure_free(parent, operation.new_path, parent.find(path[-1]))
+    update.rename_column(path, operation.name)
+
+
+def _drop(update: UpdateSchema, state: ColumnState, operation: DropColumn) -> None:
+    path = operation.path
+    _, parent = resolve(state.schema, path[:-1])
+    if not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(path), verb="dropped")
+    _ensure_outside_keys(state.schema, path)
+    if len(parent) == 1:
+        raise LastColumnDropRefused(column=format_path(path), place=format_path(path[:-1]) or "the table")
+    for at, field in fields(state.schema):
+        if at[: len(path)] != path or COLUMN_ID not in field.metadata:
+            continue
+        if field.metadata[COLUMN_ID] in state.partition_ids:
+            raise PartitionColumnDropRefused(column=format_path(at))
+        if field.metadata[COLUMN_ID] in state.other_ids:
+            reason = state.other_ids[field.metadata[COLUMN_ID]]
+            raise ColumnInUse(column=format_path(at), verb="dropped", reason=reason)
+    update.delete_column(path)
+
+
+def _comment(update: UpdateSchema, state: ColumnState, operation: SetComment) -> None:
+    field = find_field(state.schema, operation.path)
+    if field is None:
+        raise ItemCommentRefused(column=format_path(operation.path))
+    update.update_column(operation.path, doc=doc_with_source(operation.comment, field) or "")
+
+
+def _allow_null(update: UpdateSchema, state: ColumnState, operation: DropNotNull) -> None:
+    field = find_field(state.schema, operation.path)
+    if field is not None and field.metadata.get(COLUMN_ID) in state.other_ids:
+        reason = state.other_ids[field.metadata[COLUMN_ID]]
+        raise ColumnInUse(column=format_path(operation.path), verb="made nullable", reason=reason)
+    update.make_column_optional(operation.path)
+
+
+def _move(update: UpdateSchema, state: ColumnState, operation: MoveColumn) -> None:
+    _, parent = resolve(state.schema, operation.path[:-1])
+    if not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(operation.path), verb="moved")
+    _place(update, operation.path, operation.place)
+
+
+def _place(update: UpdateSchema, path: Path, place: FieldPosition) -> None:
+    if isinstance(place, AfterField):
+        update.move_after(path, (*path[:-1], place.name))
+    elif place is StructEnd.FIRST:
+        update.move_first(path)
+
+
+_CHANGES: Mapping[type[Any], Callable[[UpdateSchema, ColumnState, Any], None]] = {
+    AddColumn: _add,
+    WidenType: _widen,
+    RenameColumn: _rename,
+    DropColumn: _drop,
+    SetComment: _comment,
+    DropNotNull: _allow_null,
+    MoveColumn: _move,
+}
+"""For each kind of operation, its checks and the change of PyIceberg."""

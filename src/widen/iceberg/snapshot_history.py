@@ -1,0 +1,72 @@
+"""The history and the files of an Iceberg table, as its metadata has them.
+
+Source: Iceberg's table specification, "Snapshots" and "Manifests"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from widen.iceberg.snapshots import ancestors
+from widen.model.lazy_module import import_lazily
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+ice_manifest = import_lazily("pyiceberg.manifest")
+
+_COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
+
+
+def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the id, the time in ms and the description of each snapshot, newest first, in the form of Delta's history.
+
+    Args:
+        metadata: The metadata of the table.
+        limit: The maximum number of snapshots.
+    """
+    for number, snapshot in enumerate(ancestors(metadata)):
+        if limit is not None and number >= limit:
+            return
+        yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot)
+
+
+def _describe(snapshot: Snapshot) -> dict[str, Any]:
+    summary = snapshot.summary
+    if summary is None:
+        return {"operation": ""}
+    properties: Mapping[str, str] = summary.additional_properties
+    metrics = {key: value for key, value in properties.items() if key.startswith(_COUNTS)}
+    parameters = {key: value for key, value in properties.items() if key not in metrics}
+    return {"operation": summary.operation.value, "operationParameters": parameters, "operationMetrics": metrics}
+
+
+FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence")
+"""The columns of `list_files`."""
+
+
+def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``.
+
+    Args:
+        metadata: The metadata of the table.
+        io: Reads the manifests.
+        snapshot: The snapshot; None yields nothing.
+    """
+    for manifest in snapshot.manifests(io) if snapshot is not None else ():
+        if manifest.content != ice_manifest.ManifestContent.DATA:
+            continue
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            file = entry.data_file
+            partition = _partition_text(metadata, file)
+            size_bytes, sequence = file.file_size_in_bytes, entry.sequence_number or 0
+            yield file.file_path, partition, file.record_count, size_bytes, file.spec_id, sequence
+
+
+def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
+    spec = metadata.specs()[file.spec_id]
+    return str(spec.partition_to_path(file.partition, metadata.schema())) if spec.fields else ""

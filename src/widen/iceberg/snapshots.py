@@ -1,0 +1,143 @@
+"""Snapshots of an Iceberg table: the current one, or one by id, time, branch or tag, with the schema to read it in.
+
+Source: Iceberg's table specification, "Snapshots", "Snapshot References" and "Point in Time Reads (Time Travel)"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from widen.errors import InvalidOption, VersionNotFound
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class SnapshotReference:
+    """Which snapshot is wanted: at most one of these, and none for the current one.
+
+    Args:
+        version: A snapshot id.
+        timestamp_ms: The newest snapshot that was current at that time.
+        branch: The newest snapshot of a branch.
+        tag: The snapshot of a tag.
+    """
+
+    version: int | None = None
+    timestamp_ms: int | None = None
+    branch: str | None = None
+    tag: str | None = None
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The arguments that are given, by name."""
+        return {
+            name: value
+            for name in ("version", "timestamp_ms", "branch", "tag")
+            if (value := getattr(self, name)) is not None
+        }
+
+
+@dataclass(frozen=True)
+class ReadPoint:
+    """What a read sees.
+
+    Args:
+        metadata: The metadata of the table, with the schema to read in as the current one.
+        snapshot: The snapshot; None if the table has none yet.
+    """
+
+    metadata: TableMetadata
+    snapshot: Snapshot | None
+
+    @property
+    def schema(self) -> Schema:
+        """The schema to read in."""
+        return self.metadata.schema()
+
+
+def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadPoint:
+    """Return the snapshot that is wanted, with its schema.
+
+    The current snapshot and branches are read in the current schema of the table, everything else in the schema of
+    the snapshot.
+
+    Args:
+        metadata: The metadata of the table.
+        wanted: Which snapshot.
+
+    Raises:
+        InvalidOption: more than one argument is given.
+        VersionNotFound: the table does not have the snapshot.
+
+    Source: Spark's queries of Iceberg tables, "Schema selection in time travel queries"
+    """
+    given = wanted.given
+    if len(given) > 1:
+        names = " and ".join(name.removesuffix("_ms") for name in given)
+        raise InvalidOption(option=names, value=tuple(given.values()), expected="Give only one of them.")
+    if not given:
+        return ReadPoint(metadata, metadata.current_snapshot())
+    if wanted.branch is not None:
+        return ReadPoint(metadata, _named(metadata, wanted.branch, "branch"))
+    if wanted.tag is not None:
+        snapshot = _named(metadata, wanted.tag, "tag")
+    elif wanted.version is not None:
+        snapshot = _by_id(metadata, wanted.version, f"the snapshot {wanted.version}")
+    else:
+        snapshot = _as_of(metadata, wanted.timestamp_ms or 0)
+    if snapshot.schema_id is None:
+        return ReadPoint(metadata, snapshot)
+    return ReadPoint(metadata.model_copy(update={"current_schema_id": snapshot.schema_id}), snapshot)
+
+
+def _by_id(metadata: TableMetadata, snapshot_id: int, wanted: str) -> Snapshot:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        fix = "The history of the table lists its snapshots; expired ones cannot be read."
+        raise VersionNotFound(
+            location=metadata.location, wanted=wanted, reason="it has expired or never existed", fix=fix
+        )
+    return snapshot
+
+
+def _named(metadata: TableMetadata, name: str, kind: str) -> Snapshot:
+    reference = metadata.refs.get(name)
+    if reference is None or reference.snapshot_ref_type.value != kind:
+        known = ", ".join(sorted(key for key, ref in metadata.refs.items() if ref.snapshot_ref_type.value == kind))
+        raise VersionNotFound(
+            location=metadata.location,
+            wanted=f"the {kind} {name}",
+            reason=f"it has {f'only {known}' if known else f'no {kind}'}",
+            fix="Check the name.",
+        )
+    return _by_id(metadata, reference.snapshot_id, f"the {kind} {name}")
+
+
+def _as_of(metadata: TableMetadata, timestamp_ms: int) -> Snapshot:
+    """Return the snapshot that was current at a time, by the log of snapshots, which also records rollbacks."""
+    earlier = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= timestamp_ms]
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc).isoformat()
+    if not earlier:
+        raise VersionNotFound(
+            location=metadata.location,
+            wanted=f"a snapshot of {moment}",
+            reason="all its snapshots are newer, or have expired",
+            fix="Read a later time.",
+        )
+    return _by_id(metadata, earlier[-1].snapshot_id, f"the snapshot of {moment}")
+
+
+def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """Yield the current snapshot and those before it, newest first, as far as they have not expired."""
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)

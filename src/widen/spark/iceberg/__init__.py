@@ -1,0 +1,1 @@
+"""A snapshot of an Iceberg table as a DataFrame."""

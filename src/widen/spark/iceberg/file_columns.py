@@ -1,0 +1,178 @@
+"""Where a data file has the columns of a table: found by field id, whatever the file calls them.
+
+Files without field ids get them from the table's name mapping. No engine is involved.
+
+Source: Iceberg's table specification, "Column Projection" and "Name Mapping Serialization"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from widen.errors import CorruptFile
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.spark.parquet.physical_types import Names, field_id, names_of_columns, with_field_id
+from widen.spark.read.old_decimals import StoredTypes
+
+if TYPE_CHECKING:
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """How the columns of a file differ from those of the table. Equal for all files that can be read together.
+
+    Args:
+        names: The names that columns have in the file instead of their own, by path.
+        stored: The decimals that have fewer digits in the file, by path.
+        missing: The columns that the file does not have.
+    """
+
+    names: Names
+    stored: StoredTypes
+    missing: tuple[Path, ...]
+
+
+def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | None, path: str) -> FileColumns:
+    """Return where a file has the columns of a table.
+
+    Args:
+        columns: The columns of the file.
+        schema: The columns of the table, with their field ids.
+        mapping: The name mapping of the table, for files without field ids.
+        path: The path of the file, for errors.
+
+    Raises:
+        CorruptFile: the file has no field ids and the table has no name mapping, or a column has a type that cannot
+            become the type of the table.
+    """
+    fields = list(columns)
+    if not any(map(field_id, fields)):
+        if mapping is None:
+            raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
+        fields = list(_map_names(fields, mapping.root))
+    found = list(_find(fields, schema, ()))
+    for at, stored, wanted in found:
+        if stored is not None and not _can_read(stored, wanted):
+            reason = f"its column {format_path(at)} is {stored}, which cannot be read as {wanted.sql}"
+            raise CorruptFile(path=path, reason=reason, fix=_FIX)
+    return FileColumns(
+        names=tuple(names_of_columns(fields, schema)),
+        stored=tuple(sorted((at, old) for at, stored, wanted in found if (old := _old_decimal(stored, wanted)))),
+        missing=tuple(at for at, stored, _ in found if stored is None),
+    )
+
+
+_NO_IDS = "it has no field ids, and the table has no name mapping"
+_FIX_IDS = "Set the property schema.name-mapping.default of the table, which says which column each name is."
+_FIX = "Write its rows again with a client of Iceberg, or remove the file from the table."
+
+
+def _find(
+    fields: Iterable[pa.Field], struct: StructType, path: Path
+) -> Iterator[tuple[Path, pa.DataType | None, DataType]]:
+    """Yield every leaf of the table that the file has, and every field that it lacks, with the types in both."""
+    by_id = {field_id(field): field for field in fields}
+    for wanted in struct:
+        found = by_id.get(str(wanted.metadata.get(COLUMN_ID)))
+        if found is None:
+            yield (*path, wanted.name), None, wanted.type
+        else:
+            yield from _find_below(found.type, wanted.type, (*path, wanted.name))
+
+
+def _find_below(
+    stored: pa.DataType, wanted: DataType, path: Path
+) -> Iterator[tuple[Path, pa.DataType | None, DataType]]:
+    match wanted:
+        case StructType() if pa.types.is_struct(stored):
+            yield from _find(stored, wanted, path)
+        case MapType(key, value) if pa.types.is_map(stored):
+            yield from _find_below(stored.key_type, key, (*path, KEY))
+            yield from _find_below(stored.item_type, value, (*path, VALUE))
+        case ArrayType(element) if pa.types.is_list(stored) or pa.types.is_large_list(stored):
+            yield from _find_below(stored.value_type, element, (*path, ELEMENT))
+        case _:
+            yield path, stored.storage_type if isinstance(stored, pa.BaseExtensionType) else stored, wanted
+
+
+def _can_read(stored: pa.DataType, wanted: DataType) -> bool:
+    if isinstance(wanted, DecimalType):
+        return (
+            bool(pa.types.is_decimal(stored)) and stored.scale == wanted.scale and stored.precision <= wanted.precision
+        )
+    test = _READABLE.get(str(wanted))
+    return test is not None and test(stored)
+
+
+def _old_decimal(stored: pa.DataType | None, wanted: DataType) -> DecimalType | None:
+    """Return the type of a decimal that must be read with fewer digits.
+
+    Source: docs/spark-facts.md#pushed-filters
+    """
+    if stored is None or not isinstance(wanted, DecimalType) or stored.precision == wanted.precision:
+        return None
+    return DecimalType(stored.precision, stored.scale)
+
+
+def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Iterator[pa.Field]:
+    """Yield fields with the ids that a name mapping has for their names; those that it does not name have none."""
+    by_name = {name: each for each in mapped for name in each.names}
+    for field in fields:
+        found = by_name.get(field.name)
+        below = found.fields if found is not None else ()
+        inner = field.with_type(_map_names_below(field.type, below))
+        yield inner if found is None or found.field_id is None else with_field_id(inner, found.field_id)
+
+
+def _map_names_below(data_type: pa.DataType, mapped: Iterable[MappedField]) -> pa.DataType:
+    by_name = {name: each.fields for each in mapped for name in each.names}
+    if pa.types.is_struct(data_type):
+        return pa.struct(list(_map_names(data_type, mapped)))
+    if pa.types.is_map(data_type):
+        key = _map_names_below(data_type.key_type, by_name.get(KEY, ()))
+        return pa.map_(key, _map_names_below(data_type.item_type, by_name.get(VALUE, ())))
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return pa.list_(_map_names_below(data_type.value_type, by_name.get(ELEMENT, ())))
+    return data_type
+
+
+def _is_integer(data_type: pa.DataType, bits: int) -> bool:
+    return bool(pa.types.is_signed_integer(data_type) and data_type.bit_width <= bits)
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return any(test(data_type) for test in tests) and not pa.types.is_decimal(data_type)
+
+
+def _is_timestamp(data_type: pa.DataType, *, has_zone: bool) -> bool:
+    return bool(pa.types.is_timestamp(data_type)) and (data_type.tz is not None) == has_zone
+
+
+_READABLE: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "boolean": pa.types.is_boolean,
+    "integer": lambda stored: _is_integer(stored, 32),
+    "long": lambda stored: _is_integer(stored, 64),
+    "float": pa.types.is_float32,
+    "double": lambda stored: pa.types.is_float32(stored) or pa.types.is_float64(stored),
+    "string": lambda stored: _is_text(stored) or _is_bytes(stored),
+    "binary": lambda stored: _is_bytes(stored) or _is_text(stored),
+    "date": pa.types.is_date32,
+    "timestamp": lambda stored: _is_timestamp(stored, has_zone=True),
+    "timestamp_ntz": lambda stored: _is_timestamp(stored, has_zone=False) or pa.types.is_date32(stored),
+}
+"""For each type of a table, which types of a file Spark's Parquet reader makes values of it from.
+
+Source: Iceberg's table specification, "Schema Evolution"; docs/spark-facts.md#wider-types
+"""

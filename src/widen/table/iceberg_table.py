@@ -1,0 +1,279 @@
+"""The class `IcebergTable`: an Iceberg table, read on stock Spark and changed through PyIceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from widen.iceberg.catalog import CatalogSource, to_table_name
+from widen.iceberg.column_changes import commit_columns
+from widen.iceberg.properties import read_sources
+from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
+from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.model.argument_types import check_arguments
+from widen.model.notebook import html_table, shortened
+from widen.model.types import DataType, StructType
+from widen.planning.alter import alter_request
+from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, NewColumn
+from widen.planning.table.operation import Operation
+from widen.planning.unify.unified_columns import view_sql
+from widen.protocol.column_metadata import visible_schema
+from widen.spark.expression import Expression
+from widen.spark.iceberg.scan import IcebergSource, read_iceberg
+from widen.spark.read.scan import unify_rows
+from widen.spark.session import find_session
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.table.results import History, HistoryEntry
+from widen.table.table_version import Self, to_ms
+
+
+class IcebergTable:
+    """An Iceberg table at its newest version when it was opened, and after each change made through it.
+
+    Args:
+        name: The namespace and the name, e.g. ``shop.orders``.
+        catalog: The name of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded
+            catalog, or an open PyIceberg catalog.
+
+    Raises:
+        IcebergUnavailable: PyIceberg is not installed.
+        InvalidOption: the name has no namespace, or the catalog is none of these.
+        CatalogNotFound: the configuration does not have the catalog.
+        IcebergTableNotFound: the catalog does not have the table.
+        CatalogError: the catalog cannot be read.
+    """
+
+    @check_arguments
+    def __init__(self, name: str, catalog: CatalogSource) -> None:
+        self._name = to_table_name(name, catalog)
+        self._table = self._name.load()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, version={self.version})"
+
+    def _repr_html_(self) -> str:
+        rows = ((field.name, shortened(field.type.sql), field.nullable) for field in self.schema.fields)
+        return html_table(f"{self.name}, version {self.version}", ("column", "type", "nullable"), rows)
+
+    @property
+    def name(self) -> str:
+        """The namespace and the name."""
+        return str(self._name)
+
+    @property
+    def location(self) -> str:
+        """The URL below which the table has its files."""
+        return str(self._table.location())
+
+    @property
+    def table(self) -> Any:
+        """The table as PyIceberg has loaded it, a ``pyiceberg.table.Table``."""
+        return self._table
+
+    @property
+    def version(self) -> int | None:
+        """The id of the current snapshot; None if the table has none yet."""
+        snapshot = self._table.current_snapshot()
+        return None if snapshot is None else snapshot.snapshot_id
+
+    @property
+    def schema(self) -> StructType:
+        """The columns without internal metadata."""
+        return visible_schema(self._columns(find_read_point(self._table.metadata, SnapshotReference())))
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        return dict(self._table.properties)
+
+    def refresh(self) -> Self:
+        """Load the newest version, and return the table.
+
+        Raises:
+            IcebergTableNotFound: the catalog does not have the table any more.
+            CatalogError: the catalog cannot be read.
+        """
+        self._table = self._name.load()
+        return self
+
+    @check_arguments
+    def history(self, limit: int | None = None) -> History:
+        """Return the snapshots before the current one, newest first, as far as they have not expired.
+
+        Args:
+            limit: The maximum number of snapshots.
+        """
+        return History(HistoryEntry(*entry) for entry in snapshot_commits(self._table.metadata, limit))
+
+    def files(self) -> pa.Table:
+        """Return the data files of the current snapshot: a row for each, with the columns of `FILE_COLUMNS`.
+
+        Raises:
+            OSError: a manifest cannot be read.
+        """
+        rows = list(list_files(self._table.metadata, self._table.io, self._table.current_snapshot()))
+        kinds = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.int64())
+        columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
+        return pa.table(columns, names=list(FILE_COLUMNS))
+
+    @check_arguments
+    def read(
+        self,
+        where: Expression | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+        unified: bool = False,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return the rows as a DataFrame. At most one of version, timestamp, branch and tag may be given.
+
+        A version, a timestamp and a tag are read in the schema of their snapshot, a branch in the current schema.
+
+        Args:
+            where: The condition on the rows; a string in Spark SQL also skips files by partitions and bounds.
+            version: The id of the snapshot to read; by default the snapshot of this object.
+            timestamp: Reads the snapshot that was current at this time; a string is ISO 8601, in UTC by default.
+            branch: Reads the newest snapshot of this branch.
+            tag: Reads the snapshot of this tag.
+            unified: Whether to return one column for each source field, which combines all table columns of that field:
+                in their common type, or as a string if there is none. ``where`` refers to the table columns.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            VersionNotFound: the table does not have the snapshot, or it has expired.
+            InvalidOption: two snapshots are given, the timestamp cannot be parsed, or an argument has the wrong type.
+            UnsupportedColumnType: Spark has no type for a column, e.g. for a time.
+            UnsupportedFeatureForRead: the snapshot has files that this version cannot read, e.g. ORC.
+            CorruptFile: a file is missing or damaged, or has columns that the table cannot have.
+
+        Source: Iceberg's table specification, "Scan Planning" and "Column Projection"
+        """
+        timestamp_ms = None if timestamp is None else to_ms(timestamp)
+        point = find_read_point(self._table.metadata, SnapshotReference(version, timestamp_ms, branch, tag))
+        schema = self._columns(point)
+        rows = read_iceberg(IcebergSource(find_session(spark), self._table.io, point), schema, where)
+        return unify_rows(rows, schema) if unified else rows
+
+    @check_arguments
+    def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
+        """Return the statement that creates a view with one column for each source field, like ``read(unified=True)``.
+
+        Args:
+            name: The name of the view, as written in SQL.
+            rows: The table of the view, as written in SQL; by default its name, in a catalog of the engine.
+            temporary: Whether to create a temporary view.
+
+        Source: docs/evolution-rules.md#one-logical-field
+        """
+        schema = self._columns(find_read_point(self._table.metadata, SnapshotReference()))
+        return view_sql(schema, name, rows or self.name, is_temporary=temporary)
+
+    @check_arguments
+    def alter_column(
+        self,
+        column: AnyPath,
+        *,
+        type: DataType | str | None = None,
+        comment: str | None = None,
+        nullable: bool | None = None,
+        first: bool = False,
+        after: str | None = None,
+    ) -> Self:
+        """Change a column in one commit, and return the table; None leaves a setting unchanged.
+
+        Args:
+            column: The column, e.g. ``amount``, ``address.zip``, ``tags.element``, ``prices.value``.
+            type: The wider type: ``bigint`` for int, ``double`` for float, or a decimal with more digits.
+            comment: The new comment; may be empty.
+            nullable: True allows null. Iceberg cannot forbid it later.
+            first: Whether to move it to the first position in its struct.
+            after: The name of the column to move it behind.
+
+        Raises:
+            ColumnRefused: a subclass: the column does not exist, or Iceberg does not allow the change.
+            InvalidPath: the path cannot be read.
+            InvalidType: the type cannot be read.
+            InvalidOption: Iceberg does not have such a change.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the columns first.
+            StorageError: the catalog returned an error.
+
+        Source: Iceberg's table specification, "Schema Evolution"
+        """
+        given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
+        wanted = {key: value for key, value in given.items() if value is not None}
+        changes = ColumnChanges(**wanted, first=first)  # type: ignore[typeddict-item]
+        return self._change(alter_request.parse_column_changes(self._current, {column: changes}))
+
+    @check_arguments
+    def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
+        """Add columns or nested fields in one commit, and return the table; existing rows have null in them.
+
+        Args:
+            columns: The type of each by its path, or more settings, e.g. ``{"items.element.price": "decimal(10,2)",
+                "note": {"type": "string", "comment": "by hand", "after": "id"}}``.
+
+        Raises:
+            ColumnRefused: a subclass: the column exists, its parent is not a struct, or it cannot be added.
+            InvalidPath: a path cannot be read.
+            InvalidType: a type cannot be read.
+            InvalidOption: two options contradict each other.
+            UnsupportedColumnType: Iceberg does not have the type.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the columns first.
+            StorageError: the catalog returned an error.
+        """
+        return self._change(alter_request.parse_new_columns(self._current, columns))
+
+    @check_arguments
+    def rename_column(self, column: AnyPath, name: str) -> Self:
+        """Rename a column in one commit, and return the table; its field id stays.
+
+        Args:
+            column: The column.
+            name: The new name, without the path of its parent.
+
+        Raises:
+            ColumnRefused: a subclass: the column does not exist, or the name exists already.
+            InvalidPath: the path cannot be read.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the columns first.
+            StorageError: the catalog returned an error.
+        """
+        return self._change(alter_request.parse_rename(self._current, column, name))
+
+    @check_arguments
+    def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
+        """Drop columns or nested fields in one commit, and return the table.
+
+        Args:
+            columns: The columns; a struct is dropped with all its fields.
+            if_exists: Whether to ignore a missing one.
+
+        Raises:
+            ColumnRefused: a subclass: the column does not exist, or the partitions or the sort order need it.
+            InvalidPath: a path cannot be read.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the columns first.
+            StorageError: the catalog returned an error.
+        """
+        return self._change(alter_request.parse_drops(self._current, columns, if_exists=if_exists))
+
+    def _columns(self, point: ReadPoint) -> StructType:
+        return to_model(point.schema, read_sources(self._table.properties, self.name))
+
+    @property
+    def _current(self) -> StructType:
+        """The columns of the newest version, with their field ids."""
+        return self.refresh()._columns(find_read_point(self._table.metadata, SnapshotReference()))
+
+    def _change(self, operations: Sequence[Operation]) -> Self:
+        self._table = commit_columns(self._name, operations)
+        return self

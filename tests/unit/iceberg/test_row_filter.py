@@ -1,0 +1,93 @@
+"""Predicates as PyIceberg's filters: equal where the answer is certain, and everything where it is not."""
+
+from __future__ import annotations
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from widen.iceberg.row_filter import to_row_filter
+from widen.iceberg.schema_conversion import to_model
+from widen.spark.read.sql_predicate import parse_predicate
+
+SCHEMA = Schema(
+    NestedField(1, "i", IntegerType(), required=False),
+    NestedField(2, "f", FloatType(), required=False),
+    NestedField(3, "d", DoubleType(), required=False),
+    NestedField(4, "p", DecimalType(5, 2), required=False),
+    NestedField(5, "t", StringType(), required=False),
+    NestedField(6, "s", StructType(NestedField(7, "a", IntegerType(), required=False)), required=False),
+    NestedField(8, "x.y", IntegerType(), required=False),
+    NestedField(9, "b", BooleanType(), required=False),
+    NestedField(10, "day", DateType(), required=False),
+    NestedField(11, "at", TimestampType(), required=False),
+    NestedField(12, "tz", TimestamptzType(), required=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "filter_"),
+    [
+        ("i = 5", "EqualTo(term=Reference(name='i'), literal=LongLiteral(5))"),
+        ("i > 2.5", "AlwaysTrue()"),
+        ("i is not null", "NotNull(term=Reference(name='i'))"),
+        ("not (i is not null)", "IsNull(term=Reference(name='i'))"),
+        ("not (i < 5)", "GreaterThanOrEqual(term=Reference(name='i'), literal=LongLiteral(5))"),
+        ("s.a <> 5", "NotEqualTo(term=Reference(name='s.a'), literal=LongLiteral(5))"),
+        ("`x.y` = 5", "AlwaysTrue()"),
+        ("upper(t) = 'A'", "AlwaysTrue()"),
+        ("t >= 'a'", "GreaterThanOrEqual(term=Reference(name='t'), literal=literal('a'))"),
+        ("b = true", "EqualTo(term=Reference(name='b'), literal=BooleanLiteral(True))"),
+        ("b < true", "AlwaysTrue()"),
+        ("f < 0.5", "LessThan(term=Reference(name='f'), literal=DoubleLiteral(0.5))"),
+        ("f < 0.1", "AlwaysTrue()"),  # 0.1 is not a float
+        ("d < 0.1", "LessThan(term=Reference(name='d'), literal=DoubleLiteral(0.1))"),
+        ("p < 1.5", "LessThan(term=Reference(name='p'), literal=DecimalLiteral(Decimal('1.50')))"),
+        ("p = -0.01", "EqualTo(term=Reference(name='p'), literal=DecimalLiteral(Decimal('-0.01')))"),
+        ("p < 1.501", "AlwaysTrue()"),
+        ("p < 1000", "AlwaysTrue()"),  # more digits than the column
+        ("day = '1970-01-02'", "EqualTo(term=Reference(name='day'), literal=DateLiteral(1))"),
+        (
+            "at < timestamp_ntz'1969-12-31 23:59:59.999999'",
+            "LessThan(term=Reference(name='at'), literal=TimestampLiteral(-1))",
+        ),
+        (
+            "tz < timestamp'1970-01-01 00:00:00.000001Z'",
+            "LessThan(term=Reference(name='tz'), literal=TimestampLiteral(1))",
+        ),
+        ("i = 1 and upper(t) = 'A'", "EqualTo(term=Reference(name='i'), literal=LongLiteral(1))"),
+        ("i = 1 or upper(t) = 'A'", "AlwaysTrue()"),
+        ("not (i = 1 and upper(t) = 'A')", "AlwaysTrue()"),
+        ("not (i = 1 or upper(t) = 'A')", "NotEqualTo(term=Reference(name='i'), literal=LongLiteral(1))"),
+        (
+            "i is null and t is null",
+            "And(left=IsNull(term=Reference(name='i')), right=IsNull(term=Reference(name='t')))",
+        ),
+    ],
+)
+def test_a_filter_is_true_for_every_row_that_the_condition_is_true_for(where: str, filter_: str) -> None:
+    assert _plain(to_row_filter(parse_predicate(where, to_model(SCHEMA)), SCHEMA)) == filter_
+
+
+def test_nan_is_greater_than_every_number() -> None:
+    for where, operator in (("d > 5", "GreaterThan"), ("not (d < 5)", "GreaterThanOrEqual")):
+        greater = f"{operator}(term=Reference(name='d'), literal=DoubleLiteral(5.0))"
+        assert _plain(to_row_filter(parse_predicate(where, to_model(SCHEMA)), SCHEMA)) == (
+            f"Or(left={greater}, right=IsNaN(term=Reference(name='d')))"
+        )
+
+
+def _plain(expression: object) -> str:
+    return repr(expression)

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.errors import InvalidOption, SourceError, UnmatchedFields
-from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan
+from widen.errors import CorruptFile, InvalidOption, SourceError, UnmatchedFields
+from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.observe.corrupt_text import corrupt_text_to_bytes
+from widen.planning.evolution.plan import BadFile
 from widen.spark.source import json_texts
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.table import Table, create_table
@@ -129,6 +131,55 @@ def test_json_that_is_not_an_object_is_kept_once_and_told_apart(spark: SparkSess
     assert (done.records, done.corrupt, done.not_objects) == (1, 5, 4)
     found = [row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "n" not in row]
     assert sorted(found) == sorted(["[1,2]", "5", '"x"', "null", "oops"])
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_files_that_cannot_be_read_are_named_or_skipped(
+    spark: SparkSession, tmp_path: Path, *, is_stream: bool
+) -> None:
+    """They do not block an interval if that is asked for; the quarantine, the result and the events name them."""
+    source, table = tmp_path / "in", str(tmp_path / "table")
+    source.mkdir()
+    packed = gzip.compress(b"".join(b'{"n":%d,"t":"%d"}\n' % (at, at**9) for at in range(3000)))
+    (source / "good.json").write_text('{"n":1}\n')
+    (source / "bad 1%.json.gz").write_bytes(packed[:-2000])
+    (source / "bad2.json.gz").write_bytes(b"no gzip")
+    events: list[IntervalEvent] = []
+    if is_stream:
+        done_list: list[IngestResult] = []
+        ingest_stream(
+            str(source), table, checkpoint=str(tmp_path / "checkpoint"), spark=spark, once=True, verify=True,
+            skip_bad_files=True, on_event=events.append, on_interval=done_list.append,
+        ).wait()  # fmt: skip
+        [done] = done_list
+    else:
+        with pytest.raises(CorruptFile, match="bad"):
+            ingest(str(source), table, spark=spark)
+        done = proved(spark, str(source), Path(table), skip_bad_files=True, on_event=events.append)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    names = [file.path.rpartition("/")[2] for file in done.bad_files]
+    assert (done.records, sorted(names)) == (1, ["bad 1%.json.gz", "bad2.json.gz"])
+    assert [event.event for event in events if isinstance(event.event, BadFile)] == [*done.bad_files]
+    kept = Table(table + "_quarantine").read(spark=spark).collect()
+    assert {(row["text"], row["file"].rpartition("/")[2]) for row in kept} == {(None, name) for name in names}
+    assert all(row["reason"].startswith("the file cannot be read: ") for row in kept)
+    assert replay(table + "_quarantine", table, spark=spark).replayed == 0
+    (_, _, info), *_ = Table(table).history()
+    assert info["operationMetrics"]["numBadFiles"] == "2"
+
+
+def test_damaged_parquet_is_named_or_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("good", "footer", "pages"):
+        pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / f"{name}.parquet", compression="none")
+    whole = (tmp_path / "pages.parquet").read_bytes()
+    (tmp_path / "footer.parquet").write_bytes(whole[:-9])
+    (tmp_path / "pages.parquet").write_bytes(whole[:4] + b"\xff" * 64 + whole[68:])
+    done = proved(spark, str(tmp_path / "*.parquet"), tmp_path / "table", skip_bad_files=True)
+    assert done.records == 1000
+    assert {file.path.rpartition("/")[2] for file in done.bad_files} == {"footer.parquet", "pages.parquet"}
+    with pytest.raises(SourceError, match=r"no file can be read: .*footer\.parquet"):
+        ingest(str(tmp_path / "footer.parquet"), str(tmp_path / "other"), spark=spark, skip_bad_files=True)
 
 
 # ---- CSV and text ----------------------------------------------------------------------------------

@@ -68,6 +68,10 @@ SourceColumns: TypeAlias = Annotated[
     bool,
     typer.Option("--source-columns", help="Add the columns _source_file and _loaded_at."),
 ]
+SkipBadFiles: TypeAlias = Annotated[
+    bool,
+    typer.Option("--skip-bad-files", help="Name files that cannot be read in the quarantine, instead of failing."),
+]
 Mode: TypeAlias = Annotated[
     Evolve | None,
     typer.Option(
@@ -157,6 +161,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "detect_types": DetectTypes,
         "partition_folders": PartitionFolders,
         "source_columns": SourceColumns,
+        "skip_bad_files": SkipBadFiles,
         "evolve": Mode,
         "config": Config,
         "pins": Pins,
@@ -198,7 +203,13 @@ def with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {"detect_types": False, "partition_folders": True, "source_columns": False, "strict": False}
+    {
+        "detect_types": False,
+        "partition_folders": True,
+        "source_columns": False,
+        "skip_bad_files": False,
+        "strict": False,
+    }
 )
 _PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
 

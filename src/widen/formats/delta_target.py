@@ -28,7 +28,7 @@ from widen.planning.alter.metadata_change import with_operations
 from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.fixed_columns import find_fixed_columns
-from widen.planning.evolution.plan import CORRUPT_TEXTS, QUARANTINED, Plan
+from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, Plan
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
@@ -203,7 +203,11 @@ class DeltaTarget:
         """
         snapshot = open_snapshot(self.store, version)
         source = batch.source_digests(snapshot.schema, self.policy)
-        texts = quarantine.rows(source.digests.sparkSession).select(TEXT) if quarantine else None
+        texts = (
+            quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+            if quarantine
+            else None
+        )
         paths = [add.path for add in result.adds]
         return verify_rows(source, batch.table_digests(self.store, snapshot, paths, self.policy, texts), share)
 
@@ -291,13 +295,17 @@ class DeltaDraft:
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
         mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
-        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.to_value()["events"]}
+        value = plan.to_value()
+        skipped = {"badFiles": value["badFiles"]} if plan.bad_files else {}
+        return {**mode, "evolve": self.target.policy.mode.value, "events": value["events"], **skipped}
 
 
 def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
     metrics, seen = write_metrics(result.adds), result.seen
     if seen.quarantined:
         metrics[QUARANTINED] = seen.quarantined
+    if plan.bad_files:
+        metrics[BAD_FILES] = len(plan.bad_files)
     if role_field(plan.schema, CORRUPT):
         metrics[CORRUPT_TEXTS] = seen.corrupt
     return metrics

@@ -28,6 +28,8 @@ from widen.planning.evolution.explain_plan import explain_operations, explain_pl
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch
+from widen.spark.session import find_session
+from widen.spark.source.bad_files import with_bad_files
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
@@ -122,17 +124,19 @@ class _BatchCommit:
             return _repeated(target)
         self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
         written = write_until_plan_is_stable(target, self.observed, partial(write_pass, batch, request.progress))
+        written = replace(written, plan=replace(written.plan, bad_files=batch.bad_files))
         with StagedFiles() as staged:
             staged.add_undo(partial(written.draft.discard, written.result))
             if not request.may_be_empty:
                 ensure_has_records(batch, written)
-            elif not has_content(written):
+            elif not has_content(written) and (target.version is None or not batch.bad_files):
+                _write_quarantine(batch, written, request)
                 return None
             ensure_plan_allowed(written.plan, request)
             request.limits.ensure_fulfilled(written.plan, written.result.seen)
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
-            quarantine = _write_quarantine(written, request)
+            quarantine = _write_quarantine(batch, written, request)
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
                 staged.add_undo(quarantine.undo)
@@ -163,11 +167,12 @@ def _repeated(target: IngestTarget) -> WrittenBatch:
     )
 
 
-def _write_quarantine(written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
-    if written.result.kept_out is None:
+def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
+    kept_out = with_bad_files(written.result.kept_out, find_session(), batch.bad_files)
+    if kept_out is None:
         return None
     version = -1 if written.target.version is None else written.target.version
-    return request.table.quarantine(request.quarantine).write(written.result.kept_out, version, request.interval)
+    return request.table.quarantine(request.quarantine).write(kept_out, version, request.interval)
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
@@ -205,12 +210,17 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
         SourceError: it has none.
     """
     seen, reason = written.result.seen, None
+    if batch.bad_files and not batch.files:
+        raise SourceError(source=batch.name, reason=f"no file can be read: {batch.bad_files[0]}", fix=_RESTORE)
     if not seen.records and not seen.quarantined:
         reason = f"none of its {seen.corrupt} lines is JSON in UTF-8" if seen.corrupt else "it has no records"
     elif not written.plan.schema.fields and not written.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
         raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")
+
+
+_RESTORE = "Get the files again. Nothing was written."
 
 
 def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:

@@ -17,7 +17,7 @@ from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch
 from widen.model.progress import Step
-from widen.planning.evolution.plan import PlanEvent
+from widen.planning.evolution.plan import BadFile, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource, persist_source
@@ -69,7 +69,8 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
     if written.is_repeated:
         return IngestResult(version, written.plan, interval=number, is_repeated=True)
     if watch.on_event:
-        events: list[PlanEvent | Unmatched] = [*written.plan.events, *written.plan.unmatched]
+        plan = written.plan
+        events: list[PlanEvent | Unmatched | BadFile] = [*plan.events, *plan.unmatched, *plan.bad_files]
         for event in events:
             watch.on_event(IntervalEvent(request.table.location, version, number, event))
     verification = None
@@ -88,6 +89,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         files=len(result.adds),
         size_bytes=sum(add.size for add in result.adds),
         left_out=batch.left_out,
+        bad_files=batch.bad_files,
         verification=verification,
         interval=number,
         quarantined=result.seen.quarantined,

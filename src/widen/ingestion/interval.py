@@ -44,6 +44,7 @@ def plan(
     detect_types: bool = False,
     partition_folders: bool = True,
     source_columns: bool = False,
+    skip_bad_files: bool = False,
     evolve: str | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
@@ -70,6 +71,7 @@ def plan(
         detect_types: See `ingest`.
         partition_folders: See `ingest`.
         source_columns: See `ingest`.
+        skip_bad_files: See `ingest`.
         evolve: See `ingest`.
         pins: See `ingest`.
         config: See `ingest`.
@@ -97,6 +99,7 @@ def plan(
         detect_types=detect_types,
         partition_folders=partition_folders,
         source_columns=source_columns,
+        skip_bad_files=skip_bad_files,
         evolve=evolve,
         pins=pins,
         config=config,
@@ -120,7 +123,7 @@ def plan(
     ensure_has_records(batch, planned)
     if ingest_options.get("strict"):
         ensure_matched(planned.plan)
-    return planned.plan
+    return replace(planned.plan, bad_files=batch.bad_files)
 
 
 @check_arguments
@@ -145,6 +148,7 @@ def ingest(
     detect_types: bool = False,
     partition_folders: bool = True,
     source_columns: bool = False,
+    skip_bad_files: bool = False,
     evolve: str | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
@@ -190,6 +194,8 @@ def ingest(
             also a folder above the given path. If records already have a field ``key``, the field of the folder gets
             another name.
         source_columns: Whether to add the columns ``_source_file`` and ``_loaded_at``.
+        skip_bad_files: Whether to leave out files that cannot be read (damaged Parquet, truncated gzip) and name them
+            in the quarantine; otherwise the first such file is an error.
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
@@ -230,6 +236,7 @@ def ingest(
         detect_types=detect_types,
         partition_folders=partition_folders,
         source_columns=source_columns,
+        skip_bad_files=skip_bad_files,
         evolve=evolve,
         pins=pins,
         config=config,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from widen.planning.evolution.plan import Grade, PlanEvent
+from widen.planning.evolution.plan import BadFile, Grade, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 
 
@@ -22,13 +22,13 @@ class IntervalEvent:
         table: The location of the table.
         version: The version that the interval made.
         interval: The number of the interval in its stream; None outside of a stream.
-        event: The change and its reason in the records; or an option without effect.
+        event: The change and its reason in the records; an option without effect; or a file that is skipped.
     """
 
     table: str
     version: int
     interval: int | None
-    event: PlanEvent | Unmatched
+    event: PlanEvent | Unmatched | BadFile
 
     @property
     def grade(self) -> Grade | None:

@@ -29,6 +29,8 @@ class IngestOptions(TypedDict, total=False):
             also a folder above the given path. If records already have a field ``key``, the field of the folder gets
             another name.
         source_columns: Whether to add the columns ``_source_file`` and ``_loaded_at``.
+        skip_bad_files: Whether to leave out files that cannot be read (damaged Parquet, truncated gzip) and name them
+            in the quarantine; otherwise the first such file is an error.
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
@@ -54,6 +56,7 @@ class IngestOptions(TypedDict, total=False):
     detect_types: bool
     partition_folders: bool
     source_columns: bool
+    skip_bad_files: bool
     evolve: str | None
     pins: Mapping[str, str] | None
     config: str | PathLike[str] | None
@@ -85,6 +88,7 @@ def parse_options(words: IngestOptions) -> tuple[BatchReader, Policy]:
     extra_fields = {
         "has_folders": rest.pop("partition_folders", True),
         "has_source_columns": rest.pop("source_columns", False),
+        "skips_bad_files": rest.pop("skip_bad_files", False),
     }
     reader = to_batch_reader(*reading, detects=rest.pop("detect_types", False), **extra_fields)
     return reader, parse_policy(rest.pop("evolve", None), **rest)

@@ -33,7 +33,7 @@ from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
-from widen.spark.text.quarantined_rows import quarantined_texts
+from widen.spark.text.quarantined_rows import quarantined_files, quarantined_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,9 @@ class _Replay:
             ensure_plan_allowed(written.plan, self.request)
             if not replayed:
                 return ReplayResult(table_version, written.plan, 0, left)
-            parameters = self.content.write_remaining(result.kept_out, table_version, staged)
+            files = quarantined_files(self.content.rows(find_session()))
+            remaining = files if result.kept_out is None else result.kept_out.unionAll(files)
+            parameters = self.content.write_remaining(remaining, table_version, staged)
             self.request.progress("committing")
             interval = self.content.interval
             version = draft.commit(written.plan, result, staged=staged, interval=interval, parameters=parameters)

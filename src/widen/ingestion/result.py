@@ -10,7 +10,7 @@ from typing import Any
 
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.notebook import html_table
-from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.plan import BadFile, Plan
 from widen.spark.text.verification import Verification
 
 
@@ -27,6 +27,7 @@ class IngestResult:
         files: The files written.
         size_bytes: Their size.
         left_out: Files of the source that are ignored, because their names are not of its format.
+        bad_files: Files of the source that cannot be read; the quarantine names them.
         verification: The result of the verification, if requested.
         interval: Its number in its stream; None outside of a stream.
         is_repeated: Whether the table had the interval already; then nothing was written.
@@ -44,6 +45,7 @@ class IngestResult:
     files: int = 0
     size_bytes: int = 0
     left_out: tuple[str, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
     verification: Verification | None = None
     interval: int | None = None
     is_repeated: bool = False
@@ -81,5 +83,5 @@ class IngestResult:
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
         numbers |= {"notObjects": self.not_objects, "quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
         plan = self.plan.to_value()
-        files = {"leftOut": list(self.left_out), "sourceFiles": self.compared.to_value()}
+        files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
         return {"version": self.version, **number, **numbers, **files, "plan": plan, **proof}

@@ -55,6 +55,7 @@ def ingest_stream(
     detect_types: bool = False,
     partition_folders: bool = True,
     source_columns: bool = False,
+    skip_bad_files: bool = False,
     evolve: str | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
@@ -94,6 +95,7 @@ def ingest_stream(
         detect_types: See `ingest`.
         partition_folders: See `ingest`.
         source_columns: See `ingest`.
+        skip_bad_files: See `ingest`.
         evolve: See `ingest`.
         pins: See `ingest`.
         config: See `ingest`.
@@ -122,6 +124,7 @@ def ingest_stream(
         detect_types=detect_types,
         partition_folders=partition_folders,
         source_columns=source_columns,
+        skip_bad_files=skip_bad_files,
         evolve=evolve,
         pins=pins,
         config=config,

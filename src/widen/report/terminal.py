@@ -167,6 +167,9 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     if plan.unmatched:
         yield heading_part("Options without effect")
         yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
+    if plan.bad_files:
+        yield heading_part("Skipped, because they cannot be read")
+        yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.bad_files)
     if plan.refused:
         yield heading_part("Refused by the policy")
         yield changes_table(plan_changes(plan.refused, plan.events))

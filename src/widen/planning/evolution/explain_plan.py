@@ -37,6 +37,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Quarantined:", tuple(map(_quarantined, plan.quarantined))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
+        ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
     ):
         if items:
             yield title

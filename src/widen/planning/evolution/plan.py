@@ -24,6 +24,9 @@ from widen.planning.table.operation import Operation
 QUARANTINED = "numQuarantinedRecords"
 """The metric for the number of records that an interval quarantined."""
 
+BAD_FILES = "numBadFiles"
+"""The metric for the number of files that an interval skipped, because they cannot be read."""
+
 CORRUPT_TEXTS = "numCorruptTexts"
 """The metric for the number of texts in an interval that are not records. File statistics do not replace it: they exist
 only if the column for these texts is among the first ones of the table."""
@@ -127,6 +130,22 @@ class PendingField:
 
 
 @dataclass(frozen=True, slots=True)
+class BadFile:
+    """A file of the source that cannot be read; the quarantine names it.
+
+    Args:
+        path: The file.
+        reason: Why.
+    """
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The schema changes that a batch needs, and what happens to values without a column.
 
@@ -139,6 +158,7 @@ class Plan:
         refused: The changes that the policy forbids. If there are any, nothing may be written.
         quarantined: The values whose records are quarantined.
         unmatched: The rules of the policy that have no effect.
+        bad_files: The files that cannot be read and are skipped.
     """
 
     operations: tuple[Operation, ...]
@@ -149,6 +169,7 @@ class Plan:
     refused: tuple[Operation, ...] = ()
     quarantined: tuple[QuarantinedField, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -194,6 +215,7 @@ class Plan:
             "rescued": [_value(rescued) for rescued in self.rescued],
             "quarantined": [_value(quarantined) for quarantined in self.quarantined],
             "unmatched": [_value(unmatched) for unmatched in self.unmatched],
+            "badFiles": [_value(file) for file in self.bad_files],
         }
 
 

@@ -18,6 +18,7 @@ from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
 from widen.observe.observation import Observation
+from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
 from widen.proof.file_values import FileValueReader
 from widen.protocol.actions import Metadata, Protocol
@@ -48,6 +49,10 @@ class Batch(Interface):
     @property
     def files(self) -> tuple[SourceFile, ...]:
         """The files that are read; empty if the records are not from files."""
+
+    @property
+    def bad_files(self) -> tuple[BadFile, ...]:
+        """The files that cannot be read and are skipped."""
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what is known about the records before a full pass over them.
@@ -117,6 +122,7 @@ class TextBatch:
         file_fields: The fields that records get from their files.
         names: The names of these fields.
         files: The files that are read.
+        bad_files: The files that cannot be read.
     """
 
     texts: DataFrame
@@ -125,6 +131,7 @@ class TextBatch:
     file_fields: FileFields | None = None
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing, because texts have no schema; see `Batch`."""

@@ -20,9 +20,10 @@ from widen.errors import InvalidOption
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.ingest.typed_batch import TypedBatch
+from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.csv_texts import parse_dialect, read_csv, read_lines
 from widen.spark.source.file_format import FileFormat, parse_format
-from widen.spark.source.json_texts import read_column, read_json
+from widen.spark.source.json_texts import RAW_SCHEMA, read_column, read_json
 from widen.spark.source.source_files import (
     FilePath,
     SourceFiles,
@@ -50,6 +51,7 @@ class BatchReader:
         detects: Whether CSV and text values that look like numbers or booleans become such.
         has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
         has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
+        skips_bad_files: Whether files that cannot be read are left out; else they are an error.
     """
 
     format: FileFormat | None = None
@@ -57,6 +59,7 @@ class BatchReader:
     detects: bool = False
     has_folders: bool = True
     has_source_columns: bool = False
+    skips_bad_files: bool = False
 
     def open(self, spark: SparkSession, source: IngestSource) -> Batch:
         """Return a source as a batch.
@@ -110,6 +113,13 @@ class BatchReader:
             SourceError: a file cannot be used.
             InvalidOption: an option is invalid.
         """
+        if not self.skips_bad_files:
+            return self._open_good_files(spark, source)
+        source, bad_files = split_bad_files(spark, source)
+        batch = self._open_good_files(spark, source) if source.files else _empty_batch(spark, source)
+        return replace(batch, bad_files=bad_files)
+
+    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         partitions = count_partitions(spark, source)
@@ -158,6 +168,10 @@ class BatchReader:
         return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
 
 
+def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
+    return TextBatch(spark.createDataFrame([], RAW_SCHEMA), source.name, source.left_out)
+
+
 @contextmanager
 def persist_source(source: _Source) -> Iterator[_Source]:
     """Persist a DataFrame source while this is open.
@@ -188,6 +202,7 @@ def to_batch_reader(
     detects: bool,
     has_folders: bool = True,
     has_source_columns: bool = False,
+    skips_bad_files: bool = False,
 ) -> BatchReader:
     """Return the reader for the options of an ingestion.
 
@@ -197,8 +212,11 @@ def to_batch_reader(
         detects: As in `BatchReader`.
         has_folders: As in `BatchReader`.
         has_source_columns: As in `BatchReader`.
+        skips_bad_files: As in `BatchReader`.
 
     Raises:
         InvalidOption: the format is unknown.
     """
-    return BatchReader(parse_format(format), dict(options or {}), detects, has_folders, has_source_columns)
+    return BatchReader(
+        parse_format(format), dict(options or {}), detects, has_folders, has_source_columns, skips_bad_files
+    )

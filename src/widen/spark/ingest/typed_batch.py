@@ -27,6 +27,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.observe.observation import Observation, RecordObservation, merge_observations
 from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.routing.native.row_builder import ORIGIN_FIELDS
@@ -65,6 +66,7 @@ class TypedBatch:
         left_out: The names of the files that are not read.
         names: The names of the fields that records get from their files.
         files: The files that are read.
+        bad_files: The files that cannot be read.
     """
 
     parts: Sequence[TypedRecords]
@@ -72,6 +74,7 @@ class TypedBatch:
     left_out: tuple[str, ...] = ()
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
     _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -226,6 +227,11 @@ def decode_uri(uri: Column) -> Column:
 def file_key(path: str) -> str:
     """Return the text that tells a `SourceFile` apart; `file_key_column` gives the same for its URI."""
     return _SCHEME.sub(r"\1:/", path)
+
+
+def decode_file_key(uri: str) -> str:
+    """Return the text of `file_key` for the URI of a file in an error of Spark, which may have escapes."""
+    return file_key(unquote(uri))
 
 
 def file_key_column(uri: Column) -> Column:

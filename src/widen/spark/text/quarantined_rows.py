@@ -131,12 +131,24 @@ def quarantined_texts(rows: DataFrame) -> DataFrame:
     """Return rows of a quarantine as a raw batch; the file of each is its original file and position.
 
     Args:
-        rows: Rows of the quarantine.
+        rows: Rows of the quarantine. Those without a text name files that cannot be read.
     """
+    rows = rows.where(F.col("text").isNotNull())
     origin_name = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
     text, part = F.col("text").cast("binary"), F.lit(0).cast("bigint")
     raw = rows.select(text.alias(TEXT), origin_name.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
     return raw.mapInArrow(_restore_bytes, RAW_SCHEMA)
+
+
+def quarantined_files(rows: DataFrame) -> DataFrame:
+    """Return the files that cannot be read, as records that stay in the quarantine; see `with_original_positions`.
+
+    Args:
+        rows: Rows of the quarantine.
+    """
+    name = F.concat_ws("#", F.col("file"), F.col("position"))
+    number = F.lit(0).cast("bigint")
+    return rows.where(F.col("text").isNull()).select("text", name.alias("file"), number.alias("position"), "reason")
 
 
 def _restore_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,80 @@
+"""Files of a source that cannot be read: damaged Parquet, ORC or Avro, and compressed texts that are cut off.
+
+Other texts can always be read; a line that is not a record is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import CorruptFile
+from widen.observe.file_fields import FileFields
+from widen.planning.evolution.plan import BadFile
+from widen.routing.native.row_builder import ORIGIN_FIELDS
+from widen.spark.source.file_format import COMPRESSION_ENDINGS
+from widen.spark.source.source_files import SourceFile, SourceFiles, decode_file_key, file_key
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.typed.typed_records import read_columnar
+
+_COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
+
+
+def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+    """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
+
+    Args:
+        spark: The session.
+        source: The files.
+
+    Raises:
+        SourceError: the files cannot be used for another reason.
+    """
+    bad: dict[str, BadFile] = {}
+    while True:
+        left = [file for file in source.files if file.path not in bad]
+        suspects = [file for file in left if file.size_bytes and _may_be_bad(source, file)]
+        try:
+            with translate_spark_errors():
+                for rows in _rows(spark, replace(source, files=tuple(suspects))) if suspects else ():
+                    rows.write.format("noop").mode("overwrite").save()
+        except CorruptFile as error:
+            key = decode_file_key(str(error.fields["path"]))
+            path = next((file.path for file in suspects if file_key(file.path) == key), None)
+            if path is None:
+                raise
+            bad[path] = BadFile(path, str(error.fields["reason"]))
+            continue
+        return replace(source, files=tuple(left)), tuple(bad.values())
+
+
+def _may_be_bad(source: SourceFiles, file: SourceFile) -> bool:
+    return source.format.is_typed or file.path.lower().endswith(COMPRESSION_ENDINGS[1:])
+
+
+def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
+    if source.format.is_typed:
+        for records in read_columnar(spark, source, FileFields(False, None)):
+            yield records.frame
+    else:
+        yield spark.read.text(source.paths).select(F.length("value"))
+
+
+def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]) -> DataFrame | None:
+    """Return what the quarantine gets from a batch: the records that are kept out, and a row for each bad file.
+
+    Args:
+        kept_out: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
+        spark: The session.
+        files: The bad files. Their rows have no text.
+    """
+    if not files:
+        return kept_out
+    rows = spark.createDataFrame([(None, file.path, 0, f"{_UNREADABLE}: {file.reason}") for file in files], _COLUMNS)
+    return rows if kept_out is None else kept_out.unionAll(rows)
+
+
+_UNREADABLE = "the file cannot be read"

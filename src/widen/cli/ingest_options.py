@@ -90,7 +90,7 @@ Pins: TypeAlias = Annotated[
     typer.Option(
         "--pin",
         metavar="FIELD=WHAT",
-        help=f"Fix the type or mode of a field: a type, text, json or a mode, e.g. a.b='decimal(18,4)'; {_FIELDS}",
+        help=f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_FIELDS}",
         show_default=False,
     ),
 ]
@@ -109,6 +109,14 @@ DetectDates: TypeAlias = Annotated[
     typer.Option(
         "--detect-dates/--no-detect-dates",
         help="Read strings that are dates or UTC timestamps as such.",
+        show_default=False,
+    ),
+]
+DetectMaps: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--detect-maps/--no-detect-maps",
+        help="Read objects with many keys, few of them in each object, as maps.",
         show_default=False,
     ),
 ]
@@ -168,6 +176,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "exclude": Exclude,
         "mask": Masks,
         "detect_dates": DetectDates,
+        "detect_maps": DetectMaps,
         "epoch_unit": EpochUnits,
         "max_columns": MaxColumns,
         "quarantine": Quarantine,

@@ -295,9 +295,8 @@ class DeltaDraft:
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
         mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
-        value = plan.to_value()
-        skipped = {"badFiles": value["badFiles"]} if plan.bad_files else {}
-        return {**mode, "evolve": self.target.policy.mode.value, "events": value["events"], **skipped}
+        skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
+        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
 
 
 def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:

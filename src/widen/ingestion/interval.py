@@ -51,6 +51,7 @@ def plan(
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     quarantine: str | PathLike[str] | None = None,
@@ -78,6 +79,7 @@ def plan(
         exclude: See `ingest`.
         mask: See `ingest`.
         detect_dates: See `ingest`.
+        detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
         quarantine: See `ingest`.
@@ -106,6 +108,7 @@ def plan(
         exclude=exclude,
         mask=mask,
         detect_dates=detect_dates,
+        detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
         quarantine=quarantine,
@@ -155,6 +158,7 @@ def ingest(
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     quarantine: str | PathLike[str] | None = None,
@@ -199,11 +203,13 @@ def ingest(
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
-        pins: A mode, ``text``, ``json`` or a type for single fields, by their path.
+        pins: A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.
         config: A TOML file with ``evolve`` and the options below; arguments override it.
         exclude: Fields to leave out.
         mask: Fields whose values are replaced by ``***``.
         detect_dates: Whether strings that are dates or timestamps become such; or the fields where they do.
+        detect_maps: Whether the objects of a new field become maps if they have many keys, few of them in each object,
+            with values of one shape. Otherwise each key becomes a column, and the plan says so.
         epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
             by default their size decides.
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
@@ -243,6 +249,7 @@ def ingest(
         exclude=exclude,
         mask=mask,
         detect_dates=detect_dates,
+        detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
         quarantine=quarantine,

@@ -34,11 +34,13 @@ class IngestOptions(TypedDict, total=False):
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
-        pins: A mode, ``text``, ``json`` or a type for single fields, by their path.
+        pins: A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.
         config: A TOML file with ``evolve`` and the options below; arguments override it.
         exclude: Fields to leave out.
         mask: Fields whose values are replaced by ``***``.
         detect_dates: Whether strings that are dates or timestamps become such; or the fields where they do.
+        detect_maps: Whether the objects of a new field become maps if they have many keys, few of them in each object,
+            with values of one shape. Otherwise each key becomes a column, and the plan says so.
         epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
             by default their size decides.
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
@@ -63,6 +65,7 @@ class IngestOptions(TypedDict, total=False):
     exclude: Iterable[str] | None
     mask: Iterable[str] | None
     detect_dates: bool | Iterable[str] | None
+    detect_maps: bool | None
     epoch_unit: Mapping[str, str] | None
     max_columns: int | None
     quarantine: str | PathLike[str] | None

@@ -31,6 +31,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "evolve": "widen, split, freeze or fail",
         "max_columns": "an integer >= 1",
         "detect_dates": "true, false or a list of fields",
+        "detect_maps": "true or false",
         "exclude": "fields to ignore",
         "mask": "fields whose values become ***",
         "pins": "a table of fields, each with a mode, text, json or a type",
@@ -64,6 +65,7 @@ def parse_policy(
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     samples: str | None = None,
@@ -77,6 +79,7 @@ def parse_policy(
         exclude: Fields to ignore.
         mask: Fields whose values are replaced by ``***``.
         detect_dates: Whether strings that are dates or UTC timestamps are read as such; or the fields to do so for.
+        detect_maps: Whether objects with many keys, few of them in each object, become maps.
         epoch_unit: For fields by their path: ``s``, ``ms``, ``us`` or ``ns``.
         max_columns: The maximum number of leaf columns.
         samples: How plans, events and commits show values of records: ``masked``, ``none`` or ``raw``.
@@ -89,6 +92,7 @@ def parse_policy(
         "evolve": evolve,
         "max_columns": max_columns,
         "detect_dates": detect_dates,
+        "detect_maps": detect_maps,
         "exclude": exclude,
         "mask": mask,
         "pins": pins,
@@ -115,6 +119,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         excluded=policy.excluded | _scalar(given, "exclude", _NO_FIELDS, _sources),
         masked=policy.masked | _scalar(given, "mask", _NO_FIELDS, _sources),
         samples=_scalar(given, "samples", policy.samples, _samples),
+        detects_maps=_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
     )
 
 
@@ -144,6 +149,12 @@ def _entries(given: _PolicySource, *keys_and_table: Any) -> Iterator[tuple[Path,
 def _parse_integer(place: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidOption(option=place, value=value, expected="Must be an integer >= 1.")
+    return value
+
+
+def _parse_boolean(place: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(option=place, value=value, expected="Must be true or false.")
     return value
 
 

@@ -72,6 +72,7 @@ def replay(
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     samples: str | None = None,
@@ -90,6 +91,7 @@ def replay(
         exclude: See `ingest`.
         mask: See `ingest`.
         detect_dates: See `ingest`.
+        detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
         samples: See `ingest`.
@@ -111,6 +113,7 @@ def replay(
         exclude=exclude,
         mask=mask,
         detect_dates=detect_dates,
+        detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
         samples=samples,

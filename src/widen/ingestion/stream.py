@@ -62,6 +62,7 @@ def ingest_stream(
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     quarantine: str | PathLike[str] | None = None,
@@ -102,6 +103,7 @@ def ingest_stream(
         exclude: See `ingest`.
         mask: See `ingest`.
         detect_dates: See `ingest`.
+        detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
         quarantine: See `ingest`.
@@ -131,6 +133,7 @@ def ingest_stream(
         exclude=exclude,
         mask=mask,
         detect_dates=detect_dates,
+        detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
         quarantine=quarantine,

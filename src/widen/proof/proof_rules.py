@@ -194,7 +194,9 @@ def _add_column_rule(rule: ProofRule, data_type: DataType, text_form: object = N
 
 
 def _add_pin_rule(rule: ProofRule, data_type: DataType) -> None:
-    leaf, rule.map_levels = _leaf_and_map_levels(data_type)
+    leaf, map_levels = _leaf_and_map_levels(data_type)
+    is_open = str(leaf) == "void"  # the pin map does not say how deep the maps are
+    rule.map_levels = max(rule.map_levels, map_levels) if is_open else map_levels
     rule.has_dates = str(leaf) in ("date", "timestamp", "timestamp_ntz")
     for item in leaf if isinstance(leaf, StructType) else ():
         _add_pin_rule(rule.get_or_add((item.name,)), item.type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -39,10 +39,15 @@ if TYPE_CHECKING:
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
 BAR_WIDTH = 10
+MAX_LISTED = 40
+"""The maximum number of items of a list in a plan."""
 NULL_TEXT = "·"
 LENGTHS = (28, 20, 14, 10, 0)
 """Maximum lengths of values in a table, tried in order until the table fits; 0 drops the value columns."""
 LENGTH_WITHOUT_BARS = 10
+
+
+_Item = TypeVar("_Item")
 
 
 class Fitting:
@@ -160,28 +165,36 @@ def version_line(version: int, location: str) -> Text:
 
 def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     """Yield the changes of a plan with their reasons, then options without effect and fields that it does not add."""
-    planned = plan_changes(plan.operations, plan.events)
-    if planned:
-        yield heading_part("Changes")
-        yield changes_table(planned)
-    if plan.unmatched:
-        yield heading_part("Options without effect")
-        yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
-    if plan.bad_files:
-        yield heading_part("Skipped, because they cannot be read")
-        yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.bad_files)
-    if plan.refused:
-        yield heading_part("Refused by the policy")
-        yield changes_table(plan_changes(plan.refused, plan.events))
-    if plan.rescued:
-        yield heading_part("Stored in the rescue column")
-        yield pairs_table((path_text(r.source), _rescued(r)) for r in plan.rescued)
-    if plan.quarantined:
-        yield heading_part("Quarantined")
-        yield pairs_table((path_text(q.source), _quarantined(q)) for q in plan.quarantined)
-    if plan.pending:
-        yield heading_part("Waiting for a first value")
-        yield pairs_table((path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending)
+    for title, operations in (("Changes", plan.operations), ("Refused by the policy", plan.refused)):
+        if operations:
+            yield heading_part(title)
+            yield from _folded(plan_changes(operations, plan.events), changes_table)
+        if plan.unmatched and operations is plan.operations:
+            yield heading_part("Options without effect")
+            yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
+        if plan.bad_files and operations is plan.operations:
+            yield heading_part("Skipped, because they cannot be read")
+            yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.bad_files)
+    details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
+        ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
+        ("Stored in the rescue column", [(path_text(r.source), _rescued(r)) for r in plan.rescued]),
+        ("Quarantined", [(path_text(q.source), _quarantined(q)) for q in plan.quarantined]),
+        (
+            "Waiting for a first value",
+            [(path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending],
+        ),
+    )
+    for title, pairs in details:
+        if pairs:
+            yield heading_part(title)
+            yield from _folded(pairs, pairs_table)
+
+
+def _folded(items: Sequence[_Item], show: Callable[[Sequence[_Item]], RenderableType]) -> Iterator[RenderableType]:
+    """Yield the first items, and how many more there are."""
+    yield show(items[:MAX_LISTED])
+    if len(items) > MAX_LISTED:
+        yield Text(f"  … and {count_text(len(items) - MAX_LISTED)} more; --json lists all", "dim")
 
 
 def _rescued(rescued: RescuedField) -> str:

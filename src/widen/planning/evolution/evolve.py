@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from widen.model.column_path import ELEMENT, VALUE, Path, leaves, replace_type, resolve
+from widen.model.column_path import ELEMENT, VALUE, Path, leaves, replace_type
 from widen.model.types import DataType, Field, MapType, StructType
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
@@ -20,13 +20,16 @@ from widen.planning.evolution.field_evolution import (
     UNBUILT,
     BuiltColumn,
     FieldEvolution,
+    columns_by_key,
     entries_up_to,
     field_count,
     merge_kinds,
     pending_fields,
+    refresh_columns,
     sub_fields,
 )
 from widen.planning.evolution.file_fields import with_file_fields
+from widen.planning.evolution.map_detection import MapCandidate, find_map, to_maps
 from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.planning.evolution.samples import sample_formatter
@@ -42,7 +45,6 @@ from widen.planning.evolution.source_metadata import (
     role_field,
     role_of,
     source_field,
-    source_key,
 )
 from widen.planning.table.operation import AddColumn, CreateTable, Operation, WidenType
 
@@ -90,6 +92,7 @@ class _Evolution:
     rescued: list[RescuedField] = field(default_factory=list)
     refused: list[Operation] = field(default_factory=list)
     quarantined: list[QuarantinedField] = field(default_factory=list)
+    maps: list[MapCandidate] = field(default_factory=list)
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
         current = with_file_fields(schema or StructType(), observation.root, self.policy.file_fields)
@@ -110,6 +113,7 @@ class _Evolution:
             tuple(self.rescued),
             tuple(self.refused),
             tuple(self.quarantined),
+            maps=tuple(self.maps),
         )
 
     def _with_role(self, schema: StructType, role: str, count: int, operations: list[Operation]) -> StructType:
@@ -126,7 +130,7 @@ class _Evolution:
         self, current: StructType, observed: RecordObservation, cursor: _StructCursor
     ) -> tuple[StructType, list[Operation]]:
         """Return the struct after its records, and the operations that change it."""
-        known = _columns_by_key(current, cursor)
+        known = columns_by_key(current, is_root=not cursor.source)
         operations: list[Operation] = []
         parts: list[FieldEvolution] = []
         # Fields with few sub-fields come first: where `max_columns` leaves no room for all, one field with thousands of
@@ -158,7 +162,23 @@ class _Evolution:
         # Columns are fixed by path in the table, and a column may hold a source field of another name.
         fixed_columns = (self.policy.fixed_columns.get((*cursor.path, column.name)) for column in columns)
         fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)
+        if not columns and source not in self.policy.pins:
+            observed = self._detect_map(source, observed)
         return FieldEvolution(key, source, mode, observed, columns, self.policy.type_of(source), fixed)
+
+    def _detect_map(self, source: Path, observed: FieldObservation) -> FieldObservation:
+        """Return the observation of a new field, with its objects as maps if they look like maps and may become some.
+
+        Source: docs/evolution-rules.md#d10
+        """
+        candidate = find_map(source, observed)
+        if candidate is None:
+            return observed
+        if self.policy.detects_maps:
+            return to_maps(observed)
+        if candidate not in self.maps:  # a column of every dim has the field
+            self.maps.append(candidate)
+        return observed
 
     def _evolve_field(
         self,
@@ -179,7 +199,7 @@ class _Evolution:
         done.append(part)
         # Maps with most arrays first: their column takes the entries of the others, too.
         for dim in sorted(part.observed.maps, reverse=True):
-            current = self._evolve_field(current, _refresh(part.entries(dim), current), cursor, operations, done)
+            current = self._evolve_field(current, refresh_columns(part.entries(dim), current), cursor, operations, done)
         return current
 
     def _choose(self, part: FieldEvolution) -> ColumnChoice:
@@ -360,24 +380,6 @@ class _Evolution:
 
 
 _NULL = Kind(NULL_WORD)
-
-
-def _columns_by_key(struct: StructType, cursor: _StructCursor) -> dict[str, tuple[FieldColumn, ...]]:
-    found: dict[str, tuple[FieldColumn, ...]] = {}
-    for item in struct:
-        if cursor.source or role_of(item) is None:
-            key = source_key(item)
-            found[key] = (*found.get(key, ()), FieldColumn(item.name, *leaf_and_dim(item.type)))
-    return found
-
-
-def _refresh(part: FieldEvolution, struct: StructType) -> FieldEvolution:
-    """Return a part with the current types of its columns, which another part may have changed."""
-    columns = (
-        c if c.name == UNBUILT else FieldColumn(c.name, *leaf_and_dim(resolve(struct, (c.name, *c.above))[1]), c.above)
-        for c in part.columns
-    )
-    return replace(part, columns=tuple(columns))
 
 
 def _observation_of(observed: RecordObservation, source: Path) -> FieldObservation:

@@ -14,6 +14,9 @@ from widen.planning.table.operation import Operation
 
 NOTHING = "Nothing to change."
 
+MAX_LINES = 40
+"""The maximum number of lines of each list."""
+
 
 def explain_plan(plan: Plan) -> tuple[str, ...]:
     """Return the lines that explain a plan.
@@ -25,7 +28,7 @@ def explain_plan(plan: Plan) -> tuple[str, ...]:
 
 def explain_operations(operations: tuple[Operation, ...]) -> str:
     """Return the operations as text, one per line."""
-    return "\n".join(str(operation) for operation in operations)
+    return "\n".join(_folded([str(operation) for operation in operations]))
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -38,10 +41,17 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
+        ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
     ):
         if items:
             yield title
-            yield from (f"  {item}" for item in items)
+            yield from (f"  {item}" for item in _folded([str(item) for item in items]))
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - MAX_LINES
+    return lines if more <= 0 else [*lines[:MAX_LINES], f"… and {more} more"]
 
 
 def _event(event: PlanEvent) -> str:

@@ -9,10 +9,10 @@ Source: docs/evolution-rules.md#rules, #d7, #d10
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from widen.model.column_path import ELEMENT, VALUE, Path
+from widen.model.column_path import ELEMENT, VALUE, Path, resolve
 from widen.model.types import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim, nest_in_arrays, word_of
 from widen.observe.observation import FieldObservation, KindObservation, RecordObservation, merge_records
@@ -20,7 +20,7 @@ from widen.planning.evolution.column_choice import apply_widenings
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, FieldColumn, Kinds
 from widen.planning.evolution.plan import Grade, PendingField, PlanEvent
 from widen.planning.evolution.policy import FixedColumn, Mode
-from widen.planning.evolution.source_metadata import column_suffix, naming_order, sanitize_name
+from widen.planning.evolution.source_metadata import column_suffix, naming_order, role_of, sanitize_name, source_key
 
 UNBUILT = ""
 """The name of a column that this plan adds, until it gets one."""
@@ -221,3 +221,27 @@ def field_count(observed: FieldObservation) -> int:
     """Return the number of fields below a field."""
     inner = sum(map(field_count, observed.maps.values()))
     return inner + sum(1 + field_count(field) for record in observed.records.values() for field in record.values())
+
+
+def columns_by_key(struct: StructType, *, is_root: bool) -> dict[str, tuple[FieldColumn, ...]]:
+    """Return the columns of a struct by the key of their source field.
+
+    Args:
+        struct: The struct.
+        is_root: Whether it is the whole table, which may have columns with a role.
+    """
+    found: dict[str, tuple[FieldColumn, ...]] = {}
+    for item in struct:
+        if not is_root or role_of(item) is None:
+            key = source_key(item)
+            found[key] = (*found.get(key, ()), FieldColumn(item.name, *leaf_and_dim(item.type)))
+    return found
+
+
+def refresh_columns(part: FieldEvolution, struct: StructType) -> FieldEvolution:
+    """Return a part with the current types of its columns, which another part may have changed."""
+    columns = (
+        c if c.name == UNBUILT else FieldColumn(c.name, *leaf_and_dim(resolve(struct, (c.name, *c.above))[1]), c.above)
+        for c in part.columns
+    )
+    return replace(part, columns=tuple(columns))

@@ -18,6 +18,7 @@ from widen.model.notebook import MAX_ROWS, html_table, shortened
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
 from widen.observe.observation import RecordPosition
+from widen.planning.evolution.map_detection import MapCandidate
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.planning.table.operation import Operation
 
@@ -159,6 +160,7 @@ class Plan:
         quarantined: The values whose records are quarantined.
         unmatched: The rules of the policy that have no effect.
         bad_files: The files that cannot be read and are skipped.
+        maps: The fields whose objects look like maps, but become records.
     """
 
     operations: tuple[Operation, ...]
@@ -170,6 +172,7 @@ class Plan:
     quarantined: tuple[QuarantinedField, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
+    maps: tuple[MapCandidate, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -204,6 +207,20 @@ class Plan:
         rows = ((type(each).__name__, shortened(str(each)), note) for each, note in kinds)
         return html_table(f"Plan {self.hash[:12]}", ("operation", "details", ""), rows)
 
+    def logged_events(self) -> list[Mapping[str, Any]]:
+        """Return the events for the log of the table.
+
+        A field inside a column that the plan adds has no event of its own there, unless it brings a conflict: a record
+        with thousands of fields must not fill the log.
+        """
+        columns = {event.column for event in self.events}
+        return [
+            _value(event)
+            for event in self.events
+            if event.grade is not Grade.ADDITIVE
+            or not any(event.column[:length] in columns for length in range(1, len(event.column)))
+        ]
+
     def to_value(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
         return {
@@ -216,6 +233,7 @@ class Plan:
             "quarantined": [_value(quarantined) for quarantined in self.quarantined],
             "unmatched": [_value(unmatched) for unmatched in self.unmatched],
             "badFiles": [_value(file) for file in self.bad_files],
+            "maps": [_value(candidate) for candidate in self.maps],
         }
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from widen.model.column_path import Path
-from widen.model.types import STRING, DataType
+from widen.model.types import STRING, VOID, DataType, MapType
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.samples import Samples
 
@@ -56,6 +56,9 @@ class EpochUnit(str, Enum):
 Pin: TypeAlias = Mode | TextForm | DataType
 """What a field can be pinned to."""
 
+ANY_MAP = MapType(STRING, VOID)
+"""The pin that reads objects as maps and leaves the type of the values to the rules."""
+
 
 @dataclass(frozen=True, slots=True)
 class FixedColumn:
@@ -94,6 +97,7 @@ class Policy:
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         file_fields: The names of the fields that records get from their file.
         samples: How plans, events and commits show sample values.
+        detects_maps: Whether the objects of a new field become maps if they look like maps.
     """
 
     mode: Mode = Mode.WIDEN
@@ -107,6 +111,7 @@ class Policy:
     fixed_columns: Mapping[Path, FixedColumn] = field(default_factory=dict)
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED
+    detects_maps: bool = False
 
     @property
     def refuses_nulls(self) -> bool:
@@ -119,7 +124,7 @@ class Policy:
         A field that is pinned to a type is split, never widened. This does not apply to the fields below it.
         """
         pin = self.pins.get(source)
-        if pin is not None and not isinstance(pin, Mode):
+        if pin is not None and not isinstance(pin, Mode) and pin != ANY_MAP:
             above = self.mode_of(source[:-1])
             return Mode.SPLIT if above is Mode.WIDEN else above
         return self._nearest_mode(source)
@@ -143,4 +148,4 @@ class Policy:
     def type_of(self, source: Path) -> DataType | None:
         """Return the type that a field is pinned to; None if it has no such pin."""
         pin = self.pins.get(source)
-        return None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
+        return None if isinstance(pin, Mode) or pin == ANY_MAP else STRING if isinstance(pin, TextForm) else pin

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from widen.model.column_path import Path
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, MapType, StructType
 from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
-from widen.planning.evolution.policy import Mode, Policy, TextForm
+from widen.planning.evolution.policy import ANY_MAP, Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import FORM, role_of, source_key
 
 _FIELD_RULE: Mapping[TextForm, FieldRule] = MappingProxyType(
@@ -83,7 +83,8 @@ def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None)
 
 
 def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:
-    leaf, node.maps = _inside(data_type)
+    leaf, maps = _inside(data_type)
+    node.maps = max(node.maps, maps) if data_type == ANY_MAP else maps
     node.is_dated = leaf in _DATED
     for item in leaf if isinstance(leaf, StructType) else ():
         _add_pin_rules(node.at((item.name,)), item.type)

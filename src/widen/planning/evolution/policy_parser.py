@@ -12,12 +12,12 @@ from widen.errors import InvalidOption, InvalidPath, InvalidType
 from widen.model.column_path import Path, as_nullable, parse_path
 from widen.model.type_parser import parse_type
 from widen.model.types import STRING, ArrayType, AtomicType, DataType, DecimalType, Field, MapType, StructType
-from widen.observe.kind import BINARY_WORD, word_of
-from widen.planning.evolution.policy import EpochUnit, Mode, Pin, TextForm
+from widen.observe.kind import BINARY_WORD, MAP_WORD, word_of
+from widen.planning.evolution.policy import ANY_MAP, EpochUnit, Mode, Pin, TextForm
 
 _Word = TypeVar("_Word", bound=Enum)
 
-_WORDS = ", ".join(each.value for each in (*Mode, *TextForm))
+_WORDS = ", ".join(each.value for each in (*Mode, *TextForm)) + f", {MAP_WORD}"
 _EXPECTED = f"Must be one of {_WORDS}, or a type like decimal(18,4), map<string,string>, array<int>."
 
 
@@ -33,6 +33,8 @@ def parse_pin(place: str, text: object) -> Pin:
     """
     if not isinstance(text, str):
         raise InvalidOption(option=place, value=text, expected=_EXPECTED)
+    if text.strip().lower() == MAP_WORD:
+        return ANY_MAP
     for words in (Mode, TextForm):
         if text.strip().lower() in {each.value for each in words}:
             return words(text.strip().lower())

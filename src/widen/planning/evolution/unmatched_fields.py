@@ -16,7 +16,7 @@ from widen.model.types import STRING, DataType, MapType, StructType
 from widen.observe.file_fields import SIGN
 from widen.observe.kind import leaf_and_dim
 from widen.observe.observation import FieldObservation, Observation, RecordObservation
-from widen.planning.evolution.policy import ANYWHERE, Mode, Policy, TextForm
+from widen.planning.evolution.policy import ANY_MAP, ANYWHERE, Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import role_of, source_key
 
 _NEAREST = 3
@@ -121,8 +121,9 @@ def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
         types = list(_types_of(base, source))
         wanted = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
         if wanted is not None and types and not any(_is_like(unmatched, wanted) for unmatched in types):
+            pin_text = "map" if wanted == ANY_MAP else wanted.sql
             existing_types = " and ".join(each.sql for each in types)
-            yield Unmatched("pin", source, f"the pin is {wanted.sql}, but the table has this field as {existing_types}")
+            yield Unmatched("pin", source, f"the pin is {pin_text}, but the table has this field as {existing_types}")
 
 
 def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:

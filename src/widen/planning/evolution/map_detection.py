@@ -1,0 +1,104 @@
+"""Objects that are maps: many keys, few of them in each object, and values of one shape.
+
+As records they would become a column for each key, e.g. for each id of a user. As a map they are one column.
+
+Source: docs/evolution-rules.md#d10
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import msgspec
+
+from widen.model.column_path import Path, format_path
+from widen.observe.kind import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind
+from widen.observe.observation import FieldObservation
+
+MIN_KEYS, MIN_OBJECTS = 50, 5
+MAX_KEY_SHARE = 0.2
+"""The largest share of all keys that an object has on average."""
+
+MIN_SAME_SHAPE, MIN_SHARED_FIELDS = 0.9, 0.2
+"""The smallest share of keys whose values have the most frequent shape; and, if the values are records, the smallest
+share of all their fields that the values of a key have on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapCandidate:
+    """A field whose objects look like maps, but become records.
+
+    Args:
+        source: The path of the field.
+        keys: The number of different keys.
+        objects: The number of objects.
+    """
+
+    source: Path
+    keys: int
+    objects: int
+
+    def __str__(self) -> str:
+        pin = format_path(self.source)
+        return f"{self.keys:,} keys in {self.objects:,} objects; use --detect-maps or --pin '{pin}=map'"
+
+
+def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
+    """Return a field as a candidate if its objects look like maps.
+
+    Typed sources declare their records, and their observation counts no objects; so they never do.
+
+    Args:
+        source: The path of the field.
+        observed: The observation of the field.
+    """
+    keys = [field for record in observed.records.values() for field in record.values()]
+    objects = sum(seen.count for kind, seen in observed.kinds.items() if kind.word == RECORD_WORD)
+    names = {key for record in observed.records.values() for key in record}
+    if len(names) < MIN_KEYS or objects < MIN_OBJECTS:
+        return None
+    present = sum(min(objects, _value_count(field)) for field in keys)
+    if present > MAX_KEY_SHARE * len(names) * objects or not _have_one_shape(keys):
+        return None
+    return MapCandidate(source, len(names), objects)
+
+
+def to_maps(observed: FieldObservation) -> FieldObservation:
+    """Return the observation of a field as if its objects had been read as maps."""
+    maps, kinds = dict(observed.maps), dict(observed.kinds)
+    for dim, record in observed.records.items():
+        values = reduce(FieldObservation.merged, record.values(), FieldObservation())
+        maps[dim] = values.merged(maps[dim], max) if dim in maps else values
+        objects = kinds.pop(Kind(RECORD_WORD, dim), None)
+        if objects is not None:
+            kind = Kind(MAP_WORD, dim)
+            kinds[kind] = objects.merged(kinds[kind], max) if kind in kinds else objects
+    return msgspec.structs.replace(observed, records={}, maps=maps, kinds=kinds)
+
+
+def _value_count(field: FieldObservation) -> int:
+    counts = (*(seen.count for seen in field.kinds.values()), *field.nulls.values(), *field.empty.values())
+    return max(1, sum(counts) + sum(field.empty_records.values()))
+
+
+def _have_one_shape(fields: Sequence[FieldObservation]) -> bool:
+    """Tell whether the values of most keys are alike."""
+    shapes = [{_shape(kind) for kind in field.kinds} for field in fields if field.kinds]
+    if not shapes:
+        return False
+    (shape, _), count = Counter(shape for each in shapes for shape in each).most_common(1)[0]
+    if count < MIN_SAME_SHAPE * len(shapes):
+        return False
+    return shape != RECORD_WORD or _share_fields([set(key) for each in fields for key in each.records.values()])
+
+
+def _shape(kind: Kind) -> tuple[str, int]:
+    return LONG_WORD if kind.word in NUMBER_WORDS else kind.word, kind.dim
+
+
+def _share_fields(records: Sequence[set[str]]) -> bool:
+    every = set().union(*records)
+    return sum(map(len, records)) >= MIN_SHARED_FIELDS * len(every) * len(records)

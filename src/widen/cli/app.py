@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -26,9 +27,11 @@ from widen.cli import (
     show_commands,
     spark_session,
 )
+from widen.cli.help_examples import examples_text
 from widen.cli.output import note, show_error, show_line
 from widen.errors import LimitExceeded, WidenError
 from widen.errors.foreign import notes_of
+from widen.model.lazy_module import import_lazily
 
 OVER_LIMIT, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
 DEBUG = "WIDEN_DEBUG"
@@ -65,36 +68,60 @@ class WidenGroup(TyperGroup):
         return result
 
 
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        show_line(f"widen {package.__version__}")
+        raise typer.Exit
+
+
+package = import_lazily("widen")
+
 app = typer.Typer(
     cls=WidenGroup,
     name="widen",
-    help="Schema evolution and type widening for Delta Lake tables, without rewriting files or losing values.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # the panels of Rich cut the names of options at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ingest")(ingest_commands.ingest)
-app.command("plan")(ingest_commands.plan)
-app.command("show")(show_commands.show)
-app.command("history")(show_commands.history)
-app.command("diff")(show_commands.diff)
-app.command("loads")(show_commands.loads)
-app.command("report")(show_commands.report)
-app.command("read")(show_commands.read)
-app.command("explain")(explain_command.explain)
-app.command("alter")(alter_command.alter)
-app.command("properties")(properties_and_sql.properties)
-app.command("rewrite")(maintenance_commands.rewrite)
-app.command("optimize")(maintenance_commands.optimize)
-app.command("vacuum")(maintenance_commands.vacuum)
-app.command("restore")(maintenance_commands.restore)
-app.command("drop-feature")(maintenance_commands.drop_feature)
-app.command("sql")(properties_and_sql.sql)
-app.command("view")(repair_commands.view)
-app.command("fold")(repair_commands.fold)
-app.command("replay")(repair_commands.replay)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Schema evolution and type widening for Delta Lake tables, without rewriting files or losing values."""
+
+
+_COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
+    {
+        "ingest": ingest_commands.ingest,
+        "plan": ingest_commands.plan,
+        "show": show_commands.show,
+        "history": show_commands.history,
+        "diff": show_commands.diff,
+        "loads": show_commands.loads,
+        "report": show_commands.report,
+        "read": show_commands.read,
+        "explain": explain_command.explain,
+        "alter": alter_command.alter,
+        "properties": properties_and_sql.properties,
+        "rewrite": maintenance_commands.rewrite,
+        "optimize": maintenance_commands.optimize,
+        "vacuum": maintenance_commands.vacuum,
+        "restore": maintenance_commands.restore,
+        "drop-feature": maintenance_commands.drop_feature,
+        "sql": properties_and_sql.sql,
+        "view": repair_commands.view,
+        "fold": repair_commands.fold,
+        "replay": repair_commands.replay,
+    }
+)
+
+for _name, _command in _COMMANDS.items():
+    app.command(_name, epilog=examples_text(_name))(_command)
 
 
 def main() -> None:

@@ -109,16 +109,25 @@ def follow_source(
         raise InvalidOption(
             option="--checkpoint", value=checkpoint, expected="Must be a directory that outlives the process."
         )
+    intervals = 0
+
+    def count(result: IngestResult) -> None:
+        nonlocal intervals
+        intervals += 1
+        on_interval(result)
+
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
         with _stop_requested() as stop:
             stream = lazy_imports.ingest_stream(
-                source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=on_interval, **options
+                source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=count, **options
             )
             while not stream.wait(1):
                 if stop.is_set():
                     update("finishing the interval")
                     stream.stop()
+    if not intervals:
+        note("nothing to load: no new file has records.")
     if stop.is_set():
         note("stopped; run it again with this checkpoint to continue.")
 

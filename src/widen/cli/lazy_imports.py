@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from widen.log.store.log_store import LogStore
     from widen.model.sql_literal import to_identifier
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
+    from widen.protocol.table_features import supported_features
     from widen.protocol.type_changes import has_type_changes
     from widen.report import terminal, text_format
     from widen.report.build_report import build_report
@@ -87,6 +88,7 @@ __all__ = [
     "summarize_old_types",
     "summarize_report",
     "summarize_table",
+    "supported_features",
     "terminal",
     "text_format",
     "to_identifier",
@@ -102,6 +104,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.log.store.log_store": ("LogStore",),
     "widen.model.sql_literal": ("to_identifier",),
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
+    "widen.protocol.table_features": ("supported_features",),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report.build_report": ("build_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),

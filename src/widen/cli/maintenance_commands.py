@@ -36,10 +36,7 @@ def rewrite(
     before = opened.version
     with progress("reading the footers") as update:
         opened.rewrite(clear_history=clear_history, spark=_session(opened, update))
-    done = [
-        info for version, _, info in opened.history() if version > before and info["operation"] == lazy_imports.REWRITE
-    ]
-    files, size_bytes = (sum(int(info["operationMetrics"][key]) for info in done) for key in _REMOVED)
+    files, size_bytes = _rewritten(opened, before)
     if json:
         changed = opened.version > before
         show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
@@ -47,6 +44,14 @@ def rewrite(
         show([Text(f"rewrote {_files_text(files, size_bytes)}: version {opened.version}")])
     else:
         report_change(before, opened, json=False)
+
+
+def _rewritten(table: Table, before: int) -> tuple[int, int]:
+    """Return the number and the size of the files that were rewritten since a version."""
+    history = table.history(table.version - before) if table.version > before else []
+    done = [info for _, _, info in history if info["operation"] == lazy_imports.REWRITE]
+    files, size_bytes = (sum(int(info["operationMetrics"][key]) for info in done) for key in _REMOVED)
+    return files, size_bytes
 
 
 _REMOVED = ("numRemovedFiles", "numRemovedBytes")
@@ -145,7 +150,13 @@ def restore(
     """Restore an earlier version of a table. One commit brings back its columns, properties and rows."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
-    report_change(before, opened.restore(version, timestamp=timestamp).table, json=json)
+    change = opened.restore(version, timestamp=timestamp)
+    back, removed = (change.metrics.get(key, 0) for key in ("numRestoredFiles", "numRemovedFiles"))
+    noun = lazy_imports.text_format.count_noun
+    wanted = f"version {version}" if version is not None else f"the version of {timestamp}"
+    done = f"restored {wanted}: {noun(back, 'file')} came back, {noun(removed, 'file')} left"
+    facts = {"restoredFiles": back, "removedFiles": removed}
+    report_change(before, change.table, json=json, done=done, facts=facts)
 
 
 def drop_feature(
@@ -163,7 +174,13 @@ def drop_feature(
     before = opened.version
     with progress("reading the footers") as update:
         opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened, update))
-    report_change(before, opened, json=json)
+    files, size_bytes = _rewritten(opened, before)
+    features = sorted(lazy_imports.supported_features(opened.snapshot.protocol))
+    done = f"dropped {feature}"
+    if files:
+        done += f"; rewrote {_files_text(files, size_bytes)}"
+    facts = {"dropped": feature, "rewrittenFiles": files, "features": features}
+    report_change(before, opened, json=json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
 
 
 def _session(table: Table, update: StepDisplay) -> SparkSession | None:

@@ -5,7 +5,9 @@ Source: Delta Lake's ALTER TABLE.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from json import dumps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,7 @@ from widen.errors import InvalidOption
 if TYPE_CHECKING:
     from widen.table.table_version import TableVersion
 
+NO_FACTS: Mapping[str, object] = MappingProxyType({})
 FEW_COLUMNS = 3
 """Up to this number of columns a result stays a table, even if its values take several lines."""
 
@@ -72,17 +75,28 @@ def sql(
         show(lazy_imports.terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
 
 
-def report_change(before: int, table: TableVersion, *, json: bool) -> None:
-    """Show the version of the table, and what it changed."""
+def report_change(
+    before: int, table: TableVersion, *, json: bool, done: str = "", facts: Mapping[str, object] = NO_FACTS
+) -> None:
+    """Show the version of the table, and what it changed.
+
+    Args:
+        before: The version before the command.
+        table: The table after it.
+        json: Whether to show JSON.
+        done: What the command did, in words.
+        facts: The same for JSON.
+    """
     changed = table.version > before
     intervals = lazy_imports.read_history(table.snapshot, 1) if changed else []
     if json:
         changes = [change.to_value() for interval in intervals for change in interval.changes]
-        show_json({"version": table.version, "changed": changed, "changes": changes})
+        show_json({"version": table.version, "changed": changed, "changes": changes, **facts})
     elif not changed:
         show_unchanged(table)
     else:
         show(lazy_imports.terminal.commit_parts(table.location, intervals[0]))
+        show([Text(f"  {done}")] if done else [])
 
 
 def show_unchanged(table: TableVersion) -> None:

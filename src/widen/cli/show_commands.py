@@ -86,7 +86,7 @@ def loads(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show which source files a table has loaded, oldest load first."""
+    """Show which source files a table has loaded, oldest first."""
     snapshot = _open_table(table, storage_option)
     found = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
     if json:

@@ -29,6 +29,7 @@ from widen.report.text_format import (
     sample_text,
     shorten,
     size_text,
+    type_text,
 )
 from widen.report.widgets import facts_line, heading_part, table_of, title_part, version_text
 from widen.report.widgets import pairs_table as pairs_table
@@ -42,6 +43,9 @@ BAR_WIDTH = 10
 MAX_LISTED = 40
 """The maximum number of items of a list in a plan."""
 NULL_TEXT = "·"
+SHORTEST_TYPE = 28
+"""The length up to which types are shown in full on the narrowest terminal."""
+
 LENGTHS = (28, 20, 14, 10, 0)
 """Maximum lengths of values in a table, tried in order until the table fits; 0 drops the value columns."""
 LENGTH_WITHOUT_BARS = 10
@@ -235,10 +239,11 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Table:
 
 
 def _change_cell(change: ColumnChange, length: int) -> Text:
-    new = Text(shorten(printable(change.new), length + 8), "cyan")
+    limit = max(length + 8, SHORTEST_TYPE)
+    new = Text(type_text(change.new, limit), "cyan")
     if not change.old:
         return new
-    old = Text(shorten(printable(change.old), length + 8), "dim")
+    old = Text(type_text(change.old, limit), "dim")
     return old if not change.new else Text(" → ").join((old, new))
 
 

@@ -25,6 +25,7 @@ from widen.report.text_format import (
     share_text,
     shorten,
     size_text,
+    type_text,
     value_text,
     values_text,
 )
@@ -100,7 +101,7 @@ def _name_cell(column: ReportColumn, depth: int) -> Text:
 
 def _type_cell(column: ReportColumn, length: int) -> Text:
     history = "".join(f"{old} → " for old in column.types_before)
-    return Text(history, "dim").append(shorten(printable(column.type), max(length, 20)), "cyan")
+    return Text(history, "dim").append(type_text(column.type, max(length, 20)), "cyan")
 
 
 def _bar(share: float | None, width: int) -> Text:

@@ -12,8 +12,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from urllib.parse import unquote
 
+from widen.errors import WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.printable import printable as printable
+from widen.model.type_parser import parse_type
+from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.planning.table.column_change import (
     ADDED,
     CHANGED,
@@ -41,6 +44,32 @@ LONGEST_VALUE = 28
 def shorten(text: str, length: int) -> str:
     """Return the text cut to a length, with an ellipsis if it was longer."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def type_text(text: str, length: int) -> str:
+    """Return a type as printable text; of a longer one, structs tell only how many fields they have.
+
+    Example:
+        >>> type_text("array<struct<id: bigint, name: string>>", 20), type_text("bigint", 20)
+        ('array<struct of 2 fields>', 'bigint')
+    """
+    if len(text) <= length:
+        return printable(text)
+    try:
+        return _brief_type(parse_type(text))
+    except WidenError:  # not a type: a change may tell another detail
+        return shorten(printable(text), length)
+
+
+def _brief_type(data_type: DataType) -> str:
+    match data_type:
+        case StructType(fields):
+            return f"struct of {count_noun(len(fields), 'field')}"
+        case ArrayType(element):
+            return f"array<{_brief_type(element)}>"
+        case MapType(key, value):
+            return f"map<{_brief_type(key)}, {_brief_type(value)}>"
+    return data_type.sql
 
 
 def path_text(path: Path) -> str:

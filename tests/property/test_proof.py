@@ -69,18 +69,26 @@ def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch
     check(done.plan.schema, policy, batch, done.rows)
 
 
+DATES = Policy(Mode.FREEZE, date_fields=frozenset({()}))
+
+
 @pytest.mark.parametrize(
-    ("types", "batch"),
+    ("types", "batch", "policy"),
     [
-        (("timestamp", "string"), [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}']),
-        (("array<map<string,string>>", "map<string,struct<b: bigint>>"), [b'{"a":{"b":0}}', b'{"a":{"b":{"b":0}}}']),
+        (("timestamp", "string"), [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}'], Policy(Mode.FREEZE)),
+        (("array<string>", "timestamp"), [b'{"a":"1970-01-01T00:00:00.001000Z"}', b'{"a":"2026-11-22"}'], DATES),
+        (
+            ("array<map<string,string>>", "map<string,struct<b: bigint>>"),
+            [b'{"a":{"b":0}}', b'{"a":{"b":{"b":0}}}'],
+            Policy(Mode.FREEZE),
+        ),
     ],
 )
-def test_a_value_is_in_each_column_that_can_hold_it(types: tuple[str, ...], batch: list[bytes]) -> None:
+def test_a_value_is_in_each_column_that_can_hold_it(types: tuple[str, ...], batch: list[bytes], policy: Policy) -> None:
     fields = (Field(f"c{n}", parse_type(each), metadata={"widen.source": ["a"]}) for n, each in enumerate(types))
-    done = settle(StructType(tuple(fields)), batch, Policy(Mode.FREEZE))
+    done = settle(StructType(tuple(fields)), batch, policy)
     assert [field.type.sql for field in done.plan.schema][: len(types)] == list(types)
-    check(done.plan.schema, Policy(Mode.FREEZE), batch, done.rows)
+    check(done.plan.schema, policy, batch, done.rows)
 
 
 def check(schema: StructType, policy: Policy, batch: list[bytes], batch_rows: list[list[dict[str, object]]]) -> None:

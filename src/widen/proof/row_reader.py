@@ -331,7 +331,12 @@ def _parse_number(text: str) -> Any:
 
 
 def _is_same_timestamp(text: str, other: str) -> bool:
-    return other.endswith("Z") and other in (canonical_instant(text), canonical_instant(f"{text}T00:00:00Z"))
+    """Tell whether one of two strings is the timestamp that the other one spells."""
+    return _is_timestamp_of(text, other) or _is_timestamp_of(other, text)
+
+
+def _is_timestamp_of(text: str, timestamp: str) -> bool:
+    return timestamp.endswith("Z") and timestamp in (canonical_instant(text), canonical_instant(f"{text}T00:00:00Z"))
 
 
 _UNIT_MICROS = (1, 10**3, 10**6, 86_400 * 10**6)

@@ -69,18 +69,24 @@ def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch
     check(done.plan.schema, policy, batch, done.rows)
 
 
+FREEZE = Policy(Mode.FREEZE)
 DATES = Policy(Mode.FREEZE, date_fields=frozenset({()}))
 
 
 @pytest.mark.parametrize(
     ("types", "batch", "policy"),
     [
-        (("timestamp", "string"), [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}'], Policy(Mode.FREEZE)),
+        (("timestamp", "string"), [b'{"a":1700000000}', b'{"a":"-5"}', b'{"a":"x"}'], FREEZE),
+        (
+            ("float", "bigint", "string"),
+            [b'{"a":36028797018963968}', b'{"a":0.5}', b'{"a":-0.0}', b'{"a":1e10}'],
+            FREEZE,
+        ),
         (("array<string>", "timestamp"), [b'{"a":"1970-01-01T00:00:00.001000Z"}', b'{"a":"2026-11-22"}'], DATES),
         (
             ("array<map<string,string>>", "map<string,struct<b: bigint>>"),
             [b'{"a":{"b":0}}', b'{"a":{"b":{"b":0}}}'],
-            Policy(Mode.FREEZE),
+            FREEZE,
         ),
     ],
 )

@@ -311,7 +311,7 @@ def _to_float(column: SourceColumn, token: str, number: Decimal) -> Any:
     except OverflowError:
         return NOT_STORED
     is_known = len(number.as_tuple().digits) <= MAX_DIGITS or Decimal(repr(float(number))) == number
-    return canonical_double(nearest) if is_known and Decimal(nearest) == number else NOT_STORED
+    return canonical_number(number) if is_known and Decimal(nearest) == number else NOT_STORED
 
 
 _FROM_NUMBER: Mapping[str, Callable[[SourceColumn, str, Decimal], Any]] = MappingProxyType(

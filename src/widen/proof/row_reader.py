@@ -170,6 +170,11 @@ def _read_doubles(values: pa.Array) -> list[Any]:
     ]
 
 
+def _read_floats(values: pa.Array) -> list[Any]:
+    """Return the exact numbers: a float stands for the number that it is, a double for that of its shortest text."""
+    return [None if value is None else canonical_number(Decimal(value)) for value in values.to_pylist()]
+
+
 def _canonical_whole(value: float) -> Any:
     return int(value) if value and abs(value) <= EXACT_WHOLE and value % 1 == 0 else canonical_double(value)
 
@@ -197,7 +202,7 @@ _SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyTyp
     {
         **dict(zip(("boolean", "byte", "short", "integer", "long", "string"), repeat(_to_python))),
         "double": _read_doubles,
-        "float": _read_doubles,
+        "float": _read_floats,
         "decimal": _read_decimals,
         "date": _read_dates,
         "timestamp": _read_timestamps,

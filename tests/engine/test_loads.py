@@ -150,3 +150,17 @@ def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> Non
     assert found[0]["files"][0]["modifiedMs"] == 1_700_000_000_000
     assert "a.jsonl" in run("loads", table).stdout
     assert "a.jsonl" in run("loads", table, "--files").stdout
+
+
+def test_a_table_that_is_built_again_keeps_its_layout(spark: SparkSession, landing: Path, table: str) -> None:
+    for name, total in (("a.jsonl", "2.5"), ("b.jsonl", '"free"')):
+        (landing / name).write_text(f'{{"total": {total}}}\n')
+        ingest(str(landing / name), table, spark=spark)
+    names = ["total", "total_string"]
+    assert [field.name for field in Table(table).schema] == names
+    done = ingest(str(landing), table + "2", layout_of=table, verify=True, spark=spark)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert [field.name for field in Table(table + "2").schema] == names
+    with pytest.raises(InvalidOption, match="layout_of cannot be"):
+        plan(str(landing), table + "3", layout_of=table + "4", spark=spark)

@@ -162,6 +162,11 @@ Strict: TypeAlias = Annotated[
     typer.Option("--strict", help="Fail if an option names a field that does not exist."),
 ]
 
+LayoutOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--layout-of", metavar="TABLE", help="Begin a new table with these columns.", show_default=False),
+]
+
 OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
         "format": Formats,
@@ -182,6 +187,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "quarantine": Quarantine,
         "samples": Samples,
         "strict": Strict,
+        "layout_of": LayoutOf,
     }
 )
 """The options, by the keyword arguments of an ingestion."""

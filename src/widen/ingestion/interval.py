@@ -57,6 +57,7 @@ def plan(
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
+    layout_of: str | PathLike[str] | None = None,
 ) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
@@ -85,6 +86,7 @@ def plan(
         quarantine: See `ingest`.
         samples: See `ingest`.
         strict: See `ingest`.
+        layout_of: See `ingest`.
 
     Raises:
         SourceError: the source cannot be used, or it has no records.
@@ -114,8 +116,9 @@ def plan(
         quarantine=quarantine,
         samples=samples,
         strict=strict,
+        layout_of=layout_of,
     )
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
     target = find_table(into, storage_options).open(policy)
     batch = open_batch(reader, session, source, FileChoice(target, is_new=new, changed=parse_changed(changed)))
     if batch is None:
@@ -164,6 +167,7 @@ def ingest(
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
+    layout_of: str | PathLike[str] | None = None,
 ) -> IngestResult:
     """Write all records of a source to a table in one commit, and evolve its schema where needed.
 
@@ -220,6 +224,8 @@ def ingest(
         strict: Whether to refuse a batch if ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name a
             field that neither the table nor the batch has, or if a pin contradicts an existing column; otherwise the
             plan and an event report it.
+        layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
+            one batch after another is then that of all at once. It has no effect on a table that exists.
 
     Raises:
         SourceError: the source cannot be used, or it has no records; the table is untouched.
@@ -255,8 +261,9 @@ def ingest(
         quarantine=quarantine,
         samples=samples,
         strict=strict,
+        layout_of=layout_of,
     )
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
     request = BatchRequest(
         table=find_table(into, storage_options),
         policy=policy,

@@ -6,11 +6,16 @@ Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d13, #d16
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, TypedDict
 
+from widen.errors import InvalidOption
+from widen.formats import find_table
 from widen.ingestion.policy_config import parse_policy
+from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
+from widen.planning.evolution.source_metadata import to_layout
 from widen.spark.ingest.open_source import BatchReader, to_batch_reader
 from widen.spark.source.source_files import to_place
 
@@ -51,6 +56,8 @@ class IngestOptions(TypedDict, total=False):
         strict: Whether to refuse a batch if ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name a
             field that neither the table nor the batch has, or if a pin contradicts an existing column; otherwise the
             plan and an event report it.
+        layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
+            one batch after another is then that of all at once. It has no effect on a table that exists.
     """
 
     format: str | None
@@ -71,6 +78,7 @@ class IngestOptions(TypedDict, total=False):
     quarantine: str | PathLike[str] | None
     samples: str | None
     strict: bool
+    layout_of: str | PathLike[str] | None
 
 
 def to_quarantine(words: IngestOptions) -> str | None:
@@ -79,12 +87,17 @@ def to_quarantine(words: IngestOptions) -> str | None:
     return None if location is None else to_place(location)
 
 
-def parse_options(words: IngestOptions) -> tuple[BatchReader, Policy]:
+def parse_options(words: IngestOptions, storage_options: Mapping[str, str] | None = None) -> tuple[BatchReader, Policy]:
     """Return the reader of the records and the evolution policy.
+
+    Args:
+        words: The options.
+        storage_options: Settings and credentials of the store of the tables.
 
     Raises:
         InvalidOption: an option cannot be used.
         InvalidConfig: the file cannot be read, or it has an unknown setting.
+        TableError: the table with the layout cannot be read.
     """
     rest: dict[str, Any] = {key: value for key, value in words.items() if key not in ("quarantine", "strict")}
     reading = (rest.pop("format", None), rest.pop("options", None))
@@ -94,4 +107,19 @@ def parse_options(words: IngestOptions) -> tuple[BatchReader, Policy]:
         "skips_bad_files": rest.pop("skip_bad_files", False),
     }
     reader = to_batch_reader(*reading, detects=rest.pop("detect_types", False), **extra_fields)
-    return reader, parse_policy(rest.pop("evolve", None), **rest)
+    layout_of = rest.pop("layout_of", None)
+    policy = parse_policy(rest.pop("evolve", None), **rest)
+    return reader, policy if layout_of is None else replace(policy, layout=read_layout(layout_of, storage_options))
+
+
+def read_layout(layout_of: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> StructType:
+    """Return the columns of a table, for a new table with the same layout.
+
+    Raises:
+        InvalidOption: there is no table.
+        TableError: the table cannot be read.
+    """
+    schema = find_table(layout_of, storage_options).open(Policy()).schema
+    if schema is None:
+        raise InvalidOption(option="layout_of", value=str(layout_of), expected="Must be a table.")
+    return to_layout(schema)

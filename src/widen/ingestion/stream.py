@@ -68,6 +68,7 @@ def ingest_stream(
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
+    layout_of: str | PathLike[str] | None = None,
 ) -> IngestStream:
     """Start a stream that writes new records of a source to a table, and evolves its schema where needed.
 
@@ -109,6 +110,7 @@ def ingest_stream(
         quarantine: See `ingest`.
         samples: See `ingest`.
         strict: See `ingest`.
+        layout_of: See `ingest`.
 
     Returns:
         The running stream. It raises the error of a failed interval when it is awaited.
@@ -139,9 +141,10 @@ def ingest_stream(
         quarantine=quarantine,
         samples=samples,
         strict=strict,
+        layout_of=layout_of,
     )
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options)
+    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
     checkpoint = to_place(checkpoint)
     request = BatchRequest(
         table=find_table(into, storage_options),

@@ -56,7 +56,7 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     be lost. Mode fail refuses every change, including the creation of the table.
 
     Args:
-        schema: The columns of the table; None if it does not exist yet.
+        schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
         observation: The fields and kinds in the batch.
         policy: The changes that are allowed.
 
@@ -95,7 +95,8 @@ class _Evolution:
     maps: list[MapCandidate] = field(default_factory=list)
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
-        current = with_file_fields(schema or StructType(), observation.root, self.policy.file_fields)
+        begin = self.policy.layout if schema is None else schema
+        current = with_file_fields(begin or StructType(), observation.root, self.policy.file_fields)
         self.room = self.policy.max_columns - _leaf_count(f.type for f in current if role_of(f) is None)
         root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
         after, operations = self._evolve_struct(current, root, _StructCursor())
@@ -103,7 +104,7 @@ class _Evolution:
         for role, count in ((RESCUED, len(self.rescued)), (CORRUPT, corrupt), (CORRUPT_AT, corrupt)):
             if count and role_field(after, role) is None:
                 after = self._with_role(after, role, count, operations)
-        if schema is None and operations:
+        if schema is None and (operations or begin is not None):
             operations = [CreateTable(after)]
         return Plan(
             tuple(operations),

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from widen.model.column_path import Path
-from widen.model.types import STRING, VOID, DataType, MapType
+from widen.model.types import STRING, VOID, DataType, MapType, StructType
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.samples import Samples
 
@@ -98,6 +98,7 @@ class Policy:
         file_fields: The names of the fields that records get from their file.
         samples: How plans, events and commits show sample values.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
+        layout: The columns that a new table begins with; None for no columns.
     """
 
     mode: Mode = Mode.WIDEN
@@ -112,6 +113,7 @@ class Policy:
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED
     detects_maps: bool = False
+    layout: StructType | None = None
 
     @property
     def refuses_nulls(self) -> bool:

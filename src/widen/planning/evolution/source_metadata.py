@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from widen.model.column_path import Path, format_path
+from widen.model.column_path import Path, as_nullable, format_path, map_fields
 from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.file_fields import SIGN
 from widen.planning.evolution.format_capability import TableFormat
@@ -32,6 +32,8 @@ FILE_METADATA = "_metadata"
 
 ROLE = "widen.role"
 """Metadata key: the role of a column that does not hold a source field, one of `ROLES`."""
+
+_OURS = "widen."
 
 COMMENT = "comment"
 """Metadata key: the comment of a column."""
@@ -66,6 +68,22 @@ def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
     Source: docs/evolution-rules.md#d22
     """
     return (*ROLES, *RESERVED, *(_RESERVED_BY_ICEBERG if table_format in _ICEBERG else ()))
+
+
+def to_layout(schema: StructType) -> StructType:
+    """Return the columns of a table for a new table: names, types, comments and the source fields of the columns.
+
+    What belongs to the files of the old table (physical names, the history of types) and its constraints are left out.
+
+    Args:
+        schema: The schema of the table, with metadata.
+    """
+
+    def kept(_: Path, field: Field) -> Field:
+        metadata = {key: value for key, value in field.metadata.items() if key == COMMENT or key.startswith(_OURS)}
+        return replace(field, metadata=metadata)
+
+    return as_nullable(map_fields(schema, kept))
 
 
 def column_suffix(word: str, dim: int) -> str:

@@ -24,6 +24,9 @@ class RecordSplitter:
     Records are the outermost objects: alone, on lines, or in arrays. Between them, spaces, commas and brackets are
     separators. Anything else becomes a text, so that nothing is lost.
 
+    Args:
+        source: The file that errors name.
+
     Example:
         >>> splitter = RecordSplitter()
         >>> pieces = b'[{"a":{"b":"}"}}, 7, {"a":1}]'.split(b"}")
@@ -31,7 +34,8 @@ class RecordSplitter:
         ([b'{"a":{"b":"}"}}', b'7', b'{"a":1}'], [])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "A large file of JSON") -> None:
+        self.source = source
         self._pending_piece: bytes | None = None
         self._parts: list[bytes] = []
         self._record_bytes = self._read_bytes = self._depth = 0
@@ -77,7 +81,7 @@ class RecordSplitter:
         self._parts += [piece, end]
         self._record_bytes += len(piece) + 1
         if self._record_bytes > MAX_RECORD_BYTES:
-            raise SourceError(source="A large file of JSON", reason=_UNCLOSED, fix=_USE_JSON_LINES)
+            raise SourceError(source=self.source, reason=_UNCLOSED, fix=_USE_JSON_LINES)
         if not self._depth:
             yield self._take_record()
 

@@ -76,6 +76,19 @@ def translate_spark_errors() -> Iterator[None]:
         raise JobFailed(reason=show_reason(reason)[:300].rstrip(".")) from error
 
 
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Tell whether an error of Spark, or one that it caused, says that Java ran out of memory or has died of that."""
+    return error is not None and (bool(_NO_MEMORY.search(str(error))) or is_out_of_memory(error.__cause__))
+
+
+_NO_MEMORY = re.compile(
+    r"OutOfMemoryError|Java heap space|GC overhead limit|Answer from Java side is empty"
+    r"|Error while sending or receiving|An error occurred while trying to connect to the Java server"
+    r"|An error occurred while calling o\d+\.\w+$"
+)
+"""What Spark and py4j say then; py4j has no cause for a call if Java died during it."""
+
+
 def find_known_failure(error: Exception) -> WidenError | None:
     """Return the Widen error for a failure of Spark, or None if the failure is not a known one."""
     matches = ((pattern.search(str(error)), to_error) for pattern, to_error in _TRANSLATIONS)

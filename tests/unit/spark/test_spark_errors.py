@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from widen.errors import CorruptFile
-from widen.spark.spark_errors import find_known_failure
+from widen.spark.spark_errors import find_known_failure, is_out_of_memory
 
 MISSING = (
     "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/lake/orders/day=1/part-0.parquet. "
@@ -24,3 +26,18 @@ def test_a_damaged_file() -> None:
     )
     assert isinstance(error, CorruptFile)
     assert "Spark reports FAILED_READ_FILE.NO_HINT" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "is_it"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", True),
+        ("An error occurred while calling o106.collectToPython", True),
+        ("An error occurred while calling o106.collectToPython.\n: org.apache.spark.SparkException: no", False),
+        ("no", False),
+    ],
+)
+def test_java_without_memory_is_noticed(text: str, is_it: bool) -> None:
+    error = RuntimeError("a job failed")
+    error.__cause__ = RuntimeError(text)
+    assert is_out_of_memory(error) is is_it

@@ -5,13 +5,14 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol as Interface
 
 from pyspark.sql import DataFrame
 
+from widen.errors import JobFailed
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
@@ -23,8 +24,8 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.file_values import FileValueReader
 from widen.protocol.actions import Metadata, Protocol
 from widen.spark.read.scan import read_snapshot
-from widen.spark.source.source_files import SourceFile
-from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.source.source_files import SourceFile, unusable_source
+from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
 from widen.spark.text.verification import Side, build_row_side, build_text_side
@@ -139,16 +140,17 @@ class TextBatch:
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of the texts; see `Batch`."""
-        with translate_spark_errors():
+        with _name_largest_file(self.files), translate_spark_errors():
             return merge_notes(collect_notes(self.texts, self._with_file_fields(attempt)))
 
     def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
         """Write the records; see `Batch`. The tasks write the files themselves if the table allows it."""
         attempt = self._with_file_fields(attempt)
         sink = find_part_sink(self.texts.sparkSession, store, protocol, metadata)
-        if sink is not None:
-            return self._write_in_tasks(replace(attempt, sink=sink), sink)
-        return write_fitting(self.texts, attempt, store, protocol, metadata)
+        with _name_largest_file(self.files):
+            if sink is not None:
+                return self._write_in_tasks(replace(attempt, sink=sink), sink)
+            return write_fitting(self.texts, attempt, store, protocol, metadata)
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
@@ -179,3 +181,23 @@ class TextBatch:
         parts = [part for note in notes for part in note.parts]
         discard_folder(sink.store, sink.job, but=[part.path for part in parts])
         return BatchResult([part.to_add() for part in parts], merge_notes(notes))
+
+
+@contextmanager
+def _name_largest_file(files: Sequence[SourceFile]) -> Iterator[None]:
+    """Name the largest file if Java runs out of memory: Spark reads a line of text, or a record, as a whole.
+
+    Raises:
+        SourceError: instead of JobFailed.
+    """
+    try:
+        yield
+    except JobFailed as error:
+        if not files or not is_out_of_memory(error):
+            raise
+        file = max(files, key=lambda file: file.size_bytes)
+        reason = f"Java ran out of memory; the largest file is {file.path} ({file.size_bytes / 2**20:,.0f} MB)"
+        raise unusable_source(", ".join(each.path for each in files[:3]), reason, _SMALLER) from error
+
+
+_SMALLER = "Give Spark more memory (spark.driver.memory, spark.executor.memory), or split records of more than 50 MB."

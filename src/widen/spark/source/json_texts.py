@@ -148,6 +148,7 @@ def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator
                 source=paths[0], reason=_OUT_OF_ORDER, fix="Write the file as JSON lines, with one record per line."
             )
         last_start, path, size = starts[-1], paths[-1], sizes[-1]
+        splitter.source = path
         yield as_raw_records([text for piece in pieces for text in splitter.records(piece)], path)
     yield as_raw_records(list(splitter.rest(None if is_compressed else size)), path)
 

@@ -82,6 +82,7 @@ DATES = Policy(Mode.FREEZE, date_fields=frozenset({()}))
             [b'{"a":36028797018963968}', b'{"a":0.5}', b'{"a":-0.0}', b'{"a":1e10}'],
             FREEZE,
         ),
+        (("timestamp", "array<bigint>"), [b'{"a":0}', b'{"a":[0]}', b'{"a":[0,1]}'], FREEZE),
         (("array<string>", "timestamp"), [b'{"a":"1970-01-01T00:00:00.001000Z"}', b'{"a":"2026-11-22"}'], DATES),
         (
             ("array<map<string,string>>", "map<string,struct<b: bigint>>"),

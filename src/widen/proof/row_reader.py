@@ -219,7 +219,12 @@ def _merge_values(parts: ColumnValues) -> Any:
     """Return the value that the columns of a field hold together; none of them is null here."""
     scalars = [(column, value) for column, dim, value in parts if not dim and column.type_name != MAP]
     if scalars:
-        return _reconcile(scalars[0][1], scalars[0][0], parts)
+        column, value = scalars[0]
+        epoch = _find_epoch(parts, has_dates=column.has_dates) if column.type_name == "timestamp" else None
+        if epoch is None:
+            return _reconcile(value, column, parts)
+        column, number, value = epoch
+        return CONTRADICTION if _reconcile(number, column, parts) is CONTRADICTION else value
     maps = [(column.value, value) for column, dim, value in parts if not dim and column.value is not None]
     if maps:
         return _reconcile(_merge_maps(maps), None, [part for part in parts if part[1]])
@@ -227,6 +232,20 @@ def _merge_values(parts: ColumnValues) -> Any:
     if any(len(value) != length for _, _, value in parts):
         return CONTRADICTION
     return [_merge_items(parts, index) for index in range(length)]
+
+
+def _find_epoch(parts: ColumnValues, *, has_dates: bool) -> tuple[SourceColumn, Any, Any] | None:
+    """Return the column whose arrays hold an integer that a timestamp stands for, the integer, and its arrays.
+
+    A timestamp alone does not tell that the value was an integer.
+    """
+    for column, dim, value in parts:
+        number = value
+        for _ in range(dim):
+            number = number[0] if isinstance(number, list) and len(number) == 1 else None
+        if dim and _is_epoch(number, has_dates=has_dates):
+            return column, number, value
+    return None
 
 
 def _merge_items(parts: ColumnValues, index: int) -> Any:

@@ -135,8 +135,19 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
         return form
     deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
-        return _expected_in_array(deeper, value, counts, is_whole=is_whole)
+        form = _expected_in_array(deeper, value, counts, is_whole=is_whole)
+        timestamp = _ambiguous_timestamp(columns, value) if isinstance(form, list) else None
+        return form if timestamp is None else timestamp
     return _null_if_empty(value, counts)
+
+
+def _ambiguous_timestamp(columns: ColumnDepths, value: Json) -> Any:
+    """Return the timestamp of an integer that is in an array, too: a date would be in the same two columns."""
+    if not isinstance(value, NumberToken):
+        return None
+    timestamps = (column for column, dim in columns if not dim and column.type_name == "timestamp" and column.has_dates)
+    forms = (expected_value(column, value) for column in timestamps)
+    return next((form for form in forms if form is not NOT_STORED), None)
 
 
 def _fields_for(columns: FieldColumns, record: Mapping[str, Json]) -> ColumnsByKey:

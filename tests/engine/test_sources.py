@@ -18,9 +18,13 @@ from widen.errors import CorruptFile, InvalidOption, SourceError, UnmatchedField
 from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.observe.corrupt_text import corrupt_text_to_bytes
+from widen.observe.observation import Observation
 from widen.planning.evolution.plan import BadFile
-from widen.spark.source import json_texts
+from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.open_source import BatchReader
+from widen.spark.source import file_ranges, json_texts
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
+from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.table import Table, create_table
 
 
@@ -95,6 +99,30 @@ def test_a_large_file_is_read_in_parts(
     (tmp_path / "large.json").write_text(text)
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 0
     assert rows(spark, tmp_path / "table") == [{"n": 1}, {"n": 2, "t": "}"}]
+
+
+@pytest.mark.parametrize("name", ["plain.json", "with a space.json", "packed.json.gz"])
+def test_tasks_share_the_lines_of_a_large_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 100)
+    lines = [f'{{"n":{number},"t":"{"x" * (number % 40)}"}}' for number in range(200)]
+    lines[70], lines[140] = "not a record", ""
+    data = b"\xef\xbb\xbf" + "\r\n".join(lines).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    done = proved(spark, str(tmp_path / name), tmp_path / "table")
+    assert (done.records, done.corrupt) == (198, 1)
+    numbers = [row["n"] for row in rows(spark, tmp_path / "table") if "n" in row]
+    assert sorted(numbers) == [number for number in range(200) if number not in (70, 140)]
+
+
+def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text('{"n":1}')
+    batch = BatchReader().open(spark, str(tmp_path / "a.json"))
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(CorruptFile, match=r"a\.json cannot be read: No such file or directory"):
+        batch.observe(BatchWriteSpec(None, Observation().to_json(), StructType(), Policy()))
 
 
 def test_a_large_file_with_something_else_between_its_records(

@@ -38,7 +38,7 @@ from widen.protocol.table_features import ensure_writable, required_features, su
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
 from widen.spark.ingest.batch import Batch
-from widen.spark.source.json_texts import TEXT
+from widen.spark.source.raw_batch import TEXT
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec

@@ -38,8 +38,12 @@ _REFUSED = "WIDEN_REFUSED"
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """The errors of a Spark action, in a classic session and in Spark Connect."""
 
+RESTORE_FILE = "Restore the file from a backup, or exclude it."
+"""What to do about a file that cannot be read."""
+
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
+_UNREADABLE_RANGE = re.compile(r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: (.*?)\. " + RESTORE_FILE)
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _DENIED = re.compile(
@@ -143,7 +147,11 @@ def _read_error(match: re.Match[str]) -> WidenError:
     causes = _CAUSE.findall(match.string)
     detail = match[3].strip() if "SQLSTATE" not in match[3].strip()[:9] else causes[-1][1] if causes else ""
     reason = f"Spark reports {match[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")
-    return CorruptFile(path=match[2], reason=reason, fix="Restore the file from a backup, or exclude it.")
+    return CorruptFile(path=match[2], reason=reason, fix=RESTORE_FILE)
+
+
+def _range_error(match: re.Match[str]) -> WidenError:
+    return CorruptFile(path=match[1], reason=match[2], fix=RESTORE_FILE)
 
 
 def _disk_full_error(match: re.Match[str]) -> WidenError:
@@ -186,6 +194,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_READ_FAILURE, _read_error),
     (_MISSING_PATH, _missing_path_error),
     (_OTHER_PYTHON, _other_python_error),
+    (_UNREADABLE_RANGE, _range_error),
     (_MISSING_PACKAGE, _missing_package_error),
 )
 """Patterns of failures and the errors they become, in order of precedence."""

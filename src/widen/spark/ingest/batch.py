@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol as Interface
@@ -124,6 +124,7 @@ class TextBatch:
         names: The names of these fields.
         files: The files that are read.
         bad_files: The files that cannot be read.
+        read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
     """
 
     texts: DataFrame
@@ -133,6 +134,7 @@ class TextBatch:
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
+    read_again: Callable[[], DataFrame] | None = None
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing, because texts have no schema; see `Batch`."""
@@ -156,7 +158,7 @@ class TextBatch:
         """Return the digests of the records; see `Batch`."""
         file_fields = self.file_fields
         return build_text_side(
-            self.texts,
+            self.read_again() if self.read_again is not None else self.texts,
             schema,
             policy,
             FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,

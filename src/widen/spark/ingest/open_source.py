@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -23,7 +24,8 @@ from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.csv_texts import parse_dialect, read_csv, read_lines
 from widen.spark.source.file_format import FileFormat, parse_format
-from widen.spark.source.json_texts import RAW_SCHEMA, read_column, read_json
+from widen.spark.source.json_texts import read_column, read_json, read_json_by_spark
+from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
     FilePath,
     SourceFiles,
@@ -143,7 +145,9 @@ class BatchReader:
         else:
             texts = read_json(spark, source)
         texts = texts.coalesce(partitions)
-        return TextBatch(texts, source.name, source.left_out, file_fields if names else None, names, source.files)
+        again = partial(read_json_by_spark, spark, source) if source.format is FileFormat.JSON else None
+        fields = file_fields if names else None
+        return TextBatch(texts, source.name, source.left_out, fields, names, source.files, read_again=again)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None

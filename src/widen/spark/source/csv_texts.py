@@ -26,17 +26,8 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption, SourceError
 from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import MAX_RECORD_BYTES
-from widen.spark.source.json_texts import (
-    FILE,
-    PART,
-    RAW_SCHEMA,
-    TEXT,
-    as_raw_records,
-    is_small,
-    keep_file_order,
-    text_lines,
-    whole_files,
-)
+from widen.spark.source.json_texts import is_small, keep_file_order, text_lines, whole_files
+from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, as_raw_records
 from widen.spark.source.source_files import SourceFiles, as_literal, unusable_source
 
 LINE_FIELD = "value"

@@ -18,9 +18,12 @@ from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, SourceError
 from widen.model.types import quote_name
+from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import RecordSplitter
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
-from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal
+from widen.spark.source.file_ranges import can_read, check_heads, read_ranges
+from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
+from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal, count_partitions
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole; an eighth of it for compressed files, which grow."""
@@ -28,18 +31,35 @@ MAX_WHOLE_FILE_BYTES = 8 * 2**20
 MAX_LISTED_FILES = 1_000
 """Maximum number of files that are listed by name, so that no pass reads a file that came later."""
 
-TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
-"""The columns of a raw batch: the bytes, their file, the byte where the split of a large file begins, and whether the
-bytes are a whole file or one record."""
-
-RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
-
 _SIZE, _VALUE = "size", "value"
 _HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
 
 
 def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
-    """Return the raw batch of JSON files: the columns `TEXT`, `FILE`, `PART` and `WHOLE`."""
+    """Return the raw batch of JSON files. The tasks read plain local files themselves.
+
+    Args:
+        spark: The session.
+        source: The files.
+    """
+    if not can_read(spark, source.files):
+        return read_json_by_spark(spark, source)
+    small = [file for file in source.files if is_small(file)]
+    large = [file for file in source.files if not is_small(file)]
+    is_lined = check_heads(spark, large, begins_with_line)
+    lined = [file for file, has_line in zip(large, is_lined, strict=True) if has_line]
+    frames = [read_ranges(spark, small, lined, count_partitions(spark, source))] if small or lined else []
+    frames += [_stream_records(spark, file.path) for file in large if file not in lined]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:
+    """Return the raw batch of JSON files that Spark reads.
+
+    Args:
+        spark: The session.
+        source: The files.
+    """
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
     with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
@@ -106,15 +126,23 @@ def has_lines(spark: SparkSession, path: str) -> bool:
     If the first line does not end there, the file may be a single line, and the answer is no.
     """
     chunks = spark.read.text(as_literal(path), lineSep=",").limit(_HEAD_CHUNKS).collect()
-    head = ",".join(row["value"] for row in chunks).lstrip("\ufeff \t\r\n")
-    line, newline, _ = head.partition("\n")
-    return bool(newline) and not head.startswith("[") and _is_json(line)
+    return begins_with_line(",".join(row["value"] for row in chunks).encode("utf-8", "replace"))
 
 
-def _is_json(line: str) -> bool:
+def begins_with_line(head: bytes) -> bool:
+    """Tell whether the beginning of a file has a line, and it is one JSON value but not an array.
+
+    Args:
+        head: The first bytes of the file.
+    """
+    line, newline, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
+    return bool(newline) and not line.startswith(b"[") and _is_json(line)
+
+
+def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except json.JSONDecodeError:
+    except ValueError:
         return False
     return True
 
@@ -154,17 +182,3 @@ def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 _OUT_OF_ORDER = "Spark does not read the parts of the large file in order, and a record may span two parts"
-
-
-def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.RecordBatch:
-    """Return JSON texts as a part of a raw batch, one record each.
-
-    Args:
-        texts: The texts in the order of the file.
-        path: URI of the file.
-        part: Byte where the split of the texts begins in the file.
-    """
-    count = len(texts)
-    columns = [pa.array(texts, pa.binary()), pa.array([path] * count, pa.string())]
-    columns += [pa.array([part] * count, pa.int64()), pa.array([False] * count, pa.bool_())]
-    return pa.RecordBatch.from_arrays(columns, names=[TEXT, FILE, PART, WHOLE])

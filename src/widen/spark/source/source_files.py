@@ -21,17 +21,25 @@ from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, form
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
 
-PATH, LENGTH, MODIFIED = "path", "length", "modificationTime"
-"""The columns of a list of files: URI, size in bytes and time of the last modification."""
+PATH, LENGTH, MODIFIED, URI = "path", "length", "modificationTime", "uri"
+"""The columns of a list of files: path, size in bytes, time of the last change, and perhaps the URI as Spark has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A source file: its URI, its size in bytes, and the time of its last modification in ms since 1970 UTC."""
+    """A source file.
+
+    Args:
+        path: Its URI, without escapes.
+        size_bytes: Its size in bytes.
+        modified_ms: The time of its last modification, in ms since 1970 UTC.
+        uri: Its URI as Spark writes it; empty if it is not known.
+    """
 
     path: str
     size_bytes: int
     modified_ms: int = 0
+    uri: str = ""
 
     @property
     def is_compressed(self) -> bool:
@@ -136,22 +144,27 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        return to_source_files(reader.load(list(paths)))
+        return to_source_files(_with_uris(reader.load(list(paths))))
     except PySparkException:
         if [*map(as_literal, paths)] == [*paths]:
             raise
     if len(paths) > 1:
         return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
-    return to_source_files(reader.load([*map(as_literal, paths)]))
+    return to_source_files(_with_uris(reader.load([*map(as_literal, paths)])))
+
+
+def _with_uris(files: DataFrame) -> DataFrame:
+    return files.withColumn(URI, F.col("_metadata.file_path"))
 
 
 def to_source_files(files: DataFrame) -> list[SourceFile]:
     """Return a list of files as values, sorted by name.
 
     Args:
-        files: Columns `PATH`, `LENGTH` and `MODIFIED`.
+        files: Columns `PATH`, `LENGTH` and `MODIFIED`, and perhaps `URI`.
     """
-    rows = files.select(PATH, LENGTH, F.unix_millis(MODIFIED)).collect()
+    uri = F.col(URI) if URI in files.columns else F.lit("").alias(URI)
+    rows = files.select(PATH, LENGTH, F.unix_millis(MODIFIED), uri).collect()
     return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
 
 

@@ -22,7 +22,7 @@ from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.observe.observation import Observation
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn
-from widen.spark.source.json_texts import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
+from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
 from widen.spark.text.text_tasks import (
     NOTE,
     NOTES,

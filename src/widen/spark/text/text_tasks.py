@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +27,8 @@ from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn, RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
+from widen.spark.source.file_ranges import read_groups
+from widen.spark.source.raw_batch import TextGroup
 from widen.spark.spark_types import to_spark
 from widen.spark.text.arrow_columns import drain_arrow_batches
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
@@ -104,7 +105,7 @@ def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
     """Return the rows of a batch, with the columns of the table and `NOTE`.
 
     Args:
-        texts: A raw batch from `widen.spark.source.json_texts`.
+        texts: A raw batch; see `widen.spark.source.raw_batch`.
         spec: What the rows are made for.
 
     Returns:
@@ -118,7 +119,7 @@ def collect_notes(texts: DataFrame, spec: BatchWriteSpec) -> list[TaskNote]:
     """Return the notes of the tasks of a batch. Their rows go to the sink of the spec, if it has one.
 
     Args:
-        texts: A raw batch from `widen.spark.source.json_texts`.
+        texts: A raw batch; see `widen.spark.source.raw_batch`.
         spec: What the rows are made for.
     """
     notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
@@ -199,7 +200,7 @@ class _TextTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the texts of Arrow batches and yield their rows."""
-        for texts, positions in chain.from_iterable(map(self._positions.texts, batches)):
+        for texts, positions in chain.from_iterable(map(self._positions.texts, read_groups(batches))):
             start = 0
             while start < len(texts):
                 chunk = slice(start, start + self._next_check - self._rows)
@@ -239,24 +240,20 @@ class RecordPositions:
     def __init__(self) -> None:
         self._place = ("", 0, 0)
 
-    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[list[bytes], list[RecordPosition]]]:
-        """Yield JSON texts of an Arrow batch with their positions.
+    def texts(self, group: TextGroup) -> Iterator[tuple[list[bytes], list[RecordPosition]]]:
+        """Yield the JSON texts of a group with their positions.
 
         In a later split of a large file the position names the byte where the split begins.
 
         Args:
-            batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
+            group: Texts of one file.
         """
-        texts = batch.column(TEXT).to_pylist()
-        end = 0
-        for (file, part, is_whole), rows in _group_rows(batch):
-            start, end = end, end + rows
-            if is_whole:
-                for row in range(start, end):
-                    values = list(split_records(texts[row]))
-                    yield values, [(file, number) for number in range(1, len(values) + 1)]
-            else:
-                yield texts[start:end], self._next(file, part, end - start)
+        if not group.is_whole:
+            yield group.texts, self._next(group.file, group.part, len(group.texts))
+            return
+        for content in group.texts:
+            values = list(split_records(content))
+            yield values, [(group.file, number) for number in range(1, len(values) + 1)]
 
     def _next(self, file: str, part: int, lines: int) -> list[RecordPosition]:
         last_file, last_part, number = self._place
@@ -264,14 +261,3 @@ class RecordPositions:
         self._place = (file, part, number + lines)
         name = f"{file} from byte {part}" if part else file
         return [(name, line) for line in range(number + 1, number + lines + 1)]
-
-
-def _group_rows(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
-    """Yield each group of adjacent rows of the same file, split and form, with its size."""
-    columns = [batch.column(name) for name in (FILE, PART, WHOLE)]
-    ends = [tuple(column[index].as_py() for column in columns) for index in (0, -1)] if batch.num_rows else []
-    if ends and ends[0] == ends[1]:
-        yield ends[0], batch.num_rows
-        return
-    for source, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
-        yield source, len(list(group))

@@ -29,7 +29,7 @@ from widen.proof.json_reader import split_file
 from widen.proof.record_digest import Form, count_values, digest, find_differences
 from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceReader
-from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
+from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE
 from widen.spark.spark_errors import translate_spark_errors
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"

@@ -40,7 +40,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp ## Delta Lake on Spark, deltalake and PyIceberg against our tables
+interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)
 
 .PHONY: faults

@@ -127,7 +127,7 @@ def _by_delta(spark: SparkSession, at: str) -> None:
 
 def delta_session() -> SparkSession:
     """Return a session that has Delta Lake."""
-    jars = ",".join(map(str, sorted((ROOT / ".work" / "jars").glob("*.jar"))))
+    jars = ",".join(map(str, sorted((ROOT / ".work" / "jars").glob("delta-*.jar"))))
     settings = {
         "spark.jars": jars,
         "spark.driver.memory": "4g",

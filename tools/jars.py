@@ -1,4 +1,4 @@
-"""Fetch Delta Lake for Spark from Maven Central into ``.work/jars`` and check it against ``jars.json``.
+"""Fetch Delta Lake and Iceberg for Spark from Maven Central into ``.work/jars`` and check it against ``jars.json``.
 
 With the Maven client where it is installed, else with the resolver that is built into Spark. There is no third
 way: without these jars `make interop` fails, because tests that did not run have not passed.

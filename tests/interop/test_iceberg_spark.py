@@ -1,0 +1,323 @@
+"""Iceberg for Spark, PyIceberg and Widen on the same Iceberg tables: each reads what the others wrote and changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import widen
+from support.iceberg_files import embedded_catalog, field
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".work" / "venv-4.1" / "bin" / "python"
+JARS = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.xerial:sqlite-jdbc:3.54.1.0")
+
+
+class IcebergSpark:
+    """The process of `iceberg_spark.py`."""
+
+    def __init__(self, catalog: SqlCatalog, folder: Path) -> None:
+        jars = [ROOT / ".work" / "jars" / "{1}-{2}.jar".format(*each.split(":")) for each in JARS]
+        missing = [str(each) for each in (*jars, PYTHON) if not each.exists()]
+        if missing:
+            pytest.fail(f"Iceberg for Spark is not here ({', '.join(missing)}): run `make interop`.")
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "PYTHONPATH"))
+        }
+        environment |= {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+        script = str(Path(__file__).with_name("iceberg_spark.py"))
+        command = [
+            str(PYTHON),
+            script,
+            ",".join(map(str, jars)),
+            f"{folder}/catalog.db",
+            f"file://{folder}/catalog_warehouse",
+        ]
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, **request: Any) -> list[list[Any]]:
+        """Run one request and return its rows."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert "error" not in answer, f"{request}: {answer['error']}"
+        rows: list[list[Any]] = answer["rows"]
+        return rows
+
+    def sql(self, *statements: str) -> list[list[Any]]:
+        """Run statements and return the rows of the last one."""
+        return [self.ask(sql=statement) for statement in statements][-1]
+
+    def json(self, query: str) -> list[str]:
+        """The rows of a query as sorted JSON texts."""
+        return sorted(
+            row[0] for row in self.sql(f"SELECT to_json(struct(*), map('ignoreNullFields', 'false')) FROM ({query})")
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iceberg")
+
+
+@pytest.fixture(scope="module")
+def catalog(folder: Path) -> SqlCatalog:
+    return embedded_catalog(folder)
+
+
+@pytest.fixture(scope="module")
+def iceberg(catalog: SqlCatalog, folder: Path) -> Iterator[IcebergSpark]:
+    judge = IcebergSpark(catalog, folder)
+    with judge.process:  # closes the pipes, which ends the process, and waits for it
+        yield judge
+
+
+def ours(spark: SparkSession, table: widen.IcebergTable, where: str | None = None, **point: Any) -> list[str]:
+    """Our rows as sorted JSON texts, like `IcebergSpark.json`."""
+    frame = table.refresh().read(where, spark=spark, **point)
+    return sorted(row[0] for row in frame.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect())
+
+
+def opened(folder: Path, name: str) -> widen.IcebergTable:
+    return widen.IcebergTable(name, catalog=folder / "catalog.db")
+
+
+def agree(
+    spark: SparkSession, iceberg: IcebergSpark, table: widen.IcebergTable, filters: Sequence[str] = ()
+) -> list[str]:
+    """Assert that we read what Iceberg for Spark reads, with every filter, and return the rows."""
+    name = f"default.{table.name}"
+    everything = iceberg.json(f"SELECT * FROM {name}")
+    assert ours(spark, table) == everything
+    for where in filters:
+        assert ours(spark, table, where) == iceberg.json(f"SELECT * FROM {name} WHERE {where}"), where
+    return everything
+
+
+EVOLVED = "default.ns.evolved"
+COLUMNS = (
+    "id int, price decimal(9,2), ratio float, at timestamp_ntz, seen timestamp, day date, text string, raw binary, "
+    "s struct<a: int, b: string>, l array<struct<x: int>>, m map<string, decimal(9,2)>"
+)
+ROWS = (
+    "SELECT CAST(id AS int) id, CAST(id / 4 AS decimal(9,2)) price, CAST(id AS float) ratio, "
+    "timestamp_ntz'2024-02-28 12:00:00' + make_dt_interval(id) at, timestamp_seconds(id * 100000) seen, "
+    "date_add(date'1969-12-30', CAST(id AS int)) day, IF(id % 5 = 0, NULL, concat('text', id)) text, "
+    "IF(id % 7 = 0, NULL, unhex(lpad(hex(id), 8, '0'))) raw, IF(id % 4 = 0, NULL, named_struct('a', CAST(id AS int), "
+    "'b', concat('b', id))) s, IF(id % 6 = 0, NULL, array(named_struct('x', CAST(id AS int)), NULL)) l, "
+    "map('k', CAST(id AS decimal(9,2))) m FROM range({0}, {1})"
+)
+NEW_ROWS = (
+    "SELECT id * 1000000000000 id, CAST(id * 100000000 AS decimal(18,2)) price, CAST(id / 3 AS double) ratio, "
+    "timestamp_ntz'2025-01-01 00:00:00' at, timestamp_seconds(id) seen, date'2025-01-01' day, concat('w', id) words, "
+    "unhex('00') raw, named_struct('a', id * 1000000000000, 'c', 'c', 'b', id) s, "
+    "array(named_struct('x', CAST(id AS int), 'y', 'y')) l, map('k', CAST(id AS decimal(20,2))) m, id text "
+    "FROM range({0}, {1})"
+)
+FILTERS = (
+    "price < 99999999.99",
+    "id > 7 AND id < 3000000000000",
+    "seen >= timestamp'1970-01-05 00:00:00Z' AND day < date'1970-01-06'",
+    "at < timestamp_ntz'2024-03-04 00:00:00'",
+    "s.a IS NULL OR s.a > 5000000000",
+    "ratio > 5.5",
+    "words LIKE 'text1%' OR words IS NULL",
+    "words IN ('text3', 'w31')",
+    "NOT (id = 3 OR words = 'text6')",
+)
+
+
+def test_we_read_what_iceberg_for_spark_wrote_evolved_and_deleted(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    iceberg.sql(
+        f"CREATE TABLE {EVOLVED} ({COLUMNS}) USING iceberg PARTITIONED BY (days(at), bucket(4, id), truncate(5, text)) "
+        "TBLPROPERTIES ('write.update.mode'='merge-on-read', 'write.delete.mode'='merge-on-read')",
+        f"INSERT INTO {EVOLVED} {ROWS.format(0, 15)}",
+    )
+    table = opened(folder, "ns.evolved")
+    assert len(agree(spark, iceberg, table, ("id = 3", "text = 'text6'", "price < 2"))) == 15
+    first = table.version
+    iceberg.sql(
+        f"ALTER TABLE {EVOLVED} RENAME COLUMN text TO words",
+        f"ALTER TABLE {EVOLVED} ALTER COLUMN id TYPE bigint",
+        f"ALTER TABLE {EVOLVED} ALTER COLUMN price TYPE decimal(18,2)",
+        f"ALTER TABLE {EVOLVED} ALTER COLUMN ratio TYPE double",
+        f"ALTER TABLE {EVOLVED} ALTER COLUMN s.a TYPE bigint",
+        f"ALTER TABLE {EVOLVED} ALTER COLUMN m.value TYPE decimal(20,2)",
+        f"ALTER TABLE {EVOLVED} RENAME COLUMN s.b TO c",
+        f"ALTER TABLE {EVOLVED} ADD COLUMNS (s.b bigint, l.element.y string, text bigint)",
+        f"ALTER TABLE {EVOLVED} REPLACE PARTITION FIELD days(at) WITH months(at)",
+        f"DELETE FROM {EVOLVED} WHERE id IN (2, 9)",
+        f"INSERT INTO {EVOLVED} {NEW_ROWS.format(30, 36)}",
+        f"UPDATE {EVOLVED} SET words = 'changed', s.b = 5 WHERE id = 4 OR id = 33000000000000",
+        f"ALTER TABLE {EVOLVED} DROP PARTITION FIELD bucket(4, id)",
+        f"DELETE FROM {EVOLVED} WHERE id = 31000000000000",
+    )
+    assert len(agree(spark, iceberg, table, FILTERS)) == 18
+    sizes = iceberg.sql(f"SELECT content, count(*) FROM {EVOLVED}.all_delete_files GROUP BY content")
+    assert [content for content, _ in sizes] == [1]  # there are position deletes
+    assert ours(spark, table, version=first) == iceberg.json(f"SELECT * FROM {EVOLVED} VERSION AS OF {first}")
+    iceberg.sql(
+        f"ALTER TABLE {EVOLVED} CREATE TAG first AS OF VERSION {first}",
+        f"ALTER TABLE {EVOLVED} CREATE BRANCH audit AS OF VERSION {first}",
+        f"DELETE FROM {EVOLVED}.branch_audit WHERE id > 3",
+    )
+    assert ours(spark, table, tag="first") == iceberg.json(f"SELECT * FROM {EVOLVED} VERSION AS OF 'first'")
+    assert ours(spark, table, branch="audit") == iceberg.json(f"SELECT * FROM {EVOLVED}.branch_audit")
+    listed = iceberg.sql(f"SELECT file_path, record_count, file_size_in_bytes FROM {EVOLVED}.data_files")
+    found = table.refresh().files().select(["path", "rows", "size_bytes"]).to_pylist()
+    assert sorted(list(row.values()) for row in found) == sorted(listed)
+    history = iceberg.sql(f"SELECT snapshot_id, operation FROM {EVOLVED}.snapshots ORDER BY committed_at DESC")
+    mine = [[entry.version, entry.operation] for entry in table.history()]
+    assert mine == [each for each in history if each[0] in {entry.version for entry in table.history()}]
+    schema = {name: kind for name, kind, *_ in iceberg.sql(f"DESCRIBE {EVOLVED}")}
+    assert {name: kind.replace(" ", "") for name, kind in table.read(spark=spark).dtypes} == {
+        name: schema[name].replace(" ", "") for name in table.schema.names
+    }
+
+
+def test_deletion_vectors_and_defaults_of_version_3_are_read(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    name = "default.ns.three"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id bigint, p string) USING iceberg PARTITIONED BY (p) TBLPROPERTIES ("
+        "'format-version'='3', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read')",
+        f"INSERT INTO {name} SELECT id, concat('p', id % 2) FROM range(40)",
+        f"DELETE FROM {name} WHERE id IN (3, 5, 8)",
+        f"DELETE FROM {name} WHERE id % 10 = 1",
+        f"INSERT INTO {name} SELECT id, concat('p', id % 2) FROM range(40, 50)",
+        f"UPDATE {name} SET id = id + 1000 WHERE id = 6",
+    )
+    table = opened(folder, "ns.three")
+    assert len(agree(spark, iceberg, table, ("id > 4 AND p = 'p1'", "id >= 1000"))) == 43
+    formats = iceberg.sql(f"SELECT DISTINCT file_format FROM {name}.delete_files")
+    assert formats == [["PUFFIN"]]
+    with pytest.raises(widen.TableError, match="format version 3, which cannot be written"):
+        table.add_columns({"x": "int"})
+
+
+def test_equality_deletes_are_applied(spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:
+    name = "default.ns.equal"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, p string) USING iceberg TBLPROPERTIES ('format-version'='2')",
+        f"INSERT INTO {name} SELECT CAST(id AS int), IF(id % 3 = 0, NULL, concat('p', id % 3)) FROM range(9)",
+    )
+    for number, (columns, rows, ids) in enumerate(
+        (
+            ([field("p", pa.string(), 2)], [{"p": None}], [2]),
+            (
+                [field("id", pa.int32(), 1), field("p", pa.string(), 2)],
+                [{"id": 4, "p": "p1"}, {"id": 5, "p": "no"}],
+                [1, 2],
+            ),
+        )
+    ):
+        path = folder / f"equal{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(columns)), path)
+        iceberg.ask(equality_delete=[name, f"file://{path}", path.stat().st_size, len(rows), ids])
+    iceberg.sql(f"ALTER TABLE {name} ALTER COLUMN id TYPE bigint", f"INSERT INTO {name} VALUES (3, NULL), (4, 'p1')")
+    assert len(agree(spark, iceberg, opened(folder, "ns.equal"), ("p IS NULL", "id < 5"))) == 7
+
+
+def test_others_read_the_columns_that_we_changed(
+    spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
+) -> None:
+    name = "default.ns.ours"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, price decimal(9,2), ratio float, s struct<a: int>, l array<struct<x: int>>, "
+        "t string) USING iceberg TBLPROPERTIES ('format-version'='2')",
+        f"INSERT INTO {name} SELECT CAST(id AS int), CAST(id AS decimal(9,2)), CAST(id AS float), named_struct('a', "
+        "CAST(id AS int)), array(named_struct('x', CAST(id AS int))), concat('t', id) FROM range(5)",
+    )
+    table = opened(folder, "ns.ours")
+    table.alter_column("id", type="bigint", comment="The number.").alter_column("price", type="decimal(20,2)")
+    table.alter_column("ratio", type="double", first=True).alter_column("s.a", type="bigint")
+    table.rename_column("t", "u").add_columns({"t": {"type": "int", "comment": "New."}, "s.b": "string"})
+    table.add_columns({"l.element.y": "date", "n": "map<string, array<bigint>>"}).drop_columns("l.element.x")
+    iceberg.sql(
+        f"INSERT INTO {name} VALUES (0.1D, 3000000000, 99999999999.99, named_struct('a', 3000000000, 'b', 'b'), "
+        "array(named_struct('y', date'2024-01-01')), 'u', 1, map('k', array(1L)))"
+    )
+    rows = agree(
+        spark, iceberg, table, ("price < 99999999999.99", "id >= 3000000000", "ratio > 0.05", "u = 't1'", "t IS NULL")
+    )
+    assert len(rows) == 6
+    described = {column: (kind, comment) for column, kind, comment in iceberg.sql(f"DESCRIBE {name}")}
+    assert list(described)[:8] == ["ratio", "id", "price", "s", "l", "u", "t", "n"]
+    assert described["id"] == ("bigint", "The number.")
+    assert described["t"] == ("int", "New.")
+    scanned = catalog.load_table("ns.ours").scan().to_arrow()
+    assert sorted(scanned["id"].to_pylist()) == [0, 1, 2, 3, 4, 3000000000]
+    assert sorted(filter(None, scanned["u"].to_pylist())) == ["t0", "t1", "t2", "t3", "t4", "u"]
+
+
+def test_writers_alternate(spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path) -> None:
+    """Iceberg for Spark, PyIceberg and Widen change one table in turns; a model says which rows it must have."""
+    name, chance = "default.ns.turns", random.Random(12)
+    iceberg.sql(
+        f"CREATE TABLE {name} (id bigint, a int) USING iceberg PARTITIONED BY (bucket(3, id)) "
+        "TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read')"
+    )
+    table, model, columns, number = opened(folder, "ns.turns"), {}, ["a"], 0
+    for step in range(14):
+        kind = chance.choice(["insert", "insert", "delete", "update", "add", "rename", "drop"]) if step else "insert"
+        if kind == "insert":
+            rows = {number + at: {column: chance.choice([None, number]) for column in columns} for at in range(4)}
+            values = ", ".join(
+                f"({key}, {', '.join('NULL' if row[c] is None else str(row[c]) for c in columns)})"
+                for key, row in rows.items()
+            )
+            iceberg.sql(f"INSERT INTO {name} (id, {', '.join(columns)}) VALUES {values}")
+            model |= rows
+            number += 4
+        elif kind == "delete":
+            key = chance.choice([*model, -1])
+            iceberg.sql(f"DELETE FROM {name} WHERE id = {key}")
+            model.pop(key, None)
+        elif kind == "update":
+            key = chance.choice([*model])
+            iceberg.sql(f"UPDATE {name} SET {columns[0]} = 77 WHERE id = {key}")
+            model[key][columns[0]] = 77
+        elif kind == "add":
+            new = chance.choice([each for each in "abcdef" if each not in columns])
+            table.add_columns({new: "int"})
+            columns.append(new)
+            model = {key: {**row, new: None} for key, row in model.items()}
+        elif kind == "rename":
+            old, new = chance.choice(columns), chance.choice([each for each in "abcdef" if each not in columns])
+            with catalog.load_table("ns.turns").update_schema() as update:
+                update.rename_column(old, new)
+            columns[columns.index(old)] = new
+            model = {key: {new if c == old else c: value for c, value in row.items()} for key, row in model.items()}
+        elif len(columns) > 1:
+            gone = columns.pop()
+            table.drop_columns(gone)
+            model = {key: {c: value for c, value in row.items() if c != gone} for key, row in model.items()}
+        found = table.refresh().read(spark=spark).collect()
+        assert {row.id: {c: row[c] for c in columns} for row in found} == model, f"after step {step}: {kind}"
+        assert len(found) == len(model)
+    assert len(agree(spark, iceberg, table, (f"{columns[0]} > 10", f"{columns[0]} IS NULL", "id < 9"))) == len(model)
+    scanned = catalog.load_table("ns.turns").scan().to_arrow().to_pylist()
+    assert {row["id"]: {c: row[c] for c in columns} for row in scanned} == model

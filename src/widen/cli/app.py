@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from widen.cli import (
     alter_command,
     explain_command,
+    handover_command,
     ingest_commands,
     maintenance_commands,
     properties_and_sql,
@@ -113,6 +114,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "vacuum": maintenance_commands.vacuum,
         "restore": maintenance_commands.restore,
         "drop-feature": maintenance_commands.drop_feature,
+        "handover": handover_command.handover,
         "sql": properties_and_sql.sql,
         "view": repair_commands.view,
         "fold": repair_commands.fold,

@@ -46,6 +46,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen restore shop/orders --timestamp '2024-01-31 12:00:00Z'",
         ),
         "drop-feature": ("widen drop-feature shop/orders typeWidening",),
+        "handover": (
+            "widen handover shop/orders --to deltalake --dry-run",
+            "widen handover shop/orders --to polars",
+        ),
         "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
         "view": ("widen view shop/orders --name orders_by_field",),
         "fold": ("widen fold shop/orders total_string --dry-run",),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from widen.log.store.log_store import LogStore
     from widen.model.sql_literal import to_identifier
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
-    from widen.protocol.table_features import supported_features
+    from widen.planning.alter.handover import plan_handover
+    from widen.protocol.table_features import PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
     from widen.report import terminal, text_format
     from widen.report.build_report import build_report
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
     from widen.table.schema_diff import diff_versions
+    from widen.table.table_version import to_table_state
     from widen.table.vacuum import VacuumMixin
 
 __all__ = [
+    "PROTECTION",
     "REWRITE",
     "SPARK_ERRORS",
     "ColumnChangesMixin",
@@ -76,6 +79,7 @@ __all__ = [
     "parse_rename",
     "parse_statement",
     "plan",
+    "plan_handover",
     "read_history",
     "read_loads",
     "render_page",
@@ -92,6 +96,7 @@ __all__ = [
     "terminal",
     "text_format",
     "to_identifier",
+    "to_table_state",
     "translate_spark_errors",
     "watch_jobs",
 ]
@@ -104,7 +109,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.log.store.log_store": ("LogStore",),
     "widen.model.sql_literal": ("to_identifier",),
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
-    "widen.protocol.table_features": ("supported_features",),
+    "widen.planning.alter.handover": ("plan_handover",),
+    "widen.protocol.table_features": ("PROTECTION", "supported_features"),
+    "widen.table.table_version": ("to_table_state",),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report.build_report": ("build_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),

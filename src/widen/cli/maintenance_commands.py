@@ -35,7 +35,7 @@ def rewrite(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the footers") as update:
-        opened.rewrite(clear_history=clear_history, spark=_session(opened, update))
+        opened.rewrite(clear_history=clear_history, spark=session_for(opened, update))
     files, size_bytes = _rewritten(opened, before)
     if json:
         changed = opened.version > before
@@ -173,7 +173,7 @@ def drop_feature(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the footers") as update:
-        opened.drop_feature(feature, truncate_history=truncate_history, spark=_session(opened, update))
+        opened.drop_feature(feature, truncate_history=truncate_history, spark=session_for(opened, update))
     files, size_bytes = _rewritten(opened, before)
     features = sorted(lazy_imports.supported_features(opened.snapshot.protocol))
     done = f"dropped {feature}"
@@ -183,7 +183,7 @@ def drop_feature(
     report_change(before, opened, json=json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
 
 
-def _session(table: Table, update: StepDisplay) -> SparkSession | None:
+def session_for(table: Table, update: StepDisplay) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
 
     Args:

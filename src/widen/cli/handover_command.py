@@ -1,0 +1,122 @@
+"""The command ``handover``: drop what another client does not know, and prove that it opens the table.
+
+Source: docs/guide/hand-over.md
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.text import Text
+
+from widen.cli import lazy_imports, maintenance_commands, shared_options
+from widen.cli.output import note, show, show_json
+from widen.cli.step_display import progress
+from widen.errors import ProtectedVersionsRemain, RetentionNotExpired, StorageError
+
+if TYPE_CHECKING:
+    from widen.planning.alter.handover import HandoverPlan
+    from widen.table import Table
+
+
+def handover(
+    table: shared_options.Table,
+    to: Annotated[str, typer.Option("--to", metavar="CLIENT", help="deltalake or polars.", show_default=False)],
+    append: Annotated[
+        bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Hand a table over to deltalake or polars. Proves that the client reads it."""
+    settings = shared_options.storage(storage_option)
+    opened = lazy_imports.Table(table, settings)
+    plan = lazy_imports.plan_handover(lazy_imports.to_table_state(opened.snapshot), to, appends=append)
+    pending = "" if dry_run else _drop(opened, plan)
+    rows = None if dry_run else _prove(opened, to, settings)
+    facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
+    if json:
+        show_json({**facts, "version": opened.version, "dryRun": dry_run, "pending": pending or None, "rows": rows})
+        return
+    show(Text(line) for line in _lines(plan, is_done=not dry_run))
+    if pending:
+        note(pending)
+    if rows is not None:
+        count = lazy_imports.text_format.count_noun(rows, "row")
+        show([Text.assemble(("✓ ", "bold green"), f"{to} reads version {opened.version}: {count}")])
+    elif not dry_run:
+        note(f"{to} is not installed here. To check: {_CHECKS[to].format(repr(opened.location))}")
+
+
+def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
+    verb = "dropped" if is_done else "would drop"
+    lines = [f"{verb} {name}" for name in plan.drops] or [f"nothing to drop: {plan.client} reads the table as it is"]
+    lines += [f"  lost: {loss}" for loss in plan.losses]
+    if plan.unwritable:
+        lines.append(f"  {plan.client} reads it, and cannot append: {', '.join(plan.unwritable)}")
+    return lines
+
+
+def _drop(table: Table, plan: HandoverPlan) -> str:
+    """Drop the features; return what has to wait for the history to expire, else an empty text."""
+    with progress("reading the footers") as update:
+        for name in plan.drops:
+            truncates = name == lazy_imports.PROTECTION
+            try:
+                session = maintenance_commands.session_for(table, update)
+                table.drop_feature(name, truncate_history=truncates, spark=session)
+            except (RetentionNotExpired, ProtectedVersionsRemain) as error:
+                return f"{error.message} Run the same command again then."
+    return ""
+
+
+def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None:
+    """Return the number of rows that the client reads, in a process of its own; None if it is not installed.
+
+    Raises:
+        StorageError: the client does not open the table, or reads another number of rows.
+    """
+    if find_spec(client) is None:
+        return None
+    expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
+    command = [sys.executable, "-c", _COUNTS[client]]
+    question = msgspec.json.encode({"location": table.location, "settings": settings}).decode()
+    done = subprocess.run(command, input=question, capture_output=True, text=True, check=False)
+    last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
+    fix = "Report this, with the protocol of the table."
+    if done.returncode or not last.isdecimal():
+        raise StorageError(location=table.location, reason=f"{client} does not read it: {last}", fix=fix)
+    if expected is not None and int(last) != expected:
+        reason = f"{client} reads {last} rows, and the table has {expected}"
+        raise StorageError(location=table.location, reason=reason, fix=fix)
+    return int(last)
+
+
+_QUESTION = "import json, sys; asked = json.load(sys.stdin); "
+_COUNTS: Mapping[str, str] = MappingProxyType(
+    {
+        "deltalake": f"{_QUESTION}import deltalake; "
+        "table = deltalake.DeltaTable(asked['location'], storage_options=asked['settings']); "
+        "query = deltalake.QueryBuilder().register('handed_over', table); "
+        "print(query.execute('SELECT count(*) AS n FROM handed_over').read_all()['n'][0].as_py())",
+        "polars": f"{_QUESTION}import polars; "
+        "rows = polars.scan_delta(asked['location'], storage_options=asked['settings'] or None); "
+        "print(rows.select(polars.len()).collect().item())",
+    }
+)
+"""A program for each client: it counts the rows of the table that it is asked about."""
+
+_CHECKS: Mapping[str, str] = MappingProxyType(
+    {
+        "deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()",
+        "polars": "polars.read_delta({})",
+    }
+)

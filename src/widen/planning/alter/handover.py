@@ -1,0 +1,112 @@
+"""Hand a table over to another client: what it cannot read or write, and which features can be dropped for it.
+
+Source: docs/type-widening.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from widen.errors import InvalidOption
+from widen.planning.alter.feature_removal import REMOVABLE_FEATURES
+from widen.planning.table.table_state import TableState
+from widen.protocol.table_features import PROTECTION, TYPE_WIDENING, TYPE_WIDENING_PREVIEW, supported_features
+
+DELTALAKE, POLARS = "deltalake", "polars"
+_WIDENING = frozenset({TYPE_WIDENING, TYPE_WIDENING_PREVIEW})
+_NOT_WRITTEN = frozenset(
+    {
+        *("allowColumnDefaults", "clustering", "domainMetadata", "identityColumns", "inCommitTimestamp"),
+        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "materializePartitionColumns", "rowTracking"),
+        PROTECTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Another client of Delta tables.
+
+    Args:
+        unreadable: The features with which it does not read a table.
+        unwritable: The features with which it does not append to a table, beside these.
+        checked_with: The versions that this was found out with.
+    """
+
+    unreadable: frozenset[str]
+    unwritable: frozenset[str]
+    checked_with: str
+
+
+CLIENTS: Mapping[str, Client] = MappingProxyType(
+    {
+        DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN, "deltalake 1.6"),
+        POLARS: Client(
+            _WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN, "polars 2.1"
+        ),
+    }
+)
+"""The clients by name: each feature was tried on a table with it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverPlan:
+    """What a handover does.
+
+    Args:
+        client: The name of the client.
+        drops: The features to drop, in order.
+        unwritable: The features that remain and with which the client does not append.
+        losses: What is lost, in words.
+    """
+
+    client: str
+    drops: tuple[str, ...]
+    unwritable: tuple[str, ...]
+    losses: tuple[str, ...]
+
+
+def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverPlan:
+    """Return what to do so that a client reads a table.
+
+    Args:
+        state: The newest version of the table.
+        client: A name of `CLIENTS`.
+        appends: Whether the client must also append.
+
+    Raises:
+        InvalidOption: the client is unknown, or the table has a feature that it does not read or, with ``appends``,
+            write, and that cannot be dropped.
+    """
+    known = CLIENTS.get(client)
+    if known is None:
+        expected = f"Must be {' or '.join(CLIENTS)}. An Iceberg table is written by an ingestion into one."
+        raise InvalidOption(option="--to", value=client, expected=expected)
+    present = supported_features(state.protocol)
+    disturbing = present & (known.unreadable | (known.unwritable if appends else frozenset()))
+    kept = sorted(disturbing - REMOVABLE_FEATURES.keys())
+    if kept:
+        verb = "write" if appends else "read"
+        reason = (
+            f"it does not {verb} tables with {', '.join(kept)}, which cannot be dropped. Write the rows to a new table"
+        )
+        raise InvalidOption(option="--to", value=client, expected=f"Must be another client: {reason}.")
+    drops = sorted(disturbing - {PROTECTION})
+    protects = any(REMOVABLE_FEATURES[name].keeps_history for name in drops) or PROTECTION in present
+    drops += [PROTECTION] if appends and protects else []
+    left = (present - set(drops)) & known.unwritable | ({PROTECTION} if protects and not appends else set())
+    return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)))
+
+
+def _losses(drops: list[str]) -> list[str]:
+    return [_LOSSES[name] for name in drops if name in _LOSSES]
+
+
+_LOSSES: Mapping[str, str] = {
+    TYPE_WIDENING: "the record of type changes; files in old types are rewritten",
+    TYPE_WIDENING_PREVIEW: "the record of type changes; files in old types are rewritten",
+    "inCommitTimestamp": "timestamps in commits; the times of files count instead",
+    PROTECTION: "the older versions: they can no longer be read",
+}

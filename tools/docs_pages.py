@@ -19,6 +19,7 @@ import typer  # noqa: E402
 
 from widen.cli.app import app  # noqa: E402
 from widen.sql_commands.grammar import FORMS, PARTS  # noqa: E402
+from widen.sql_commands.row_statements import ROW_FORMS  # noqa: E402
 
 PROTOCOL = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 CHAPTERS: Mapping[str, tuple[str, ...]] = {
@@ -79,6 +80,16 @@ def sql_page() -> str:
         "",
         "`widen sql` and `widen.sql` understand these statements; they are those of Delta Lake and Spark. A word in",
         "capitals stands for itself, a word in small letters for a part that is listed below.",
+        "",
+        "## Rows",
+        "",
+        *(f"```text\n{form}\n```" for form in ROW_FORMS.values()),
+        "",
+        "A table in a query can also be a view or a table of the session. `INSERT` matches values to columns by",
+        "position, unless it says `BY NAME`; values are cast where Spark's store assignment allows it. `WITH SCHEMA",
+        "EVOLUTION` adds columns and widens types. What stands between the keywords is Spark SQL.",
+        "",
+        "## Tables",
         "",
         *(f"```text\n{form}\n```" for form in FORMS.values()),
         "",

@@ -49,7 +49,7 @@ FOREIGN = {
     "formats": {"msgspec"},
     "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "typing_extensions"},
-    "sql_commands": {"lark", "pyarrow"},
+    "sql_commands": {"lark", "pyarrow", "sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
     "types": {"msgspec", "sqlglot"},

@@ -170,6 +170,8 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
         st.booleans(),
     ),
     st.builds(statements.Restore, tables(), st.integers(0, 2**40) | TEXTS),
+    st.builds(statements.Vacuum, tables(), st.none() | st.integers(0, 999).map(lambda n: n / 4), st.booleans()),
+    st.builds(statements.Optimize, tables(), st.none() | CONDITIONS, st.lists(PATHS, max_size=3).map(tuple)),
     st.builds(statements.DescribeDetail, tables()),
     st.builds(statements.DescribeHistory, tables(), st.none() | st.integers(0, 99)),
     st.builds(statements.DescribeTable, tables(), st.booleans()),

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import find_old_files_locally, summarize_old_types
     from widen.spark.session import find_session
     from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
-    from widen.sql_commands.execute import run_statement
-    from widen.sql_commands.parser import parse_statement
-    from widen.sql_commands.query_results import QueryResult
+    from widen.sql_commands.execute import needs_session, run_statement
+    from widen.sql_commands.parser import parse_sql
+    from widen.sql_commands.query_results import ChangedTable, QueryResult
+    from widen.sql_commands.token_reader import split_statements
     from widen.table import Table
     from widen.table.column_changes import ColumnChangesMixin
     from widen.table.property_changes import PropertyChangesMixin
@@ -51,6 +52,7 @@ __all__ = [
     "PROTECTION",
     "REWRITE",
     "SPARK_ERRORS",
+    "ChangedTable",
     "ColumnChangesMixin",
     "FooterUse",
     "Loads",
@@ -72,12 +74,13 @@ __all__ = [
     "loads_parts",
     "mask_report",
     "name_some",
+    "needs_session",
     "open_snapshot",
     "parse_column_changes",
     "parse_drops",
     "parse_new_columns",
     "parse_rename",
-    "parse_statement",
+    "parse_sql",
     "plan",
     "plan_handover",
     "read_history",
@@ -89,6 +92,7 @@ __all__ = [
     "sample_formatter",
     "scan_report",
     "shown_intervals",
+    "split_statements",
     "summarize_old_types",
     "summarize_report",
     "summarize_table",
@@ -131,9 +135,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.spark.parquet.old_file_search": ("find_old_files",),
     "widen.spark.job_progress": ("watch_jobs",),
     "widen.spark.session": ("find_session",),
-    "widen.sql_commands.query_results": ("QueryResult",),
-    "widen.sql_commands.parser": ("parse_statement",),
-    "widen.sql_commands.execute": ("run_statement",),
+    "widen.sql_commands.query_results": ("ChangedTable", "QueryResult"),
+    "widen.sql_commands.parser": ("parse_sql",),
+    "widen.sql_commands.execute": ("needs_session", "run_statement"),
+    "widen.sql_commands.token_reader": ("split_statements",),
     "widen.table": ("Table",),
     "widen.table.column_changes": ("ColumnChangesMixin",),
     "widen.table.property_changes": ("PropertyChangesMixin",),

@@ -5,6 +5,7 @@ Source: Delta Lake's ALTER TABLE.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from json import dumps
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, spark_session
 from widen.cli.output import show, show_json
+from widen.cli.show_commands import show_rows
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -58,16 +60,33 @@ def properties(
 
 
 def sql(
-    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement.", show_default=False)],
+    text: Annotated[
+        str, typer.Argument(metavar="STATEMENT", help="A statement; - reads some from stdin.", show_default=False)
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.", show_default=False),
+    ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run one SQL statement. ALTER, CREATE or RESTORE TABLE, DESCRIBE, SHOW TBLPROPERTIES; a table is delta.`path`."""
-    settings, statement = shared_options.storage(storage_option), lazy_imports.parse_statement(text)
-    session = None if statement.table.location else spark_session.spark_session()
+    """Run one SQL statement, of rows or of tables. A table is delta.`path`, or a name in the catalog."""
+    settings = shared_options.storage(storage_option)
+    for statement in lazy_imports.split_statements(sys.stdin.read()) if text == STDIN else [text]:
+        _run_statement(statement, settings, limit, json=json)
+
+
+STDIN = "-"
+
+
+def _run_statement(text: str, settings: dict[str, str], limit: int | None, *, json: bool) -> None:
+    statement = lazy_imports.parse_sql(text)
+    session = spark_session.spark_session() if lazy_imports.needs_session(statement) else None
     done = lazy_imports.run_statement(statement, session, settings)
-    if not isinstance(done, lazy_imports.QueryResult):
+    if isinstance(done, lazy_imports.ChangedTable):
         report_change(done.before, done.table, json=json)
+    elif not isinstance(done, lazy_imports.QueryResult):
+        show_rows(done, limit, json=json)
     elif json:
         show_json(done.to_values())
     else:

@@ -162,6 +162,17 @@ def read(
     with progress("reading"):
         opened = lazy_imports.Table(table, shared_options.storage(storage_option))
         frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)
+    show_rows(frame, limit, json=json)
+
+
+def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
+    """Show rows: as JSON one object per line, else as a table of a few of them.
+
+    Args:
+        frame: The rows.
+        limit: The maximum number of rows; by default all as JSON, and a few in a table.
+        json: Whether to write JSON.
+    """
     wanted = limit if json or limit else SHOWN_ROWS
     if json:
         for line in _lines(frame, wanted):

@@ -18,6 +18,9 @@ AUTOMATIC_WIDENING = "spark.databricks.delta.typeWidening.allowAutomaticWidening
 FAST_DROP = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
 """Whether a feature may be dropped while older versions still use it."""
 
+RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+"""Whether a vacuum refuses a shorter retention than that of the table."""
+
 PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
 """The prefix of the settings for the default properties of new tables."""
 
@@ -78,3 +81,15 @@ def has_fast_drop(spark: SparkSession | None) -> bool:
     """
     active = spark or SparkSession.getActiveSession()
     return active is None or str(active.conf.get(FAST_DROP, "true")).lower() != "false"
+
+
+def has_retention_check(spark: SparkSession | None) -> bool:
+    """Tell whether a vacuum refuses a shorter retention than that of the table; starts no session.
+
+    Args:
+        spark: The session, by default the active one.
+
+    Source: Delta Spark's setting of that name, true by default
+    """
+    active = spark or SparkSession.getActiveSession()
+    return active is None or str(active.conf.get(RETENTION_CHECK, "true")).lower() != "false"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption, TableAlreadyExists
 from widen.model.argument_types import check_arguments
+from widen.model.column_path import format_path
 from widen.planning.alter.set_properties import DESCRIPTION
 from widen.protocol.table_properties import canonical_keys
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
+from widen.spark.delta_settings import has_retention_check
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.query_results import QueryResult, run_query
+from widen.sql_commands.parser import parse_sql
+from widen.sql_commands.query_results import ChangedTable, QueryResult, run_query
+from widen.sql_commands.query_tables import QueryRunner
+from widen.sql_commands.row_statements import CreateTableAs, Query, RowStatement
+from widen.sql_commands.run_rows import change_rows
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
@@ -23,6 +28,7 @@ from widen.sql_commands.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    Optimize,
     Question,
     RenameColumn,
     ReplaceColumns,
@@ -32,32 +38,24 @@ from widen.sql_commands.statements import (
     SyncIdentity,
     TableName,
     UnsetProperties,
+    Upkeep,
 )
 from widen.table import Table, create_table
+from widen.table.table import create_table_as
 
-
-@dataclass(frozen=True, slots=True)
-class ChangedTable:
-    """The result of a statement that changes a table.
-
-    Args:
-        table: The table at its version after the statement.
-        before: The version before the statement; -1 if it created the table.
-    """
-
-    table: Table
-    before: int
+Creation: TypeAlias = CreateTable | CreateTableAs
 
 
 @check_arguments
 def sql(
     text: str, *, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
 ) -> Table | DataFrame:
-    """Run one statement; return the table at its new version, or a DataFrame for a DESCRIBE or SHOW statement.
+    """Run one statement; return the table at its new version, or a DataFrame for a query, DESCRIBE or SHOW statement.
 
     Args:
-        text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar`; a table is a path,
-            ``delta.`/data/orders```, or a name in the catalog of the session.
+        text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar` and
+            `widen.sql_commands.row_statements`; a table is a path, ``delta.`/data/orders```, or a name in the catalog
+            of the session.
         spark: The session for catalog names, scans and DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
 
@@ -68,13 +66,17 @@ def sql(
         ContentionError: a concurrent commit changed the table.
         TableError: the table cannot be read or written.
     """
-    result = run_statement(parse_statement(text), spark, storage_options)
-    return result.table if isinstance(result, ChangedTable) else result.to_frame(find_session(spark))
+    result = run_statement(parse_sql(text), spark, storage_options)
+    if isinstance(result, ChangedTable):
+        return result.table
+    return result.to_frame(find_session(spark)) if isinstance(result, QueryResult) else result
 
 
 def run_statement(
-    statement: Statement, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
-) -> ChangedTable | QueryResult:
+    statement: Statement | RowStatement,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ChangedTable | QueryResult | DataFrame:
     """Run a statement, and return the changed table or the result of the query.
 
     Args:
@@ -87,13 +89,36 @@ def run_statement(
         ContentionError: a concurrent commit changed the table.
         TableError: the table cannot be read or written.
     """
-    if isinstance(statement, CreateTable):
+    if isinstance(statement, Query):
+        return QueryRunner(find_session(spark), storage_options).run(statement.text)
+    if isinstance(statement, (CreateTable, CreateTableAs)):
         return _create(statement, spark, storage_options)
     table = Table(_locate_table(statement.table, spark), storage_options)
+    before = table.version
     if isinstance(statement, Question):
         return run_query(statement, table)
-    before = table.version
+    if isinstance(statement, RowStatement):
+        runner = QueryRunner(find_session(spark), storage_options)
+        return ChangedTable(change_rows(statement, table, runner), before)
+    if isinstance(statement, Upkeep):
+        return _keep_up(statement, table, spark)
     return ChangedTable(_execute(statement, table, spark), before)
+
+
+def needs_session(statement: Statement | RowStatement) -> bool:
+    """Tell whether a statement surely needs a session: for rows, or to find a table in the catalog."""
+    return isinstance(statement, RowStatement) or statement.table.location is None
+
+
+def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> ChangedTable | QueryResult:
+    before = table.version
+    if isinstance(statement, Optimize):
+        columns = [format_path(path) for path in statement.zorder_by]
+        return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
+    done = table.vacuum(statement.hours, dry_run=statement.dry_run, force=not has_retention_check(spark))
+    if statement.dry_run:
+        return QueryResult((("path", "string"),), [(path,) for path in done.files])
+    return ChangedTable(table, before)
 
 
 def _locate_table(name: TableName, spark: SparkSession | None) -> str:
@@ -138,7 +163,7 @@ def _ensure_set(table: Table, keys: Iterable[str]) -> None:
         raise InvalidOption(option="UNSET TBLPROPERTIES", value=missing[0], expected=expected)
 
 
-def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:
+def _create(statement: Creation, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:
     """Create a table; a catalog name is checked first, and registered after the table exists."""
     name, place = statement.table.parts, _new_table_location(statement)
     session = None if statement.table.location else find_session(spark)
@@ -147,15 +172,7 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
         if is_name_in_use(session, name):
             return _existing_table(statement, find_table_location(session, name), options)
     try:
-        table = create_table(
-            place,
-            statement.schema,
-            partition_by=statement.partition_by,
-            properties=statement.properties,
-            storage_options=options,
-            description=statement.comment,
-            spark=spark,
-        )
+        table = _make(statement, place, spark, options)
     except TableAlreadyExists:
         result = _existing_table(statement, place, options)
     else:
@@ -165,7 +182,19 @@ def _create(statement: CreateTable, spark: SparkSession | None, options: Mapping
     return result
 
 
-def _existing_table(statement: CreateTable, place: str, options: Mapping[str, str] | None) -> ChangedTable:
+def _make(statement: Creation, place: str, spark: SparkSession | None, options: Mapping[str, str] | None) -> Table:
+    details: dict[str, Any] = {
+        "partition_by": statement.partition_by,
+        "properties": statement.properties,
+        "storage_options": options,
+        "description": statement.comment,
+    }
+    if isinstance(statement, CreateTable):
+        return create_table(place, statement.schema, spark=spark, **details)
+    return create_table_as(place, QueryRunner(find_session(spark), options).run(statement.query), **details)
+
+
+def _existing_table(statement: Creation, place: str, options: Mapping[str, str] | None) -> ChangedTable:
     """Return the existing table if the statement says IF NOT EXISTS.
 
     Raises:
@@ -177,7 +206,7 @@ def _existing_table(statement: CreateTable, place: str, options: Mapping[str, st
     return ChangedTable(table, table.version)
 
 
-def _new_table_location(statement: CreateTable) -> str:
+def _new_table_location(statement: Creation) -> str:
     """Return the location of a new table: the path in its name, or the one of LOCATION."""
     path, location = statement.table.location, statement.location
     if path is not None and location not in (None, path):

@@ -3,7 +3,8 @@
 Uppercase words are keywords, lowercase words are rules; the notation is that of Lark. sqlglot, which supports the Spark
 dialect, parses most forms of ALTER TABLE as one opaque string; therefore Widen has its own grammar.
 
-Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY and RESTORE.
+Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY, RESTORE,
+    VACUUM and OPTIMIZE.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ FORMS: Mapping[str, str] = MappingProxyType(
         "comment_on_table": "COMMENT ON TABLE table IS (text | NULL)",
         "create_table": "CREATE TABLE [if_not_exists] table definitions [USING DELTA] clause*",
         "restore": "RESTORE [TABLE] table [TO] [FOR] (version | timestamp)",
+        "create_table_as": "CREATE TABLE [if_not_exists] table [USING DELTA] clause* AS QUERY",
+        "vacuum": "VACUUM place [FULL] [RETAIN hours HOURS] [dry_run]",
+        "optimize": "OPTIMIZE place [WHERE predicate] [ZORDER BY zorder]",
         "describe_detail": "(DESCRIBE | DESC) DETAIL place",
         "describe_history": "(DESCRIBE | DESC) HISTORY place [LIMIT number]",
         "describe_table": "(DESCRIBE | DESC) [TABLE] [extended] table",
@@ -76,6 +80,8 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "timestamp": "TIMESTAMP AS OF text",
         "?place": "table | path",
         "path": "text",
+        "?zorder": 'columns | "(" columns ")"',
+        "dry_run": "DRY RUN",
         "if_exists": "IF EXISTS",
         "if_not_exists": "IF NOT EXISTS",
         "truncate_history": "TRUNCATE HISTORY",
@@ -96,6 +102,8 @@ key: name ("." name)* | LITERAL
 value: text | INTEGER | DECIMAL | NAME
 text: LITERAL+
 number: INTEGER
+hours: INTEGER | DECIMAL
+predicate: _inside+
 integer: [MINUS] INTEGER
 name: NAME | QUOTED
 _table_name: NAME | QUOTED

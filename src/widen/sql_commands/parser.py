@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +26,8 @@ from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, TEXT_LIMIT
 from widen.sql_commands import statements as statements
 from widen.sql_commands.grammar import QUOTED, REMARK, grammar
+from widen.sql_commands.row_parser import parse_row_statement, split_create_as
+from widen.sql_commands.row_statements import CreateTableAs, RowStatement
 from widen.sql_commands.statements import Statement, TableName
 from widen.sql_commands.syntax_error import refused_message, unexpected_token_message
 
@@ -33,8 +35,27 @@ if TYPE_CHECKING:
     from widen.planning.alter.alter_request import ColumnChanges, NewColumn
 
 
+def parse_sql(text: str) -> Statement | RowStatement:
+    """Parse one statement, also one about rows.
+
+    Raises:
+        InvalidStatement: as for `parse_statement`.
+        InvalidType: a type cannot be parsed.
+    """
+    rows = parse_row_statement(text)
+    if rows is not None:
+        return rows
+    parts = split_create_as(text)
+    statement: object = parse_statement(text if parts is None else f"{parts[0]} AS QUERY")
+    if not isinstance(statement, CreateTableAs):
+        return cast("Statement", statement)
+    if parts is None:
+        raise refused_message(text, 0, "it has no query")
+    return replace(statement, query=parts[1])
+
+
 def parse_statement(text: str) -> Statement:
-    """Parse one statement.
+    """Parse one statement that is not about rows.
 
     Raises:
         InvalidStatement: the text does not have exactly one statement that this version supports; the error has the
@@ -165,6 +186,17 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def restore(self, _: Meta, table: TableName, moment: int | str) -> Statement:
         return statements.Restore(table, moment)
 
+    def create_table_as(
+        self, _: Meta, if_not_exists: bool | None, table: TableName, *clauses: _Option
+    ) -> CreateTableAs:
+        return CreateTableAs(table, **self._merged(clauses), if_not_exists=bool(if_not_exists))
+
+    def vacuum(self, _: Meta, table: TableName, hours: float | None, dry_run: bool | None) -> Statement:
+        return statements.Vacuum(table, hours, bool(dry_run))
+
+    def optimize(self, _: Meta, table: TableName, where: str | None, columns: tuple[Path, ...] | None) -> Statement:
+        return statements.Optimize(table, where, columns or ())
+
     def describe_detail(self, _: Meta, table: TableName) -> Statement:
         return statements.DescribeDetail(table)
 
@@ -285,7 +317,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def if_exists(self, _: Meta) -> bool:
         return True
 
-    if_not_exists = truncate_history = extended = if_exists
+    if_not_exists = truncate_history = extended = dry_run = if_exists
 
     # ---- words -------------------------------------------------------------------------------------
 
@@ -319,6 +351,9 @@ class _StatementBuilder(Transformer[Token, Statement]):
             raise self._refused(meta, "a value is a text in quotes, a number, true or false")
         return word.lower()
 
+    def hours(self, _: Meta, digits: Token) -> float:
+        return float(digits)
+
     def number(self, _: Meta, digits: Token) -> int:
         return int(digits)
 
@@ -334,7 +369,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def expression(self, meta: Meta, *_: object) -> str:
         return self._text[meta.start_pos : meta.end_pos]
 
-    enclosed = expression
+    enclosed = predicate = expression
 
     def condition(self, _: Meta, *tokens: Token) -> str:
         """Return the tokens joined by spaces, as Delta Lake writes them to the log."""

@@ -68,6 +68,19 @@ _Row: TypeAlias = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedTable:
+    """The result of a statement that changes a table.
+
+    Args:
+        table: The table at its version after the statement.
+        before: The version before the statement; -1 if it created the table.
+    """
+
+    table: Table
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueryResult:
     """Rows with their columns.
 

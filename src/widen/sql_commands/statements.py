@@ -185,6 +185,36 @@ class Restore:
     moment: int | str
 
 
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """Delete the files that no version needs.
+
+    Args:
+        table: The table.
+        hours: The retention in hours; None for that of the table.
+        dry_run: Whether only to list the files.
+    """
+
+    table: TableName
+    hours: float | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Optimize:
+    """Write small files together.
+
+    Args:
+        table: The table.
+        where: The condition on partition columns; None for the whole table.
+        zorder_by: The columns to sort by.
+    """
+
+    table: TableName
+    where: str | None = None
+    zorder_by: tuple[Path, ...] = ()
+
+
 # ---- queries ---------------------------------------------------------------------------------------
 
 
@@ -240,5 +270,8 @@ Command: TypeAlias = Alteration | Restore
 Question: TypeAlias = DescribeDetail | DescribeHistory | DescribeTable | ShowProperties
 """A statement that reads from a table."""
 
-Statement: TypeAlias = Command | CreateTable | Question
+Upkeep: TypeAlias = Vacuum | Optimize
+"""A statement that changes the files of a table, but not its rows."""
+
+Statement: TypeAlias = Command | CreateTable | Question | Upkeep
 """Any of the statements."""

@@ -11,6 +11,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from widen.errors import InvalidStatement
 from widen.sql_commands.grammar import UNDERSTOOD
+from widen.sql_commands.row_statements import ROW_FORMS
 
 _LEFT, _RIGHT = 60, 40
 """The number of characters before and after the position in the excerpt."""
@@ -27,6 +28,9 @@ _CALLED: Mapping[str, str] = {
 _EXPRESSION = frozenset(
     {"NAME", "QUOTED", "LITERAL", "INTEGER", "DECIMAL", "OPERATOR", "MINUS", "IS_NOT", "LEFT", "COMMA"}
 )
+_FIRST_WORDS = {"_ALTER", "_CREATE"}
+"""Terminals that can come next only at the beginning of a statement."""
+
 _OVER = {"$END", "SEMICOLON"}
 _QUOTES = ("'", '"', "`")
 
@@ -42,7 +46,8 @@ def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) ->
     expected = _expected(error)
     if expected <= _OVER and text[:at].rstrip().endswith(";"):
         return refused_message(text, at, "a text holds one statement, and here another one begins")
-    wanted = _listed({_terminal_text(name, parser) for name in _joined(expected)})
+    first_words = {form[0] for form in _SAID.values()} if expected >= _FIRST_WORDS else set()
+    wanted = _listed({_terminal_text(name, parser) for name in _joined(expected)} | first_words)
     return refused_message(text, at, f"it lacks {wanted}" if is_end else f"{wanted} was expected, not {found!r}")
 
 
@@ -56,13 +61,39 @@ def refused_message(text: str, at: int, reason: str) -> InvalidStatement:
 
 
 def nearest_form(text: str) -> str:
-    """Return the form with the most words of a text in the same order; all forms if no word matches."""
-    words = [word for found in _WORD.findall(text.upper()) for word in get_close_matches(found, _WORDS, 1, 0.8)]
-    matched = {name: _matched(words, said) for name, said in _SAID.items()}
-    best = max(matched, key=lambda name: matched[name])
-    if matched[best]:
-        return f"The nearest form is:\n  {UNDERSTOOD[best]}"
-    return "\n  ".join(("These are understood:", *(form.partition("\n")[0] for form in UNDERSTOOD.values())))
+    """Return what to do instead of a text: a method for what SQL does not do here, else the nearest form.
+
+    Only forms of the same statement are near: those that begin with the same word.
+    """
+    said = _WORD.findall(text.upper())
+    method = next((method for words, method in METHODS.items() if said[: len(words)] == [*words]), None)
+    if method is not None:
+        return method
+    words = [word for found in said for word in get_close_matches(found, _WORDS, 1, 0.8)]
+    firsts = get_close_matches(said[0], {form[0] for form in _SAID.values()}, 1, 0.7) if said else []
+    matched = {name: _matched(words, form) for name, form in _SAID.items() if form[0] in firsts}
+    best = max(matched, key=lambda name: matched[name], default="")
+    if best:
+        return f"The nearest form is:\n  {FORMS[best]}"
+    return "\n  ".join(("These are understood:", *(form.partition("\n")[0] for form in FORMS.values())))
+
+
+FORMS: Mapping[str, str] = {**UNDERSTOOD, **ROW_FORMS}
+"""Every form, formatted for messages."""
+
+METHODS: Mapping[tuple[str, ...], str] = {
+    ("REORG",): "Use Table.rewrite or widen rewrite for old types, and OPTIMIZE for deleted rows.",
+    ("COPY", "INTO"): "Use widen.ingest or widen ingest --new.",
+    ("CREATE", "VIEW"): "Use Table.view_sql or widen view, and run its statement in a session with Delta Lake.",
+    ("CREATE", "OR", "REPLACE", "TABLE"): "Use Table.overwrite(rows, overwrite_schema=True) for an existing table.",
+    ("REPLACE", "TABLE"): "Use Table.overwrite(rows, overwrite_schema=True).",
+    ("DROP", "TABLE"): "Remove the directory of the table; Widen does not delete tables.",
+    ("REFRESH",): "Use Table.refresh; SQL statements always read the newest version.",
+    ("SHOW", "HISTORY"): "Use DESCRIBE HISTORY table.",
+    ("SHOW", "COLUMNS"): "Use DESCRIBE TABLE table.",
+    ("EXPLAIN",): "Use DataFrame.explain on the result of a query.",
+}
+"""What to do for statements that are not supported, by their first words."""
 
 
 def _matched(words: list[str], said: list[str]) -> int:
@@ -70,7 +101,7 @@ def _matched(words: list[str], said: list[str]) -> int:
 
 
 _WORD = re.compile(r"\w+")
-_SAID: Mapping[str, list[str]] = {name: re.findall(r"\b[A-Z]{2,}\b", form) for name, form in UNDERSTOOD.items()}
+_SAID: Mapping[str, list[str]] = {name: re.findall(r"\b[A-Z]{2,}\b", form) for name, form in FORMS.items()}
 _WORDS = sorted({word for said in _SAID.values() for word in said})
 
 

@@ -27,6 +27,7 @@ from widen.sql_commands.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    Optimize,
     RenameColumn,
     ReplaceColumns,
     Restore,
@@ -35,6 +36,7 @@ from widen.sql_commands.statements import (
     Statement,
     SyncIdentity,
     UnsetProperties,
+    Vacuum,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ def to_sql(statement: Statement) -> str:
             by_version = isinstance(moment, int)
             then = f"VERSION AS OF {moment}" if by_version else f"TIMESTAMP AS OF {to_literal(str(moment))}"
             return f"RESTORE TABLE {name} TO {then}"
+        case Vacuum(_, hours, dry_run):
+            return f"VACUUM {name}{'' if hours is None else f' RETAIN {hours:f} HOURS'}{_said(' DRY RUN', dry_run)}"
+        case Optimize(_, where, columns):
+            order = f" ZORDER BY {_listed(map(_path, columns))}" if columns else ""
+            return f"OPTIMIZE {name}{'' if where is None else f' WHERE {where}'}{order}"
         case CreateTable():
             return f"CREATE TABLE {_said('IF NOT EXISTS ', statement.if_not_exists)}{name} {_created(statement)}"
     return f"ALTER TABLE {name} {_clause(statement)}"

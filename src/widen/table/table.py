@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 
+from widen.errors import TableAlreadyExists
 from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.log_segment import list_log
 from widen.log.store.log_store import LogStore
-from widen.log.write.commit import commit
+from widen.log.write.commit import StagedFiles, commit, write_metrics
 from widen.model.argument_types import check_arguments
+from widen.model.column_path import as_nullable
 from widen.planning.alter.create_table import plan_create_table
+from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.table_properties import canonical_properties
 from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
 from widen.spark.delta_settings import default_properties
 from widen.spark.session import find_session
-from widen.spark.spark_types import SchemaLike, SparkSession, to_schema
+from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession, from_spark, to_schema
+from widen.spark.write.parquet_writer import write_parquet
 from widen.table.change_feed import ChangeFeedMixin
 from widen.table.fold import FoldMixin
 from widen.table.maintenance import MaintenanceMixin
@@ -66,6 +71,54 @@ def create_table(
     wished = {**default_properties(spark or SparkSession.getActiveSession()), **given}
     change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
+
+
+def create_table_as(
+    location: str,
+    rows: DataFrame,
+    *,
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    description: str | None = None,
+) -> Table:
+    """Create a table with rows in one commit, and return it.
+
+    Args:
+        location: A local path or a URL of an object store.
+        rows: The rows; their columns become those of the table.
+        partition_by: As for `create_table`.
+        properties: As for `create_table`.
+        storage_options: As for `create_table`.
+        description: As for `create_table`.
+
+    Raises:
+        TableAlreadyExists: there is already a table at this location; nothing is written.
+        InvalidOption: a name, a partition column or a property cannot be used.
+        UnsupportedFeatureForWrite: a property requires a feature that this version does not support for writing.
+        JobFailed: the Spark job failed; nothing is visible.
+        StorageError: the storage returned an error; nothing is visible.
+
+    Source: Delta Spark's CREATE TABLE AS SELECT
+    """
+    store = LogStore(location, storage_options)
+    if list_log(store).newest >= 0:
+        raise TableAlreadyExists(location=store.location)
+    wished = {**default_properties(rows.sparkSession), **canonical_properties(properties or {})}
+    schema = as_nullable(from_spark(rows.schema))
+    change = plan_create_table(schema, tuple(partition_by), wished, current_ms(), description)
+    metadata, protocol = change.actions
+    assert isinstance(metadata, Metadata)
+    assert isinstance(protocol, Protocol)
+    with StagedFiles() as staged:
+        adds = write_parquet(rows, store, protocol, metadata)
+        staged.add_files(store, adds)
+        actions, metrics = [*change.actions, *adds], write_metrics(adds)
+        outcome = commit(store, None, actions, CREATE_AS, change.parameters, metrics=metrics, staged=staged)
+    return Table._of(outcome.or_raise())
+
+
+CREATE_AS = "CREATE TABLE AS SELECT"
 
 
 class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin):

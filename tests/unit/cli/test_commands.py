@@ -153,7 +153,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(table: str) -> None:
         (("show", "{table}", "--version", "9"), "DELTA_VERSION_NOT_FOUND"),
         (("alter", "{table}", "total", "--type", "int"), "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"),
         (("alter", "{table}", "nothing", "--type", "int"), "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
-        (("sql", "SELECT 1"), "WIDEN_INVALID_STATEMENT"),
+        (("sql", "SELEC 1"), "WIDEN_INVALID_STATEMENT"),
         (("properties", "{table}", "--unset", "nothing"), "WIDEN_INVALID_OPTION"),
         (("report", "{table}", "--html", "{tmp}/no/folder.html"), "WIDEN_STORAGE"),
         (("show",), "Missing argument"),

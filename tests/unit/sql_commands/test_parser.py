@@ -20,6 +20,7 @@ from widen.model.types import (
 )
 from widen.sql_commands.grammar import FORMS
 from widen.sql_commands.parser import parse_statement
+from widen.sql_commands.row_statements import CreateTableAs
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
@@ -31,6 +32,7 @@ from widen.sql_commands.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    Optimize,
     RenameColumn,
     ReplaceColumns,
     Restore,
@@ -40,6 +42,7 @@ from widen.sql_commands.statements import (
     SyncIdentity,
     TableName,
     UnsetProperties,
+    Vacuum,
 )
 
 T = TableName(("delta", "t"))
@@ -206,6 +209,19 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     ),
     ("restore", "RESTORE TABLE delta.t TO VERSION AS OF 3", Restore(T, 3)),
     ("restore", "RESTORE a.b.c FOR TIMESTAMP AS OF '2024-01-31'", Restore(TableName(("a", "b", "c")), "2024-01-31")),
+    (
+        "create_table_as",
+        "CREATE TABLE IF NOT EXISTS delta.t USING delta PARTITIONED BY (p) AS QUERY",
+        CreateTableAs(T, partition_by=("p",), if_not_exists=True),
+    ),
+    ("vacuum", "VACUUM delta.t", Vacuum(T)),
+    ("vacuum", "vacuum '/data/t' FULL RETAIN 0.5 HOURS DRY RUN", Vacuum(TableName(("delta", "/data/t")), 0.5, True)),
+    ("optimize", "OPTIMIZE delta.t", Optimize(T)),
+    (
+        "optimize",
+        "OPTIMIZE delta.t WHERE p = 'x' AND q.r > 1 ZORDER BY (a, b.c)",
+        Optimize(T, "p = 'x' AND q.r > 1", (("a",), ("b", "c"))),
+    ),
     ("describe_detail", "DESCRIBE DETAIL '/data/t'", DescribeDetail(TableName(("delta", "/data/t")))),
     ("describe_detail", "DESC DETAIL orders", DescribeDetail(TableName(("orders",)))),
     ("describe_history", "DESCRIBE HISTORY delta.t", DescribeHistory(T)),

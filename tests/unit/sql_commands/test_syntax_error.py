@@ -7,11 +7,15 @@ import pytest
 from widen.errors import InvalidStatement
 from widen.sql_commands.grammar import UNDERSTOOD
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.syntax_error import nearest_form
+from widen.sql_commands.syntax_error import FORMS, nearest_form
 
+FIRST_WORDS = (
+    "ALTER, COMMENT, CREATE, DELETE, DESC, DESCRIBE, INSERT, MERGE, OPTIMIZE, RESTORE, SELECT, SHOW, TRUNCATE, UPDATE "
+    "or VACUUM"
+)
 PLACES = [
-    ("", 1, 1, "it lacks ALTER, COMMENT, CREATE, DESC, DESCRIBE, RESTORE or SHOW"),
-    ("SELECT 1", 1, 1, "ALTER, COMMENT, CREATE, DESC, DESCRIBE, RESTORE or SHOW was expected, not 'SELECT'"),
+    ("", 1, 1, f"it lacks {FIRST_WORDS}"),
+    ("SELEC 1", 1, 1, f"{FIRST_WORDS} was expected, not 'SELEC'"),
     ("ALTER TABLE t DROP COLUM a", 1, 20, "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'"),
     ("ALTER TABLE t ALTER COLUMN c TYPE  ", 1, 34, "it lacks a name"),
     ("ALTER TABLE t\n  ALTER COLUMN\n  c", 3, 4, "it lacks AFTER, COMMENT, DROP, FIRST, SET, SYNC or TYPE"),
@@ -41,7 +45,7 @@ NEAREST = [
     ("ALTER TABLE t DROP COLUM a", "drop_columns"),
     ("ALTER TABLE t RENAME COLUM a b", "rename_column"),
     ("ALTER TABLE t MODIFY COLUMN a TYPE int", "alter_columns"),
-    ("CREATE TABLE t AS SELECT 1", "create_table"),
+    ("CREATE TABLE t (a int) PARTITIONED a", "create_table"),
     ("SHOW PROPERTIES t", "show_properties"),
     ("DESCRIBE HISTRY t", "describe_history"),
     ("RESTORE t TO 5", "restore"),
@@ -81,4 +85,14 @@ def test_the_nearest_form(text: str, form: str) -> None:
 
 
 def test_what_is_like_nothing_gets_all_forms() -> None:
-    assert len(nearest_form("INSERT INTO x VALUES (1)").splitlines()) == 1 + len(UNDERSTOOD)
+    assert len(nearest_form("GRANT x TO y").splitlines()) == 1 + len(FORMS)
+
+
+def test_a_form_of_another_statement_is_never_near() -> None:
+    for text in ("INSERT t RENAME COLUMN a TO b", "UPDATE t ALTER COLUMN c TYPE int", "VACUUM t DROP FEATURE f"):
+        assert nearest_form(text).splitlines()[1].split()[0] == text.split()[0]
+
+
+def test_what_sql_does_not_do_names_the_method_that_does() -> None:
+    assert nearest_form("REORG TABLE t APPLY (PURGE)").startswith("Use Table.rewrite")
+    assert nearest_form("copy into t from 's3://b/x'") == "Use widen.ingest or widen ingest --new."

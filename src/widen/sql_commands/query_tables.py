@@ -1,0 +1,233 @@
+"""The tables of a query: each becomes a DataFrame of Widen, and the rest of the text goes to Spark as it stands.
+
+Source: Delta Lake's time travel and table_changes; Spark's parameterized queries (``{name}`` for a DataFrame).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
+
+from widen.errors import InvalidOption, NameNotFound
+from widen.errors.foreign import first_line
+from widen.log.read.snapshot import open_snapshot
+from widen.model.sql_literal import to_identifier
+from widen.spark.catalog import find_table_location
+from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.sql_commands.statements import TableName
+from widen.sql_commands.syntax_error import refused_message
+from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_table_name, tokenize
+from widen.table import Table
+
+_CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A table in a query: its place in the text, and what is read.
+
+    Args:
+        start: The position of its first character.
+        end: The position after its last one, the version included.
+        table: Its name.
+        version: The text of its version, if it has one.
+        timestamp: The SQL expression of its time, if it has one.
+        changes: The texts of the first and the last version of its changes, if these are read.
+        alias: The alias to add, because there is none.
+    """
+
+    start: int
+    end: int
+    table: TableName
+    version: str | None = None
+    timestamp: str | None = None
+    changes: tuple[str, ...] = ()
+    alias: str = ""
+
+
+@dataclass
+class QueryRunner:
+    """Runs queries in a session.
+
+    Args:
+        spark: The session.
+        options: Settings and credentials of the stores of the tables.
+    """
+
+    spark: SparkSession
+    options: Mapping[str, str] | None = None
+    _locations: dict[TableName, str | None] = field(default_factory=dict)
+
+    def run(self, text: str) -> DataFrame:
+        """Return the rows of a query.
+
+        Args:
+            text: The query in Spark SQL. Tables are paths, ``delta.`/data/orders```, names in the catalog of the
+                session, or ``table_changes``; they can have a version or a time.
+
+        Raises:
+            InvalidStatement: Spark cannot run the query.
+            TableNotFound: a path has no table.
+            VersionNotFound: a version or a time does not exist.
+            RequestError: a subclass that names the reason why the changes of a table cannot be read.
+        """
+        frames: dict[str, DataFrame] = {}
+        template, at = "", 0
+        for number, reference in enumerate(sorted(self._references(text), key=lambda each: each.start)):
+            name = f"widen_{number}"
+            frames[name] = self._read(text, reference)
+            template += _escape(text[at : reference.start]) + f"{{{name}}}{reference.alias}"
+            at = reference.end
+        template += _escape(text[at:])
+        try:
+            return self.spark.sql(template, None, **frames) if frames else self.spark.sql(text)
+        except SPARK_ERRORS as error:
+            raise refused_message(text, 0, f"Spark says: {first_line(error).rstrip('.')}") from error
+
+    def _references(self, text: str) -> Iterator[_Reference]:
+        """Yield the tables that are read by Widen; views and other tables of the session are left to Spark."""
+        tokens = tokenize(text)
+        yield from _changes(text, tokens)
+        for last, parts, alias in _tables(text, tokens):
+            table = to_table_name(parts)
+            end, version, timestamp = _time_travel(text, tokens, last)
+            if self._locate(table, is_required=bool(version or timestamp)) is not None:
+                first = last - 2 * (len(parts) - 1)
+                yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias)
+
+    def _locate(self, table: TableName, *, is_required: bool) -> str | None:
+        """Return the location of a table; None for a name that belongs to something other than a Delta table."""
+        if table.location is not None:
+            return table.location
+        if table not in self._locations:
+            try:
+                self._locations[table] = find_table_location(self.spark, table.parts)
+            except NameNotFound:
+                if is_required:
+                    raise
+                self._locations[table] = None
+        return self._locations[table]
+
+    def _read(self, text: str, reference: _Reference) -> DataFrame:
+        location = self._locate(reference.table, is_required=True)
+        assert location is not None
+        table = Table(location, self.options)
+        if reference.changes:
+            first, *last = reference.changes
+            begin = self._version(table, first, is_first=True)
+            return table.changes(begin, self._version(table, last[0]) if last else None, spark=self.spark)
+        version = None if reference.version is None else _number(text, reference)
+        moment = None if reference.timestamp is None else self._moment(reference.timestamp)
+        return table.read(version=version, timestamp=moment, spark=self.spark)
+
+    def _version(self, table: Table, text: str, *, is_first: bool = False) -> int:
+        """Return the version that an argument of table_changes names: a number, or a time."""
+        if text.isdecimal():
+            return int(text)
+        moment_ms = (self._moment(text) - _EPOCH) // timedelta(milliseconds=1)
+        if is_first and table.history()[-1].timestamp_ms >= moment_ms:
+            return table.history()[-1].version
+        snapshot = open_snapshot(table.store, timestamp_ms=moment_ms)
+        return snapshot.version + (is_first and snapshot.timestamp_ms < moment_ms)
+
+    def _moment(self, expression: str) -> datetime:
+        """Return a time, which Spark evaluates in the time zone of the session."""
+        try:
+            micros = self.spark.sql(f"SELECT unix_micros(CAST({expression} AS TIMESTAMP))").collect()[0][0]
+        except SPARK_ERRORS as error:
+            raise InvalidOption(option="timestamp", value=expression, expected=f"Spark says: {error}") from error
+        if micros is None:
+            raise InvalidOption(option="timestamp", value=expression, expected="Write '2024-01-31 12:00:00'.")
+        return _EPOCH + timedelta(microseconds=micros)
+
+
+def _escape(text: str) -> str:
+    """Return a text in which braces do not stand for DataFrames."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _number(text: str, reference: _Reference) -> int:
+    version = (reference.version or "").strip("'\"")
+    if not version.isdecimal():
+        raise refused_message(text, reference.start, f"a version is a number, not {reference.version}")
+    return int(version)
+
+
+def _tables(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Yield the number of the last token of each table, the parts of its name, and the alias that it needs."""
+    ends = {token.end: number for number, token in enumerate(tokens)}
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        yield from _paths(tokens)
+        return
+    with_names = {each.alias.casefold() for each in tree.find_all(sql.CTE)}
+    for table in tree.find_all(sql.Table):
+        names = [part for part in table.parts if isinstance(part, sql.Identifier)]
+        is_plain = bool(names) and len(names) == len(table.parts)
+        last = ends.get(names[-1].meta.get("end", -2) + 1) if is_plain else None
+        if last is None or (len(names) == 1 and names[0].name.casefold() in with_names):
+            continue
+        parts = tuple(name.name for name in names)
+        is_named = to_table_name(parts).location is None and not table.alias
+        yield last, parts, f" AS {to_identifier(parts[-1])}" if is_named else ""
+
+
+def _paths(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Yield the paths in a query that sqlglot cannot parse; names are left to Spark."""
+    for number in range(2, len(tokens)):
+        first, dot, path = tokens[number - 2 : number + 1]
+        is_qualified = number > 2 and tokens[number - 3].word == "."
+        if first.word == "DELTA" and dot.word == "." and path.kind == "IDENTIFIER" and not is_qualified:
+            yield number, (first.text, path.text), ""
+
+
+def _time_travel(text: str, tokens: Sequence[Token], last: int) -> tuple[int, str | None, str | None]:
+    """Return the end of a table with its version or time, and the text of each."""
+    at = last + 1
+    words = [token.word for token in tokens]
+    at += words[at : at + 1] == ["FOR"]
+    kind = words[at] if at < len(words) else ""
+    kind = {"SYSTEM_VERSION": "VERSION", "SYSTEM_TIME": "TIMESTAMP"}.get(kind, kind)
+    if kind not in ("VERSION", "TIMESTAMP") or words[at + 1 : at + 3] != ["AS", "OF"] or at + 3 >= len(words):
+        return tokens[last].end, None, None
+    end = _expression_end(words, at + 3)
+    value = text[tokens[at + 3].start : tokens[end].end]
+    return tokens[end].end, value if kind == "VERSION" else None, value if kind == "TIMESTAMP" else None
+
+
+def _expression_end(words: Sequence[str], at: int) -> int:
+    """Return the number of the last token of a literal, a call or a group, with intervals added or subtracted."""
+    if words[at] != "(" and words[at + 1 : at + 2] == ["("]:
+        at += 1
+    if words[at] == "(":
+        depth = 1
+        while depth and at + 1 < len(words):
+            at += 1
+            depth += (words[at] == "(") - (words[at] == ")")
+    while words[at + 1 : at + 2] in (["-"], ["+"]) and words[at + 2 : at + 3] == ["INTERVAL"]:
+        at = min(at + 4, len(words) - 1)
+    return at
+
+
+def _changes(text: str, tokens: Sequence[Token]) -> Iterator[_Reference]:
+    """Yield the calls of table_changes."""
+    for number, token in enumerate(tokens[:-1]):
+        if token.word not in (_CHANGES, _CHANGES_BY_PATH) or tokens[number + 1].word != "(":
+            continue
+        reader = TokenReader(text[tokens[number + 1].start :])
+        name, *versions = split_list(reader.enclosed())
+        end = tokens[number + 1].start + reader.last_end
+        if not 1 <= len(versions) <= 2:
+            raise refused_message(text, token.start, "table_changes has a table and one or two versions")
+        inner = tokenize(name)[0].text
+        by_path = token.word == _CHANGES_BY_PATH
+        table = TableName((TableName.DELTA, inner)) if by_path else TokenReader(inner).table()
+        yield _Reference(token.start, end, table, changes=tuple(versions))

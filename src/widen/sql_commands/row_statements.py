@@ -1,0 +1,142 @@
+"""Statements about rows, as values.
+
+Source: Spark's INSERT, TRUNCATE and SELECT; Delta Lake's UPDATE, DELETE and MERGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from widen.spark.dml.merge_clause import MergeClause
+from widen.sql_commands.statements import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Read rows.
+
+    Args:
+        text: The query in Spark SQL; its tables may be paths, versions and changes.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Append rows, or overwrite with them.
+
+    Args:
+        table: The table.
+        query: The new rows in Spark SQL.
+        columns: The columns that the values of a row go to, in order; None for all columns of the table.
+        by_name: Whether columns are matched by name instead.
+        overwrites: Whether the rows replace others.
+        where: The condition on the rows to replace; None to replace all.
+        evolves: Whether the table may get new columns and wider types.
+    """
+
+    table: TableName
+    query: str
+    columns: tuple[str, ...] | None = None
+    by_name: bool = False
+    overwrites: bool = False
+    where: str | None = None
+    evolves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Update rows.
+
+    Args:
+        table: The table.
+        assignments: The new values by column.
+        where: The condition; None for all rows.
+    """
+
+    table: TableName
+    assignments: Mapping[str, str]
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete rows.
+
+    Args:
+        table: The table.
+        where: The condition; None for all rows.
+    """
+
+    table: TableName
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Merge a source into a table.
+
+    Args:
+        table: The table.
+        source: The source, as in a FROM clause: a table, or a query in parentheses.
+        on: The condition of the join.
+        clauses: The clauses, in order.
+        target_alias: The alias of the table.
+        source_alias: The alias of the source.
+        evolves: Whether the table may get new columns and wider types.
+    """
+
+    table: TableName
+    source: str
+    on: str
+    clauses: tuple[MergeClause, ...]
+    target_alias: str
+    source_alias: str
+    evolves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableAs:
+    """Create a table with rows.
+
+    Args:
+        table: The name of the table.
+        query: The rows in Spark SQL.
+        partition_by: The partition columns.
+        location: The location; None without a LOCATION clause.
+        comment: The description; None without a COMMENT clause.
+        properties: The properties.
+        if_not_exists: Whether to keep an existing table as it is.
+    """
+
+    table: TableName
+    query: str = ""
+    partition_by: tuple[str, ...] = ()
+    location: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+RowStatement: TypeAlias = Query | Insert | Update | Delete | Merge | CreateTableAs
+"""Any statement that has a query or an expression of Spark SQL in it."""
+
+ROW_FORMS: Mapping[str, str] = {
+    "select": "SELECT values FROM table ... (or any other query)\n"
+    "    table: name | delta.`path`, with [VERSION AS OF number | TIMESTAMP AS OF time]\n"
+    "        | table_changes('table', first [, last])",
+    "insert": "INSERT [WITH SCHEMA EVOLUTION] (INTO | OVERWRITE) [TABLE] table [BY NAME | (column, ...)] query",
+    "replace_where": "INSERT INTO [TABLE] table REPLACE WHERE condition query",
+    "update": "UPDATE table [[AS] alias] SET column = value, ... [WHERE condition]",
+    "delete": "DELETE FROM table [[AS] alias] [WHERE condition]",
+    "truncate": "TRUNCATE TABLE table",
+    "merge": "MERGE [WITH SCHEMA EVOLUTION] INTO table [[AS] alias] USING (table | (query)) [[AS] alias] ON condition"
+    " clause ...\n"
+    "    clause: WHEN MATCHED [AND condition] THEN (UPDATE SET (* | column = value, ...) | DELETE)\n"
+    "        | WHEN NOT MATCHED [BY TARGET] [AND condition] THEN INSERT (* | (column, ...) VALUES (value, ...))\n"
+    "        | WHEN NOT MATCHED BY SOURCE [AND condition] THEN (UPDATE SET column = value, ... | DELETE)",
+}
+"""The form of every statement about rows, formatted for messages."""

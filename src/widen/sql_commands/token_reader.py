@@ -1,0 +1,255 @@
+"""The tokens of a statement, read from left to right; texts are cut from the statement as they stand.
+
+A statement about rows has conditions and queries of Spark SQL in it. They go to Spark unchanged, so they are found by
+their tokens and never written anew.
+
+Source: Spark SQL's grammar, as sqlglot reads its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import Dialect
+from sqlglot.errors import SqlglotError
+
+from widen.sql_commands.statements import TableName
+from widen.sql_commands.syntax_error import refused_message
+
+_QUOTED = frozenset({"IDENTIFIER", "STRING", "RAW_STRING", "HEX_STRING", "NATIONAL_STRING"})
+_OPEN = {"(": ")", "[": "]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a statement.
+
+    Args:
+        kind: Its type, by the names of sqlglot.
+        text: Its text, without quotes.
+        start: Its position in the statement.
+        end: The position after it.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The token in upper case; empty for names and strings in quotes."""
+        return "" if self.kind in _QUOTED else self.text.upper()
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can be a name: a word, or a name in backticks."""
+        return self.kind == "IDENTIFIER" or (bool(self.word) and (self.text[0].isalpha() or self.text[0] == "_"))
+
+
+def tokenize(text: str) -> list[Token]:
+    """Return the tokens of a text, without remarks and without semicolons at its end.
+
+    Raises:
+        InvalidStatement: a quote is not closed.
+    """
+    try:
+        found = Dialect.get_or_raise("spark").tokenize(text)
+    except SqlglotError as error:
+        raise refused_message(text, 0, "a quote or a remark is not closed") from error
+    tokens = [Token(each.token_type.name, each.text, each.start, each.end + 1) for each in found]
+    while tokens and tokens[-1].word == ";":
+        tokens.pop()
+    return tokens
+
+
+def split_statements(text: str) -> list[str]:
+    """Return the statements of a text, which are divided by semicolons.
+
+    Raises:
+        InvalidStatement: a quote is not closed.
+    """
+    statements, start = [], 0
+    ends = [token.start for token in tokenize(text) if token.word == ";"]
+    for end in [*ends, len(text)]:
+        if tokenize(text[start:end]):
+            statements.append(text[start:end].strip())
+        start = end + 1
+    return statements
+
+
+class TokenReader:
+    """A position in the tokens of a statement.
+
+    Args:
+        text: The statement.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = tokenize(text)
+        self._at = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token; an empty one at the end."""
+        end = len(self.text.rstrip())
+        return self._tokens[self._at] if self._at < len(self._tokens) else Token("", "", end, end)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no token is left."""
+        return self._at >= len(self._tokens)
+
+    @property
+    def last_end(self) -> int:
+        """The position after the token that was read last."""
+        return self._tokens[self._at - 1].end if self._at else 0
+
+    def refuse(self, reason: str) -> Exception:
+        """Return the error for the next token."""
+        return refused_message(self.text, self.token.start, reason)
+
+    def accept(self, *words: str) -> bool:
+        """Read these words if they come next, and tell whether they did."""
+        following = [token.word for token in self._tokens[self._at : self._at + len(words)]]
+        if following != list(words):
+            return False
+        self._at += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        """Read these words.
+
+        Raises:
+            InvalidStatement: something else comes next.
+        """
+        if not self.accept(*words):
+            found = f", not {self.token.text!r}" if not self.is_done else ""
+            raise self.refuse(f"{' '.join(words)} was expected{found}")
+
+    def next(self) -> Token:
+        """Read a token.
+
+        Raises:
+            InvalidStatement: none is left.
+        """
+        if self.is_done:
+            raise self.refuse("the statement ends too early")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def name(self) -> str:
+        """Read a name.
+
+        Raises:
+            InvalidStatement: something else comes next.
+        """
+        if not self.token.is_name:
+            raise self.refuse(f"a name was expected, not {self.token.text!r}")
+        return self.next().text
+
+    def table(self) -> TableName:
+        """Read the name of a table.
+
+        Raises:
+            InvalidStatement: something else comes next.
+        """
+        parts = [self.name()]
+        while self.accept("."):
+            parts.append(self.name())
+        return to_table_name(tuple(parts))
+
+    def alias(self, *stops: str) -> str | None:
+        """Read an alias, with or without AS, unless one of the stop words comes next."""
+        if self.accept("AS"):
+            return self.name()
+        return self.name() if self.token.is_name and self.token.word not in stops else None
+
+    def until(self, *stops: str) -> str:
+        """Read up to a stop word or the end, and return the text; words inside parentheses and CASE do not count.
+
+        Raises:
+            InvalidStatement: there is nothing in between.
+        """
+        start, depth, cases = self._at, 0, 0
+        while not self.is_done:
+            word = self.token.word
+            if not depth and not cases and word in stops:
+                break
+            depth += (word in _OPEN) - (word in _OPEN.values())
+            cases += (word == "CASE") - (word == "END" and cases > 0)
+            self._at += 1
+        if start == self._at:
+            raise self.refuse("an expression was expected")
+        return self.text[self._tokens[start].start : self._tokens[self._at - 1].end]
+
+    def enclosed(self) -> str:
+        """Read a group in parentheses, and return what is inside.
+
+        Raises:
+            InvalidStatement: something else comes next, or the group is not closed.
+        """
+        self.expect("(")
+        inside = self.until(")")
+        self.expect(")")
+        return inside
+
+    def rest(self) -> str:
+        """Read and return everything that is left.
+
+        Raises:
+            InvalidStatement: nothing is left.
+        """
+        return self.until()
+
+    def end(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            InvalidStatement: a token is left.
+        """
+        if not self.is_done:
+            raise self.refuse(f"the end was expected, not {self.token.text!r}")
+
+    def peek_after_group(self) -> str:
+        """Return the first word after the group in parentheses that comes next; empty if there is none."""
+        at = self._at
+        self.enclosed()
+        word = self.token.word
+        self._at = at
+        return word
+
+
+def to_table_name(parts: tuple[str, ...]) -> TableName:
+    """Return the name of a table from its parts."""
+    is_path = len(parts) == 2 and parts[0].lower() == TableName.DELTA
+    return TableName((TableName.DELTA, parts[1]) if is_path else parts)
+
+
+def split_list(text: str) -> Iterator[str]:
+    """Yield the items of a list; commas inside parentheses do not count.
+
+    Raises:
+        InvalidStatement: an item is empty.
+    """
+    reader = TokenReader(text)
+    yield reader.until(",")
+    while reader.accept(","):
+        yield reader.until(",")
+
+
+def without_qualifier(text: str, alias: str | None) -> str:
+    """Return an expression in which columns are not qualified by an alias of their table.
+
+    Raises:
+        InvalidStatement: a quote is not closed.
+    """
+    tokens, cut, at = tokenize(text), "", 0
+    for index, token in enumerate(tokens[:-2]):
+        before, after = tokens[index - 1].word if index else "", tokens[index + 1].word
+        is_alias = alias is not None and token.is_name and token.text.casefold() == alias.casefold()
+        if is_alias and after == "." and before != ".":
+            cut, at = cut + text[at : token.start], tokens[index + 1].end
+    return cut + text[at:]

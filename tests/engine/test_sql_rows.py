@@ -1,0 +1,180 @@
+"""SQL about rows: tables by path, by name, at versions and times, and their changes, anywhere in a statement."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
+
+import widen
+from support.command_line import run, told
+from widen.cli.app import app
+from widen.errors import (
+    InvalidOption,
+    InvalidStatement,
+    RetentionTooShort,
+    SchemaMismatch,
+    TableAlreadyExists,
+    TableNotFound,
+    VersionNotFound,
+)
+from widen.table import Table
+
+FEED = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}
+
+
+def rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
+    frame = widen.sql(text, spark=spark)
+    assert isinstance(frame, DataFrame)
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+@pytest.fixture(scope="module")
+def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Version 1 has ids 1 and 2 as tinyint, version 2 widens them, version 3 has 3000 too, version 4 lacks 1."""
+    place = tmp_path_factory.mktemp("past") / "with {braces} and it's"
+    table = widen.create_table(str(place), "id tinyint, name string", properties=FEED)
+    table.append(spark.sql("SELECT tinyint(id) id, 'n' || id name FROM VALUES (1), (2) AS v(id)"))
+    table.alter_column("id", type="int")
+    table.append(spark.sql("SELECT 3000 id, 'new' name")).delete("id = 1", spark=spark)
+    return str(place)
+
+
+def test_queries_read_versions_and_changes_anywhere(spark: SparkSession, past: str) -> None:
+    t = f"delta.`{past}`"
+    assert rows(spark, f"SELECT id FROM {t}") == [(2,), (3000,)]
+    assert rows(spark, f"SELECT x.id FROM {t} VERSION AS OF 1 x") == [(1,), (2,)]
+    text = f"""
+        -- {{not a frame}}
+        WITH old AS (SELECT * FROM {t} FOR VERSION AS OF 3 WHERE name <> '{{x}}')
+        SELECT o.id, n.id, named_struct('a', 1).a FROM old AS o LEFT JOIN {t} n ON n.id = o.id
+        WHERE o.id IN (SELECT id FROM {t} VERSION AS OF 1) OR EXISTS (SELECT 1 FROM {t} m WHERE m.id > o.id + 2990);
+    """
+    assert rows(spark, text) == [(1, None, 1), (2, 2, 1)]
+    quoted = t.replace("'", "\\'")
+    changes = f"SELECT c._change_type, c.id FROM table_changes('{quoted}', 3) c WHERE id > 0"
+    assert rows(spark, changes) == [("delete", 1), ("insert", 3000)]
+    by_path = past.replace("'", "\\'")
+    assert rows(spark, f"SELECT id FROM table_changes_by_path('{by_path}', 3, 3)") == [(3000,)]
+    with pytest.raises(VersionNotFound):
+        rows(spark, f"SELECT * FROM {t} VERSION AS OF 9")
+    with pytest.raises(TableNotFound):
+        rows(spark, "SELECT * FROM delta.`/no/where`")
+    with pytest.raises(InvalidStatement, match=r"Spark says: .*nothing"):
+        rows(spark, f"SELECT nothing FROM {t}")
+
+
+def test_queries_read_times(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "id int", properties=FEED).append(spark.sql("SELECT 1 id"))
+    time.sleep(1.1)
+    between = datetime.now(timezone.utc)
+    time.sleep(1.1)
+    table.append(spark.sql("SELECT 2 id"))
+    t, moment = f"delta.`{tmp_path}`", f"{between:%Y-%m-%dT%H:%M:%S.%fZ}"
+    assert rows(spark, f"SELECT * FROM {t} TIMESTAMP AS OF '{moment}'") == [(1,)]
+    later = f"{t} TIMESTAMP AS OF timestamp('{moment}') + INTERVAL 1 HOUR"
+    assert rows(spark, f"SELECT count(*) FROM {later} AS x, {t} TIMESTAMP AS OF '{moment}' y") == [(2,)]
+    assert rows(spark, f"SELECT id FROM table_changes('{t}', '{moment}')") == [(2,)]
+    assert rows(spark, f"SELECT id FROM table_changes('{t}', 0, '{moment}')") == [(1,)]
+    with pytest.raises(InvalidOption, match="timestamp cannot be"):
+        rows(spark, f"SELECT * FROM {t} TIMESTAMP AS OF 'yesterdayish'")
+
+
+def test_views_of_the_session_are_left_to_spark(spark: SparkSession, past: str) -> None:
+    spark.sql("SELECT 2 id").createOrReplaceTempView("chosen")
+    text = f"SELECT chosen.id, t.name FROM chosen JOIN delta.`{past}` t ON t.id = chosen.id"
+    assert rows(spark, text) == [(2, "n2")]
+    assert rows(spark, "SELECT 1 AS a UNION ALL VALUES (2)") == [(1,), (2,)]
+    piped = f"FROM delta.`{past}` |> WHERE id < 10 |> SELECT id"
+    assert rows(spark, piped) == [(2,)]
+
+
+def test_rows_are_inserted_updated_deleted_and_merged(spark: SparkSession, tmp_path: Path) -> None:
+    t = f"delta.`{tmp_path}/t`"
+
+    def found(text: str) -> list[tuple[Any, ...]]:
+        assert isinstance(widen.sql(text.format(t=t), spark=spark), Table)
+        return rows(spark, f"SELECT * FROM {t}")
+
+    widen.sql(f"CREATE TABLE {t} (a tinyint, b string, p int) PARTITIONED BY (p) TBLPROPERTIES "
+              "('delta.enableTypeWidening' = 'true')", spark=spark)  # fmt: skip
+    assert found("INSERT INTO {t} VALUES (1, 'x', 0), (2, 'y', 0), (3, 'z', 1)") == [
+        (1, "x", 0),
+        (2, "y", 0),
+        (3, "z", 1),
+    ]
+    assert found("INSERT INTO {t} (p, a) SELECT 2, 4")[-1] == (4, None, 2)
+    assert found("INSERT INTO {t} BY NAME SELECT 'n' b, 5 a, 2 p")[-1] == (5, "n", 2)
+    assert found("INSERT INTO {t} REPLACE WHERE p = 2 SELECT 6, 'r', 2")[-2:] == [(3, "z", 1), (6, "r", 2)]
+    assert found("UPDATE {t} AS t SET t.b = t.b || '!', a = CASE WHEN t.a = 6 THEN 7 ELSE a END WHERE t.p > 0") == [
+        (1, "x", 0), (2, "y", 0), (3, "z!", 1), (7, "r!", 2),
+    ]  # fmt: skip
+    assert found("DELETE FROM {t} x WHERE x.a BETWEEN 2 AND 3") == [(1, "x", 0), (7, "r!", 2)]
+    merge = """MERGE WITH SCHEMA EVOLUTION INTO {t} t USING (SELECT * FROM {t} VERSION AS OF 1 CROSS JOIN
+        (SELECT 1000 AS c)) s ON t.a = s.a
+        WHEN MATCHED THEN UPDATE SET b = s.b || 'm'
+        WHEN NOT MATCHED AND s.a = 2 THEN INSERT (a, c, p) VALUES (s.a + 998, s.c, 9)
+        WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+    with pytest.raises(Exception, match="does not fit column a"):  # its type follows a source column only
+        found(merge)
+    assert found(merge.replace("s.a + 998", "s.a")) == [(1, "xm", 0, None), (2, None, 9, 1000)]
+    assert found("INSERT WITH SCHEMA EVOLUTION INTO {t} SELECT 70000, 'w', 1, 2")[-1] == (70000, "w", 1, 2)
+    assert found("INSERT OVERWRITE {t} (a, b, p, c) SELECT 1, 'o', 1, 1") == [(1, "o", 1, 1)]
+    for text in ("INSERT INTO {t} SELECT 1", "INSERT INTO {t} (a, A) SELECT 1, 2"):
+        with pytest.raises(InvalidOption, match="INSERT cannot be"):
+            found(text)
+    with pytest.raises(SchemaMismatch):
+        found("INSERT INTO {t} SELECT 'one', 'o', 1, 1")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        assert found("INSERT OVERWRITE {t} SELECT 2, 'd', 2, 2") == [(1, "o", 1, 1), (2, "d", 2, 2)]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert found("OPTIMIZE {t} WHERE p = 1 ZORDER BY (a)") == [(1, "o", 1, 1), (2, "d", 2, 2)]
+    assert found("TRUNCATE TABLE {t}") == []
+    with pytest.raises(RetentionTooShort):
+        widen.sql(f"VACUUM {t} RETAIN 0 HOURS", spark=spark)
+    assert rows(spark, f"VACUUM {t} DRY RUN") == []
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        assert len(rows(spark, f"VACUUM {t} RETAIN 0 HOURS DRY RUN")) > 9
+        found("VACUUM {t} RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert list(Path(tmp_path / "t").rglob("part-*.parquet")) == []
+
+
+def test_a_table_is_created_with_rows_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
+    t = f"delta.`{tmp_path}/t`"
+    create = f"CREATE TABLE {t} USING delta PARTITIONED BY (p) COMMENT 'c' AS SELECT id a, id % 2 p FROM range(4)"
+    made = widen.sql(create, spark=spark)
+    assert isinstance(made, Table)
+    assert (made.version, made.partition_by, made.metadata.description) == (0, ("p",), "c")
+    assert rows(spark, f"SELECT * FROM {t}") == [(0, 0), (1, 1), (2, 0), (3, 1)]
+    files = set(tmp_path.rglob("*.parquet"))
+    with pytest.raises(TableAlreadyExists):
+        widen.sql(create, spark=spark)
+    again = widen.sql(create.replace("TABLE", "TABLE IF NOT EXISTS"), spark=spark)
+    assert isinstance(again, Table)
+    assert (again.version, set(tmp_path.rglob("*.parquet"))) == (0, files)
+
+
+def test_the_command_line_runs_statements_from_stdin(spark: SparkSession, tmp_path: Path) -> None:
+
+    t = f"delta.`{tmp_path}/t`"
+    text = (
+        f"CREATE TABLE {t} AS SELECT id FROM range(30); DELETE FROM {t} WHERE id >= 25;\nSELECT * FROM {t} ORDER BY id"
+    )
+    done = CliRunner().invoke(app, ["sql", "-", "--json"], input=text)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["version"] for line in lines[:2]] == [0, 1]
+    assert lines[2:] == [{"id": value} for value in range(25)]
+    assert told("sql", f"SELECT count(*) n FROM {t}") == {"n": 25}
+    shown = run("sql", f"SELECT id FROM {t} ORDER BY id", "--limit", "3")
+    assert (shown.exit_code, shown.stdout.split()[-3:]) == (0, ["0", "1", "2"])

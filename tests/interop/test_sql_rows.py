@@ -1,0 +1,61 @@
+"""SQL about rows beside Delta Lake's own: after each statement, copies of one table have the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import widen
+
+CREATE = """CREATE TABLE {t} USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true',
+    'delta.enableDeletionVectors' = 'true', 'delta.enableTypeWidening' = 'true')
+    AS SELECT int(id) id, 'n' || id name, int(id % 2) p FROM range(10)"""
+
+STATEMENTS = [
+    "INSERT INTO {t} VALUES (10, 'ten', 0), (11, null, null)",
+    "INSERT INTO {t} (p, id) SELECT 1, 12",
+    "INSERT INTO {t} BY NAME SELECT 1 AS p, 'by name' AS name, 13 AS id",
+    "UPDATE {t} AS x SET x.name = upper(x.name), id = x.id + CASE WHEN p = 1 THEN 100 ELSE 0 END WHERE x.id < 3",
+    "DELETE FROM {t} AS x WHERE x.id % 5 = 4 OR x.name IS NULL",
+    """MERGE INTO {t} AS t USING (SELECT * FROM {t} VERSION AS OF 0) s ON t.id = s.id AND t.p <=> s.p
+    WHEN MATCHED AND s.id > 6 THEN DELETE
+    WHEN MATCHED THEN UPDATE SET t.name = s.name || '+', t.id = t.id
+    WHEN NOT MATCHED AND s.id < 5 THEN INSERT (id, name, p) VALUES (s.id, 'again', s.p)
+    WHEN NOT MATCHED BY SOURCE AND t.id > 10 THEN UPDATE SET p = 7""",
+    """MERGE WITH SCHEMA EVOLUTION INTO {t} t USING (SELECT bigint(3) id, 'm' name, 1 p, 5 extra) s ON t.id = s.id
+    WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""",
+    "INSERT INTO {t} REPLACE WHERE p = 1 SELECT 20, 'replaced', 1, 2",
+    "INSERT OVERWRITE {t} SELECT id + 5000000000, name, p, extra FROM {t} VERSION AS OF 7",
+]
+
+QUERIES = [
+    "SELECT count(*), sum(a.id) FROM {t} VERSION AS OF 2 a JOIN {t} b ON a.p = b.p",
+    "SELECT _change_type, id, p FROM table_changes('{name}', 8, 8)",
+]
+
+
+def test_the_same_statements_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    spark.sql(CREATE.format(t=f"delta.`{theirs}`"))
+    widen.sql(CREATE.format(t=f"delta.`{mine}`"), spark=spark)
+    assert rows(spark, mine) == rows(spark, theirs)
+    shutil.rmtree(mine)
+    shutil.copytree(theirs, mine)
+    for statement in STATEMENTS:
+        widen.sql(statement.format(t=f"delta.`{mine}`"), spark=spark)
+        spark.sql(statement.format(t=f"delta.`{theirs}`"))
+        assert rows(spark, mine) == rows(spark, theirs), statement
+    shutil.rmtree(mine)
+    shutil.copytree(theirs, mine)
+    for query in QUERIES:
+        found = widen.sql(query.format(t=f"delta.`{mine}`", name=f"delta.`{mine}`"), spark=spark).collect()
+        by_path = query.replace("table_changes('{name}'", "table_changes_by_path('{name}'")
+        expected = spark.sql(by_path.format(t=f"delta.`{theirs}`", name=theirs)).collect()
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), query
+
+
+def rows(spark: SparkSession, place: str) -> list[str]:
+    """The rows of a table, as Delta Lake reads them."""
+    return sorted(repr(row) for row in spark.read.format("delta").load(place).collect())

@@ -1,0 +1,117 @@
+"""Statements about rows: what they say, and where one that is not understood goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.errors import InvalidStatement
+from widen.spark.dml.merge_clause import MergeClause, MergeSide
+from widen.spark.dml.row_decision import ChangeKind
+from widen.sql_commands.parser import parse_sql
+from widen.sql_commands.row_statements import (
+    CreateTableAs,
+    Delete,
+    Insert,
+    Merge,
+    Query,
+    RowStatement,
+    Update,
+)
+from widen.sql_commands.statements import CreateTable, TableName
+from widen.sql_commands.token_reader import split_statements, without_qualifier
+
+T = TableName(("delta", "/d/t"))
+NAMED = TableName(("shop", "orders"))
+UPDATE_SQL = "UPDATE shop.orders SET total = CASE WHEN a THEN b END, `x y` = orders.q WHERE orders.id IN (1, 2)"
+MERGE_SQL = """MERGE WITH SCHEMA EVOLUTION INTO delta.`/d/t` AS t USING (SELECT * FROM x WHERE a = 'WHEN') s
+ON t.id = s.id WHEN MATCHED AND CASE WHEN s.a THEN true END THEN UPDATE SET t.a = s.a, b = t.b + 1
+WHEN MATCHED THEN DELETE
+WHEN NOT MATCHED BY TARGET AND s.a > 1 THEN INSERT (id, t.a) VALUES (s.id, coalesce(s.a, 0))
+WHEN NOT MATCHED THEN INSERT *
+WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = t.a;"""
+MATCHED, NEW, SOURCELESS = MergeSide.MATCHED, MergeSide.NOT_MATCHED, MergeSide.NOT_MATCHED_BY_SOURCE
+MERGED = (
+    MergeClause(MATCHED, ChangeKind.UPDATE, "CASE WHEN s.a THEN true END", {"a": "s.a", "b": "t.b + 1"}),
+    MergeClause(MATCHED, ChangeKind.DELETE),
+    MergeClause(NEW, ChangeKind.INSERT, "s.a > 1", {"id": "s.id", "a": "coalesce(s.a, 0)"}),
+    MergeClause(NEW, ChangeKind.INSERT),
+    MergeClause(SOURCELESS, ChangeKind.UPDATE, None, {"a": "t.a"}),
+)
+
+STATEMENTS: list[tuple[str, RowStatement]] = [
+    ("SELECT 1", Query("SELECT 1")),
+    (" -- why\n(SELECT 1 -- x\n) ;", Query("(SELECT 1 -- x\n)")),
+    ("WITH a AS (SELECT 1) SELECT * FROM a", Query("WITH a AS (SELECT 1) SELECT * FROM a")),
+    ("INSERT INTO delta.`/d/t` SELECT 1, 2", Insert(T, "SELECT 1, 2")),
+    ("insert into table shop.orders values (1, 'a;b')", Insert(NAMED, "values (1, 'a;b')")),
+    ("INSERT INTO delta.`/d/t` (a, `b c`) VALUES (1, 2);", Insert(T, "VALUES (1, 2)", ("a", "b c"))),
+    ("INSERT INTO delta.`/d/t` (SELECT 1, 2)", Insert(T, "(SELECT 1, 2)")),
+    ("INSERT INTO delta.`/d/t` BY NAME SELECT 1 a", Insert(T, "SELECT 1 a", by_name=True)),
+    ("INSERT WITH SCHEMA EVOLUTION INTO delta.`/d/t` TABLE x", Insert(T, "TABLE x", evolves=True)),
+    ("INSERT OVERWRITE delta.`/d/t` FROM x SELECT a", Insert(T, "FROM x SELECT a", overwrites=True)),
+    (
+        "INSERT INTO delta.`/d/t` REPLACE WHERE day > '2024' AND b IN (SELECT 1) SELECT 1",
+        Insert(T, "SELECT 1", overwrites=True, where="day > '2024' AND b IN (SELECT 1)"),
+    ),
+    (UPDATE_SQL, Update(NAMED, {"total": "CASE WHEN a THEN b END", "`x y`": "q"}, "id IN (1, 2)")),
+    ("UPDATE delta.`/d/t` AS x SET x.s.a = x.b", Update(T, {"s.a": "b"})),
+    ("DELETE FROM delta.`/d/t` x WHERE x.a = y.x.b AND 'x.a' > X . c", Delete(T, "a = y.x.b AND 'x.a' >  c")),
+    ("DELETE FROM shop.orders", Delete(NAMED)),
+    ("TRUNCATE TABLE shop.orders", Delete(NAMED)),
+    (MERGE_SQL, Merge(T, "(SELECT * FROM x WHERE a = 'WHEN')", "t.id = s.id", MERGED, "t", "s", True)),
+    (
+        "MERGE INTO shop.orders USING delta.`/d/t` s ON orders.id = s.id WHEN MATCHED THEN UPDATE SET *",
+        Merge(NAMED, "delta.`/d/t`", "orders.id = s.id", (MergeClause(MATCHED, ChangeKind.UPDATE),), "orders", "s"),
+    ),
+    (
+        "CREATE TABLE delta.`/d/t` TBLPROPERTIES (a = 'AS SELECT') AS SELECT 1 AS a",
+        CreateTableAs(T, "SELECT 1 AS a", properties={"a": "AS SELECT"}),
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS shop.orders USING delta LOCATION '/x' AS (WITH a AS (SELECT 1) SELECT * FROM a)",
+        CreateTableAs(NAMED, "(WITH a AS (SELECT 1) SELECT * FROM a)", location="/x", if_not_exists=True),
+    ),
+]
+
+WRONG = [
+    ("INSERT t SELECT 1", 8, "INTO was expected, not 't'"),
+    ("INSERT INTO t PARTITION (a = 1) SELECT 1", 15, "PARTITION is not supported"),
+    ("INSERT INTO t", 14, "an expression was expected"),
+    ("UPDATE t SET a", 15, "'a' is not an assignment"),
+    ("DELETE FROM t x y", 17, "the end was expected, not 'y'"),
+    ("DELETE t", 8, "FROM was expected, not 't'"),
+    ("TRUNCATE TABLE t PARTITION (a = 1)", 18, "the end was expected"),
+    ("MERGE INTO t USING s ON a WHEN MATCHED THEN INSERT *", 45, "UPDATE SET was expected, not 'INSERT'"),
+    ("MERGE INTO t USING s VERSION AS OF 3 ON a = b WHEN MATCHED THEN DELETE", 22, "stands in parentheses"),
+    ("MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", 73, "2 columns were named"),
+    ("SELECT 'a", 1, "a quote or a remark is not closed"),
+    ("CREATE TABLE t AS QUERY", 1, "it has no query"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), STATEMENTS, ids=[text[:40] for text, _ in STATEMENTS])
+def test_understood(text: str, expected: RowStatement) -> None:
+    assert parse_sql(text) == expected
+
+
+@pytest.mark.parametrize(("text", "column", "reason"), WRONG)
+def test_the_place_and_the_reason_are_told(text: str, column: int, reason: str) -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_sql(text)
+    assert reason in str(caught.value.fields["reason"])
+    assert caught.value.fields["column"] == column
+
+
+def test_a_generated_column_is_no_query() -> None:
+    statement = parse_sql("CREATE TABLE delta.t (a int, b int GENERATED ALWAYS AS (a + 1))")
+    assert isinstance(statement, CreateTable)
+
+
+def test_statements_are_divided_by_semicolons() -> None:
+    text = "SELECT ';'; -- no; end\n\n UPDATE t SET a = 1 ;;\nSELECT `;` FROM t"
+    assert split_statements(text) == ["SELECT ';'", "-- no; end\n\n UPDATE t SET a = 1", "SELECT `;` FROM t"]
+
+
+def test_only_the_alias_of_the_table_is_cut() -> None:
+    assert without_qualifier("t.a + T.b + s.t.c + `t`.d + f(t)", "t") == "a + b + s.t.c + d + f(t)"
+    assert without_qualifier("t.a", None) == "t.a"

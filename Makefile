@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
 
-.PHONY: help demo test test-fast simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
+.PHONY: help demo demo-iceberg test test-fast simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -23,6 +23,9 @@ help: ## this list
 
 demo: setup ## three days of drifting orders into one table, and the report
 	@$(WITH_JAVA) sh examples/orders/demo.sh
+
+demo-iceberg: setup ## the same three days into an Iceberg table
+	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup ## unit, spec, property, golden, architecture and Spark engine tests
 	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel $(ARGS)
@@ -40,7 +43,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/interop.stamp $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
+interop: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)
 
 .PHONY: faults
@@ -95,9 +98,6 @@ $(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.to
 	@$(PYTHON) tools/venv.py $(WORK)/venv-$* requirements/dev.txt requirements/spark-$*.txt && touch $@
 
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
-	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
-
-$(WORK)/interop.stamp: requirements/interop.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp

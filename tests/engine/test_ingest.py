@@ -19,6 +19,7 @@ from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageEr
 from widen.ingestion import IngestResult, ingest
 from widen.model.type_parser import parse_type
 from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import Verification, verify
 from widen.table import Table
@@ -526,7 +527,7 @@ OTHERS = {
 def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
     batch, paths = BatchReader().open(spark, source), found.files()["path"].to_pylist()
-    there = batch.table_digests(found.store, found.snapshot, paths, Policy(), None)
+    there = batch.table_digests(DeltaRows(found.store, found.snapshot), paths, Policy(), None)
     return verify(batch.source_digests(found.snapshot.schema, Policy()), there)
 
 

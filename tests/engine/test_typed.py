@@ -24,6 +24,7 @@ from widen.model.types import LONG, Field, StructType
 from widen.planning.evolution.policy import Policy
 from widen.spark.expression import join_columns
 from widen.spark.ingest import typed_batch
+from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import verify
 from widen.spark.typed import typed_records
@@ -380,7 +381,9 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
         batch = BatchReader().open(spark, source)
         other = BatchReader().open(spark, changed)
         other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
-        there = other.table_digests(table.store, table.snapshot, table.files()["path"].to_pylist(), Policy(), None)
+        there = other.table_digests(
+            DeltaRows(table.store, table.snapshot), table.files()["path"].to_pylist(), Policy(), None
+        )
         assert verify(batch.source_digests(table.snapshot.schema, Policy()), there).is_clean
         assert not verify(other.source_digests(table.snapshot.schema, Policy()), there).is_clean
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from widen import Table, ingest
 from widen.planning.evolution.policy import Policy
+from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import Verification, verify
 
@@ -70,7 +71,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 def proof(spark: SparkSession, place: Path, share: float = 1.0) -> Verification:
     found = Table(str(place / "table"))
     batch, paths = BatchReader().open(spark, str(place / "s.jsonl")), found.files()["path"].to_pylist()
-    there = batch.table_digests(found.store, found.snapshot, paths, Policy(), None)
+    there = batch.table_digests(DeltaRows(found.store, found.snapshot), paths, Policy(), None)
     return verify(batch.source_digests(found.snapshot.schema, Policy()), there, share)
 
 

@@ -42,7 +42,7 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("constraints")
     found = {}
     for spark in SPARK_OF.values():
-        names = ("dev.txt", "interop.txt", f"spark-{spark}.txt")
+        names = ("dev.txt", f"spark-{spark}.txt")
         lines = "".join((ROOT / "requirements" / name).read_text() for name in names)
         found[spark] = place / f"{spark}.txt"
         found[spark].write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", lines, re.MULTILINE)))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from widen.cli.shared_options import Shown, pairs
+from widen.cli.shared_options import Catalog, Shown, pairs
 
 
 class Evolve(str, Enum):
@@ -38,7 +38,28 @@ class Format(str, Enum):
     ORC = "orc"
 
 
+class TableKind(str, Enum):
+    """The format of the table: the values of `widen.formats.FORMATS`."""
+
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
 _FIELDS = "can be repeated."
+
+To: TypeAlias = Annotated[
+    TableKind | None,
+    typer.Option("--to", help="The format of the table; iceberg if there is a --catalog.", show_default=False),
+]
+PartitionBy: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition-by",
+        metavar="FIELD",
+        help=f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_FIELDS}",
+        show_default=False,
+    ),
+]
 
 Formats: TypeAlias = Annotated[
     Format | None,
@@ -169,6 +190,9 @@ LayoutOf: TypeAlias = Annotated[
 
 OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
+        "to": To,
+        "catalog": Catalog,
+        "partition_by": PartitionBy,
         "format": Formats,
         "options": ReadOptions,
         "detect_types": DetectTypes,

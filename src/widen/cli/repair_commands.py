@@ -131,6 +131,7 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
 def replay(
     quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.", show_default=False)],
     into: shared_options.Into,
+    catalog: shared_options.Catalog = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -138,7 +139,9 @@ def replay(
     settings = shared_options.storage(storage_option)
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
-        result = lazy_imports.replay(quarantine, into, storage_options=settings, spark=spark, progress=update)
+        result = lazy_imports.replay(
+            quarantine, into, catalog=catalog, storage_options=settings, spark=spark, progress=update
+        )
     if json:
         show_json(result.to_value())
         return

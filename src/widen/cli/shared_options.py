@@ -40,7 +40,22 @@ Sources: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or glob patterns.", show_default=False)
 ]
 Into: TypeAlias = Annotated[
-    str, typer.Option("--into", metavar="TABLE", help="The table: a local path or a URL.", show_default=False)
+    str,
+    typer.Option(
+        "--into",
+        metavar="TABLE",
+        help="The table: a local path or a URL; with a catalog its name, e.g. shop.orders.",
+        show_default=False,
+    ),
+]
+Catalog: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME|FILE.db",
+        help="The catalog of an Iceberg table: a name in PyIceberg's configuration, or a file for an embedded one.",
+        show_default=False,
+    ),
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[

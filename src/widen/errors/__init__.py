@@ -53,9 +53,10 @@ WidenError
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
 │   │   └── IcebergTableNotFound
+│   ├── UnsupportedIcebergVersion
 │   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature
-│   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite · UnsupportedIcebergVersion
+│   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange · UnsupportedColumnType · CorruptMetadata · NoStoredColumns · NestedVoidColumn
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it

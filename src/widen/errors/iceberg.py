@@ -5,7 +5,7 @@ from __future__ import annotations
 from widen.errors.columns import ColumnRefused
 from widen.errors.contention import CommitUnknown
 from widen.errors.family import ContentionError, RequestError, TableError
-from widen.errors.tables import StorageError, StorageRefused, TableNotFound, UnsupportedFeature
+from widen.errors.tables import StorageError, StorageRefused, TableNotFound
 
 
 class IcebergUnavailable(RequestError):
@@ -35,7 +35,7 @@ class IcebergTableNotFound(TableNotFound):
     hint = "Check the name and the catalog, or create the table with `widen ingest ... --into {location} --to iceberg`."
 
 
-class UnsupportedIcebergVersion(UnsupportedFeature):
+class UnsupportedIcebergVersion(TableError):
     """The table has a format version that cannot be written."""
 
     code = "WIDEN_ICEBERG_VERSION"

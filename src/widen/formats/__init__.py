@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from os import PathLike
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
 
+from widen.errors import InvalidOption
 from widen.formats.delta_target import DeltaLocation
+from widen.formats.iceberg_target import IcebergLocation
 from widen.formats.table_format import TableLocation
+from widen.iceberg.catalog import CatalogSource, to_table_name
+from widen.iceberg.partitions import parse_partition_by
 from widen.log.store.log_store import LogStore
 
+DELTA, ICEBERG = "delta", "iceberg"
+FORMATS = (DELTA, ICEBERG)
 
-def find_table(into: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> TableLocation:
+DEFAULT_CATALOG = "default"
+"""The name of PyIceberg's default catalog."""
+
+
+def find_table(
+    into: str | PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
+) -> TableLocation:
     """Return the location of a table, in the format that it has or will have. Nothing is read yet.
 
     Args:
-        into: A local path or a URL.
+        into: A local path or a URL; the name of an Iceberg table in its catalog.
         storage_options: Settings and credentials of its store.
+        to: The format; by default Iceberg if there is a catalog, else Delta.
+        catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
+        partition_by: The partition fields of a new Iceberg table.
 
     Raises:
-        InvalidOption: the scheme of the URL is not supported.
+        InvalidOption: the format is unknown, the name or the scheme of the URL is not supported, or an option is not
+            for this format.
     """
+    if to not in (None, *FORMATS):
+        raise InvalidOption(option="to", value=to, expected=f"Must be one of {', '.join(FORMATS)}.")
+    if to == ICEBERG or (to is None and catalog is not None):
+        name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
+        return IcebergLocation(name, dict(storage_options or {}), parse_partition_by(tuple(partition_by or ())))
+    for option, value in {"catalog": catalog, "partition_by": partition_by}.items():
+        if value:
+            raise InvalidOption(option=option, value=value, expected="Only ingestions into Iceberg have this option.")
     return DeltaLocation(LogStore(into, storage_options))

@@ -33,12 +33,14 @@ from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
-from widen.protocol.actions import Action, Metadata, Protocol, Txn
+from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.table_features import ensure_writable, required_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
 from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.delta_files import DeltaRows, DeltaWriter
 from widen.spark.source.raw_batch import TEXT
+from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
@@ -68,6 +70,10 @@ class DeltaLocation:
     def location(self) -> str:
         """The path or URL."""
         return self.store.location
+
+    def resolve(self, location: str) -> str:
+        """Return the absolute path or the URL of another table."""
+        return to_place(location)
 
     def open(self, policy: Policy) -> DeltaTarget:
         """Return the newest version of the table, or the empty location of a new one.
@@ -202,14 +208,14 @@ class DeltaTarget:
             TableError: the table cannot be read.
         """
         snapshot = open_snapshot(self.store, version)
-        source = batch.source_digests(snapshot.schema, self.policy)
+        source, rows = batch.source_digests(snapshot.schema, self.policy), DeltaRows(self.store, snapshot)
         texts = (
             quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
             if quarantine
             else None
         )
-        paths = [add.path for add in result.adds]
-        return verify_rows(source, batch.table_digests(self.store, snapshot, paths, self.policy, texts), share)
+        paths = [file.path for file in result.files]
+        return verify_rows(source, batch.table_digests(rows, paths, self.policy, texts), share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +240,14 @@ class DeltaDraft:
         Raises:
             TableError: the files cannot be written.
         """
-        result = batch.write(spec, self.target.store, self.protocol, self.metadata)
-        rows = write_metrics(result.adds)["numOutputRows"]
+        writer = DeltaWriter(self.target.store, self.protocol, self.metadata)
+        result = batch.write(spec, writer)
+        rows = writer.count_rows(_adds(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
     def discard(self, result: BatchResult) -> None:
         """Delete files that were written and will not be committed, as far as the store allows."""
-        discard(self.target.store, result.adds)
+        discard(self.target.store, _adds(result))
 
     def commit(
         self,
@@ -259,7 +266,7 @@ class DeltaDraft:
             StorageError: the store refused; nothing is visible.
         """
         txns = [] if interval is None else [_to_txn(interval)]
-        actions = [*self.actions, *txns, *result.adds]
+        actions = [*self.actions, *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}
         if interval is not None:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
@@ -300,7 +307,7 @@ class DeltaDraft:
 
 
 def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
-    metrics, seen = write_metrics(result.adds), result.seen
+    metrics, seen = write_metrics(_adds(result)), result.seen
     if seen.quarantined:
         metrics[QUARANTINED] = seen.quarantined
     if plan.bad_files:
@@ -308,6 +315,11 @@ def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
     if role_field(plan.schema, CORRUPT):
         metrics[CORRUPT_TEXTS] = seen.corrupt
     return metrics
+
+
+def _adds(result: BatchResult) -> list[Add]:
+    """Return the files of a batch, which `DeltaWriter` has written."""
+    return [file for file in result.files if isinstance(file, Add)]
 
 
 def _to_txn(interval: StreamInterval) -> Txn:

@@ -83,6 +83,9 @@ class TableLocation(Protocol):
     def location(self) -> str:
         """The path or URL."""
 
+    def resolve(self, location: str) -> str:
+        """Return the location of another table from a caller so that it means the same in every process."""
+
     def open(self, policy: Policy) -> IngestTarget:
         """Return the newest version of the table, or the empty location of a new one.
 

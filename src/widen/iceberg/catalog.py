@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg import catalog as iceberg_catalog
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table as Table
 else:
     iceberg_catalog = import_lazily("pyiceberg.catalog")
     iceberg_errors = import_lazily("pyiceberg.exceptions")

@@ -82,6 +82,11 @@ _FROM_MODEL: Mapping[str, str] = MappingProxyType(
 )
 """The class of Iceberg's type for each atomic type of the model. Iceberg has no integers of 8 and 16 bits."""
 
+FIXED_LENGTH = "widen.fixedLength"
+"""Metadata key: the number of bytes of every value of a uuid or fixed column."""
+
+_UUID_BYTES = 16
+
 NO_SOURCES: Mapping[int, ColumnSource] = MappingProxyType({})
 
 
@@ -112,6 +117,10 @@ def _to_field(
     metadata: dict[str, Any] = {COLUMN_ID: field.field_id}
     if item_ids := dict(_item_ids(field.field_type, field.name)):
         metadata[NESTED_IDS] = item_ids
+    if isinstance(field.field_type, iceberg_types.UUIDType):
+        metadata[FIXED_LENGTH] = _UUID_BYTES
+    if isinstance(field.field_type, iceberg_types.FixedType):
+        metadata[FIXED_LENGTH] = len(field.field_type)
     if field.doc:
         metadata[COMMENT] = field.doc
     if source:
@@ -213,3 +222,36 @@ def _from_type(data_type: DataType, new_id: Callable[[], int], path: Path) -> ic
     raise UnsupportedColumnType(
         column=format_path(path), type=data_type.sql, reason="Iceberg version 2 has no such type"
     )
+
+
+def with_field_ids(schema: StructType, numbered: iceberg_schema.Schema) -> StructType:
+    """Return columns with the field ids that an Iceberg schema gives to columns of the same names.
+
+    Args:
+        schema: The columns, in any order.
+        numbered: An Iceberg schema that has all of them.
+    """
+    return _with_ids(schema, to_model(numbered))
+
+
+def _with_ids(schema: StructType, numbered: StructType) -> StructType:
+    by_name = {field.name: field for field in numbered}
+    return StructType(tuple(_with_id(field, by_name[field.name]) for field in schema))
+
+
+def _with_id(field: Field, numbered: Field) -> Field:
+    ids = numbered.only_metadata(COLUMN_ID, NESTED_IDS, FIXED_LENGTH).metadata
+    data_type = _type_with_ids(field.type, numbered.type)
+    return Field(field.name, data_type, field.nullable, {**field.metadata, **ids})
+
+
+def _type_with_ids(data_type: DataType, numbered: DataType) -> DataType:
+    match data_type, numbered:
+        case StructType(), StructType():
+            return _with_ids(data_type, numbered)
+        case ArrayType(element), ArrayType(other):
+            return ArrayType(_type_with_ids(element, other), data_type.contains_null)
+        case MapType(key, value), MapType(other_key, other_value):
+            keys, values = _type_with_ids(key, other_key), _type_with_ids(value, other_value)
+            return MapType(keys, values, data_type.value_contains_null)
+    return numbered

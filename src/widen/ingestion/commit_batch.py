@@ -200,7 +200,7 @@ def _step(text: str, batch: Batch) -> Step:
 
 def has_content(written: WrittenBatch) -> bool:
     """Tell whether a batch has rows for the table or the quarantine, or asks for a change that is refused."""
-    return bool(written.result.adds or written.result.kept_out is not None or written.plan.refused)
+    return bool(written.result.files or written.result.kept_out is not None or written.plan.refused)
 
 
 def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:

@@ -12,6 +12,7 @@ from os import PathLike
 
 from widen.formats import find_table
 from widen.formats.table_format import Conflicted, StreamInterval, retry_conflicts
+from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import BatchRequest, commit_batch, commit_once, ensure_has_records, ensure_matched
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
@@ -37,6 +38,9 @@ def plan(
     *,
     new: bool = False,
     changed: str = "fail",
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     format: str | None = None,
@@ -66,6 +70,9 @@ def plan(
         into: The table; it does not have to exist.
         new: See `ingest`.
         changed: See `ingest`.
+        to: See `ingest`.
+        catalog: See `ingest`.
+        partition_by: See `ingest`.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         format: See `ingest`.
@@ -119,7 +126,7 @@ def plan(
         layout_of=layout_of,
     )
     session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
-    target = find_table(into, storage_options).open(policy)
+    target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
     batch = open_batch(reader, session, source, FileChoice(target, is_new=new, changed=parse_changed(changed)))
     if batch is None:
         return Plan((), target.schema or StructType())
@@ -145,6 +152,9 @@ def ingest(
     verify: bool | float = False,
     plan_hash: str | None = None,
     txn: tuple[str, int] | None = None,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -188,6 +198,10 @@ def ingest(
         plan_hash: The hash of the expected plan; another plan is refused.
         txn: The id of an application and the version of this batch, a number that increases from batch to batch. A
             batch that the table already has is not written again.
+        to: The format of the table: ``delta`` or ``iceberg``; by default ``iceberg`` if there is a catalog.
+        catalog: The catalog of an Iceberg table: the name of a catalog in the configuration of PyIceberg, a file
+            ``NAME.db`` for an embedded catalog, which is created if it does not exist, or a PyIceberg catalog.
+        partition_by: The partition fields of a new Iceberg table, e.g. ``["day(placed_at)", "bucket(16, id)"]``.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
@@ -264,13 +278,14 @@ def ingest(
         layout_of=layout_of,
     )
     session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
-        table=find_table(into, storage_options),
+        table=table,
         policy=policy,
         plan_hash=plan_hash,
         interval=None if txn is None else StreamInterval(*txn),
         progress=progress,
-        quarantine=to_quarantine(ingest_options),
+        quarantine=to_quarantine(ingest_options, table),
         is_strict=ingest_options.get("strict", False),
         limits=parse_limits(max_corrupt, max_kept_out, fail_on),
         is_new=new,

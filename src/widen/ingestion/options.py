@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, TypedDict
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
+from widen.formats.table_format import TableLocation
 from widen.ingestion.policy_config import parse_policy
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import to_layout
 from widen.spark.ingest.open_source import BatchReader, to_batch_reader
-from widen.spark.source.source_files import to_place
 
 
 class IngestOptions(TypedDict, total=False):
@@ -81,10 +81,15 @@ class IngestOptions(TypedDict, total=False):
     layout_of: str | PathLike[str] | None
 
 
-def to_quarantine(words: IngestOptions) -> str | None:
-    """Return the absolute location of the quarantine table, or None if the options do not name one."""
+def to_quarantine(words: IngestOptions, table: TableLocation) -> str | None:
+    """Return the location of the quarantine table for every process, or None if the options do not name one.
+
+    Args:
+        words: The options.
+        table: The table that the records go to.
+    """
     location = words.get("quarantine")
-    return None if location is None else to_place(location)
+    return None if location is None else table.resolve(fspath(location))
 
 
 def parse_options(words: IngestOptions, storage_options: Mapping[str, str] | None = None) -> tuple[BatchReader, Policy]:

@@ -23,6 +23,7 @@ from widen.formats.table_format import (
     after_commit,
     retry_conflicts,
 )
+from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, ensure_plan_allowed, write_pass
 from widen.ingestion.options import IngestOptions, parse_options
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
@@ -63,6 +64,8 @@ def replay(
     source: str | PathLike[str],
     into: str | PathLike[str],
     *,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -82,6 +85,8 @@ def replay(
     Args:
         source: The quarantine.
         into: The table.
+        to: See `ingest`.
+        catalog: See `ingest`; the catalog of both.
         storage_options: Settings and credentials of the store of both.
         spark: The session; by default the active one, else a local one.
         progress: Called when the next step begins.
@@ -119,7 +124,9 @@ def replay(
         samples=samples,
     )
     session, (_, policy) = find_session(spark), parse_options(words)
-    request = BatchRequest(table=find_table(into, storage_options), policy=policy, progress=progress)
+    request = BatchRequest(
+        table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
+    )
     quarantine = request.table.quarantine(fspath(source))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()

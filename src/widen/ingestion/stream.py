@@ -17,6 +17,7 @@ from typing import TypeAlias
 from widen.errors import InvalidOption
 from widen.formats import find_table
 from widen.formats.table_format import StreamInterval
+from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
@@ -45,6 +46,9 @@ def ingest_stream(
     max_files: int | None = None,
     max_bytes: int | None = None,
     verify: bool | float = False,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -87,6 +91,9 @@ def ingest_stream(
         max_bytes: The size from which on an interval is full; an interval has at least one file.
         verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
             of the records to verify, between 0 and 1.
+        to: See `ingest`.
+        catalog: See `ingest`.
+        partition_by: See `ingest`.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
@@ -146,12 +153,13 @@ def ingest_stream(
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
     checkpoint = to_place(checkpoint)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
-        table=find_table(into, storage_options),
+        table=table,
         policy=policy,
         may_be_empty=True,
         progress=progress,
-        quarantine=to_quarantine(ingest_options),
+        quarantine=to_quarantine(ingest_options, table),
         is_strict=ingest_options.get("strict", False),
     )
     read: Callable[[SparkSession, DataFrame], Batch | None] = reader.open

@@ -352,11 +352,10 @@ class _Evolution:
 
         Source: docs/evolution-rules.md#u12, #u18, #d9, #d22
         """
-        names = NameAllocator(
-            struct.names if cursor.source else (*struct.names, *reserved_names(self.policy.table_format))
-        )
+        reserved = (*reserved_names(self.policy.table_format), *sorted(self.policy.reserved_names))
+        names = NameAllocator(struct.names if cursor.source else (*struct.names, *reserved))
         new = [(part, built) for part in parts for built in part.built]
-        wanted_names = [part.wanted_name(built.request) for part, built in new]
+        wanted_names = [part.wanted_name(built.request, self.policy.table_format) for part, built in new]
         is_plain = [not part.suffix(built.request) for part, built in new]
         order = sorted(range(len(new)), key=lambda n: (not is_plain[n], wanted_names[n] != new[n][0].key))
         names_in_order = {turn: names.take(wanted_names[turn]) for turn in order}

@@ -18,6 +18,7 @@ from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_
 from widen.observe.observation import FieldObservation, KindObservation, RecordObservation, merge_records
 from widen.planning.evolution.column_choice import apply_widenings
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, FieldColumn, Kinds
+from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.plan import Grade, PendingField, PlanEvent
 from widen.planning.evolution.policy import FixedColumn, Mode
 from widen.planning.evolution.source_metadata import column_suffix, naming_order, role_of, sanitize_name, source_key
@@ -127,9 +128,9 @@ class FieldEvolution:
         above = "".join(column_suffix(MAP_WORD, dim) for dim in self.maps)
         return above if request.is_plain else above + column_suffix(word_of(request.leaf) or "", request.dim)
 
-    def wanted_name(self, request: ColumnRequest) -> str:
+    def wanted_name(self, request: ColumnRequest, table_format: TableFormat) -> str:
         """Return the preferred name of a new column."""
-        return sanitize_name(self.key) + self.suffix(request)
+        return sanitize_name(self.key, table_format) + self.suffix(request)
 
     def text(self, kind: Kind) -> str:
         """Format a kind of these values as a kind of the field."""

@@ -99,6 +99,7 @@ class Policy:
         samples: How plans, events and commits show sample values.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
         layout: The columns that a new table begins with; None for no columns.
+        reserved_names: More names that a new top-level column must not have.
     """
 
     mode: Mode = Mode.WIDEN
@@ -114,6 +115,7 @@ class Policy:
     samples: Samples = Samples.MASKED
     detects_maps: bool = False
     layout: StructType | None = None
+    reserved_names: frozenset[str] = frozenset()
 
     @property
     def refuses_nulls(self) -> bool:

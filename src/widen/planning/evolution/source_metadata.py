@@ -56,10 +56,13 @@ Source: Iceberg's table specification, "Reserved Field IDs".
 
 _ICEBERG = frozenset({TableFormat.DELTA_ICEBERG_COMPAT, TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3})
 
+_ICEBERG_TABLES = frozenset({TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3})
+
 FORBIDDEN = " ,;{}()\n\t="
 """Characters that Delta does not allow in column names without column mapping."""
 
-_TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN, "_"))
+# Arrow ends a column name in a file at a NUL, so that Spark would not find the column.
+_TO_UNDERSCORE = str.maketrans(dict.fromkeys(FORBIDDEN + "\0", "_"))
 
 
 def reserved_names(table_format: TableFormat) -> tuple[str, ...]:
@@ -99,16 +102,20 @@ def column_suffix(word: str, dim: int) -> str:
     return f"{array}_{word}"
 
 
-def sanitize_name(key: str) -> str:
+def sanitize_name(key: str, table_format: TableFormat = TableFormat.DELTA) -> str:
     """Return a valid column name for a key: forbidden characters and the empty name become underscores.
 
-    The sign at the end of the keys of file fields is removed.
+    The sign at the end of the keys of file fields is removed. In Iceberg tables dots are replaced too, because clients
+    find nested columns by names with dots: ``a.b`` could be a column, or ``b`` in ``a``.
 
     Example:
-        >>> sanitize_name("unit price"), sanitize_name(""), sanitize_name("region=")
-        ('unit_price', '_', 'region')
+        >>> sanitize_name("unit price"), sanitize_name(""), sanitize_name("region="), sanitize_name("a.b")
+        ('unit_price', '_', 'region', 'a.b')
+        >>> sanitize_name("a.b", TableFormat.ICEBERG_V2)
+        'a_b'
     """
-    return key.rstrip(SIGN).translate(_TO_UNDERSCORE) or "_"
+    name = key.rstrip(SIGN).translate(_TO_UNDERSCORE)
+    return (name.replace(".", "_") if table_format in _ICEBERG_TABLES else name) or "_"
 
 
 def source_key(field: Field) -> str:

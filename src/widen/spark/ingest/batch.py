@@ -13,8 +13,6 @@ from typing import Protocol as Interface
 from pyspark.sql import DataFrame
 
 from widen.errors import JobFailed
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
@@ -22,14 +20,13 @@ from widen.observe.observation import Observation
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
 from widen.proof.file_values import FileValueReader
-from widen.protocol.actions import Metadata, Protocol
-from widen.spark.read.scan import read_snapshot
+from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
 from widen.spark.text.verification import Side, build_row_side, build_text_side
-from widen.spark.write.part_file import PartSink, find_part_sink
+from widen.spark.write.part_file import PartSink
 
 
 class Batch(Interface):
@@ -73,16 +70,14 @@ class Batch(Interface):
             CorruptFile: a file cannot be read.
         """
 
-    def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
+    def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records as files; return the files and what the records contain beyond what the columns say.
 
         Nothing is committed. If the observation does not fit the attempt, the caller must discard the files.
 
         Args:
             attempt: The columns, and what is known already.
-            store: The store of the table.
-            protocol: The protocol of the table when the files are committed.
-            metadata: The metadata of the table when the files are committed.
+            writer: Writes the files of the table.
 
         Raises:
             RowRefused: a row violates a rule of the table that quarantine does not cover.
@@ -99,14 +94,13 @@ class Batch(Interface):
         """
 
     def table_digests(
-        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            store: The store of the table.
-            snapshot: The version that holds the rows.
-            paths: The files that the records were written to, by their paths in the log.
+            table: The version that holds the rows.
+            paths: The files that the records were written to.
             policy: As for `source_digests`.
             kept_out: The texts of the quarantined records, in a column `TEXT`.
         """
@@ -145,14 +139,14 @@ class TextBatch:
         with _name_largest_file(self.files), translate_spark_errors():
             return merge_notes(collect_notes(self.texts, self._with_file_fields(attempt)))
 
-    def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
+    def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records; see `Batch`. The tasks write the files themselves if the table allows it."""
         attempt = self._with_file_fields(attempt)
-        sink = find_part_sink(self.texts.sparkSession, store, protocol, metadata)
+        sink = writer.find_sink(self.texts.sparkSession)
         with _name_largest_file(self.files):
             if sink is not None:
-                return self._write_in_tasks(replace(attempt, sink=sink), sink)
-            return write_fitting(self.texts, attempt, store, protocol, metadata)
+                return self._write_in_tasks(replace(attempt, sink=sink), sink, writer)
+            return write_fitting(self.texts, attempt, writer)
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
@@ -165,16 +159,15 @@ class TextBatch:
         )
 
     def table_digests(
-        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        rows = read_snapshot(self.texts.sparkSession, store, snapshot, only=paths)
-        return build_row_side(rows, snapshot.schema, policy, kept_out)
+        return build_row_side(table.read(self.texts.sparkSession, paths), table.schema, policy, kept_out)
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)
 
-    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink) -> BatchResult:
+    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
             undo.callback(discard_folder, sink.store, sink.job)
             with translate_spark_errors():
@@ -182,7 +175,7 @@ class TextBatch:
             undo.pop_all()
         parts = [part for note in notes for part in note.parts]
         discard_folder(sink.store, sink.job, but=[part.path for part in parts])
-        return BatchResult([part.to_add() for part in parts], merge_notes(notes))
+        return BatchResult(writer.from_parts(parts), merge_notes(notes))
 
 
 @contextmanager

@@ -19,21 +19,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.staged_files import discard
 from widen.model.column_path import Path
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.observe.observation import Observation, RecordObservation, merge_observations
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
-from widen.protocol.actions import Add, Metadata, Protocol
 from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
-from widen.spark.dml.change_context import count_written_rows
-from widen.spark.read.scan import read_snapshot
+from widen.spark.ingest.table_files import TableRows, TableWriter, WrittenFile
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.quarantined_rows import BatchResult
@@ -50,8 +44,6 @@ from widen.spark.typed.kind_aggregates import PER_PASS, KindAggregates
 from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
 from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, rebuild_fields, record_text
 from widen.spark.typed.typed_records import TypedRecords
-from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.row_constraints import first_violated_rule
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
 
@@ -102,19 +94,19 @@ class TypedBatch:
         """Return the observation of all values; see `Batch`."""
         return _observe_parts(self._prepared(attempt.base, attempt.policy))
 
-    def write(self, attempt: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata) -> BatchResult:
+    def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records, part by part; see `Batch`."""
         results = []
         with ExitStack() as undo:
             for number, part in enumerate(self._prepared(attempt.base, attempt.policy)):
-                result = _Writing(part, attempt, store, protocol, metadata).run()
-                undo.callback(discard, store, result.adds)
-                self._homes.update((add.path.partition("/")[0], number) for add in result.adds)
+                result = _Writing(part, attempt, writer).run()
+                undo.callback(writer.discard, result.files)
+                self._homes.update((file.path.partition("/")[0], number) for file in result.files)
                 results.append(result)
             undo.pop_all()
         kept_out = [each.kept_out for each in results if each.kept_out is not None]
         return BatchResult(
-            [add for each in results for add in each.adds],
+            [file for each in results for file in each.files],
             merge_observations(each.seen for each in results),
             reduce(DataFrame.unionAll, kept_out) if kept_out else None,
         )
@@ -124,14 +116,14 @@ class TypedBatch:
         return Side(reduce(DataFrame.unionAll, map(_source_digests, self._prepared(schema, policy))))
 
     def table_digests(
-        self, store: LogStore, snapshot: Snapshot, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         sides = []
-        for number, part in enumerate(self._prepared(snapshot.schema, policy)):
+        for number, part in enumerate(self._prepared(table.schema, policy)):
             part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-            rows = read_snapshot(part.records.frame.sparkSession, store, snapshot, only=part_paths)
-            sides.append(rows.select(*_row_digest(part.schema, snapshot.schema, policy)))
+            rows = table.read(part.records.frame.sparkSession, part_paths)
+            sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
         if kept_out is not None:
             sides.append(kept_out.select(*_digest(F.col(kept_out.columns[0]))))
         return Side(reduce(DataFrame.unionAll, sides))
@@ -177,23 +169,19 @@ class _Writing:
     Args:
         part: The records.
         attempt: What to write.
-        store: The store of the table.
-        protocol: The protocol of the table.
-        metadata: The metadata of the table.
+        writer: Writes the files of the table.
     """
 
     part: PreparedRecords
     attempt: BatchWriteSpec
-    store: LogStore
-    protocol: Protocol
-    metadata: Metadata
+    writer: TableWriter
 
     def run(self) -> BatchResult:
         """Write the records, without those that violate a rule or do not fit a fixed column."""
         schema, policy = self.attempt.schema, self.attempt.policy
         columns = to_columns(self.part.fields, schema, policy)
         violations = find_typed_violations(self.part.fields, build_routes(schema, policy))
-        rule = first_violated_rule(from_json(self.metadata.schema_string), self.protocol, self.metadata.configuration)
+        rule = self.writer.violated_rule()
         if rule is None and not violations:
             return self._write_all(columns)
         return self._write_fitting(columns, violations, rule)
@@ -207,11 +195,12 @@ class _Writing:
         observed = self.part.records.frame.observe(
             metrics, *(each.alias(str(number)) for number, each in enumerate(counts))
         )
-        adds = self._write_files(observed.select(*columns))
-        if adds and is_counted:
+        files = self._write_files(observed.select(*columns))
+        if files and is_counted:
             aggregates.fill([metrics.get[str(number)] for number in range(len(counts))])
         return BatchResult(
-            adds, Observation(records=count_written_rows(adds), root=observation if adds and is_counted else {})
+            files,
+            Observation(records=self.writer.count_rows(files), root=observation if files and is_counted else {}),
         )
 
     def _write_fitting(
@@ -226,14 +215,14 @@ class _Writing:
         rows = rows.withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
         with translate_spark_errors():
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
-        adds = self._write_files(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
+        files = self._write_files(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
         origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
         kept_out = rows.where(F.col(_BROKEN).isNotNull()).select(*origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1]))
-        seen = Observation(count_written_rows(adds), 0, {}, number, observe_violations(violations, counts))
-        return BatchResult(adds, seen, kept_out if number else None)
+        seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
+        return BatchResult(files, seen, kept_out if number else None)
 
-    def _write_files(self, rows: DataFrame) -> list[Add]:
-        return write_parquet(rows, self.store, self.protocol, self.metadata)
+    def _write_files(self, rows: DataFrame) -> Sequence[WrittenFile]:
+        return self.writer.write(rows)
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:

@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d11, #d12
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -16,12 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from widen.log.store.log_store import LogStore
-from widen.model.schema_json import from_json
 from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.observe.observation import Observation
-from widen.protocol.actions import Add, Metadata, Protocol
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn
+from widen.spark.ingest.table_files import TableWriter, WrittenFile
 from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
 from widen.spark.text.text_tasks import (
     NOTE,
@@ -32,8 +30,6 @@ from widen.spark.text.text_tasks import (
     notes_aggregate,
     split_notes,
 )
-from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.row_constraints import first_violated_rule
 
 ORIGIN = "_widen_origin"
 """The origin column of rows; see `widen.routing.native.row_builder.OriginColumn`."""
@@ -47,56 +43,52 @@ class BatchResult:
     """The records of a batch after a pass.
 
     Args:
-        adds: The files that hold them.
+        files: The files that hold them.
         seen: What they hold beyond what the columns say.
         kept_out: What is kept out of the table, with the columns of `ORIGIN_FIELDS`; None if nothing is. The batch is
             read again where it is used.
         is_complete: Whether every record is in the files or kept out, or the pass only observed.
     """
 
-    adds: list[Add]
+    files: Sequence[WrittenFile]
     seen: Observation
     kept_out: DataFrame | None = None
     is_complete: bool = True
 
 
-def write_fitting(
-    texts: DataFrame, spec: BatchWriteSpec, store: LogStore, protocol: Protocol, metadata: Metadata
-) -> BatchResult:
+def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:
     """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column.
 
     Args:
         texts: A raw batch.
         spec: What the rows are made for.
-        store: Log store of the table.
-        protocol: Protocol of the table once the files are committed.
-        metadata: Metadata of the table once the files are committed.
+        writer: Writes the files of the table.
 
     Raises:
         RowRefused: the table cannot hold a row, and no rule foresaw it.
         CorruptFile: a file cannot be read.
         StorageError: the store refused.
     """
-    rule = first_violated_rule(from_json(metadata.schema_string), protocol, metadata.configuration)
+    rule = writer.violated_rule()
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
         rows = build_rows(texts, spec).observe(metrics, notes_aggregate().alias(NOTES))
-        adds = write_parquet(rows.where(F.col(NOTE).isNull()).drop(NOTE), store, protocol, metadata)
-        return BatchResult(adds, _to_observation(metrics.get))
+        files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
+        return BatchResult(files, _to_observation(metrics.get))
     rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
     reason = F.col(f"{ORIGIN}.{_REASON}")
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
     rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
     counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_KEPT_OUT))
     fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_REASON_COLUMN).isNull())
-    adds = write_parquet(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN), store, protocol, metadata)
+    files = writer.write(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN))
     seen, kept_out_count = _to_observation(metrics.get), metrics.get[_KEPT_OUT]
     kept_out = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
         *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)),
         F.col(_REASON_COLUMN).alias(_REASON),
     )
     return BatchResult(
-        adds, _with_rule_violations(seen, kept_out_count - seen.quarantined), kept_out if kept_out_count else None
+        files, _with_rule_violations(seen, kept_out_count - seen.quarantined), kept_out if kept_out_count else None
     )
 
 

@@ -155,6 +155,8 @@ def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(spec.schema)
+    if spec.sink and spec.sink.schema is not None:
+        schema = spec.sink.schema
     writer = PartWriter(spec.sink, schema) if spec.sink else None
     with _without_garbage_collection(), ExitStack() as undo:
         task = _TextTask(spec, schema)

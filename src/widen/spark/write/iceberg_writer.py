@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from widen.iceberg.schema_conversion import FIXED_LENGTH
 from widen.log.store.log_store import percent_encode
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name
@@ -81,7 +82,7 @@ def write_for_iceberg(
     frame = rows.select(*columns)
     if texts:
         frame = frame.sortWithinPartitions(*texts)
-    arrow = pa.schema([_arrow_field(by_name[name]) for name in names])
+    arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
     layout = IcebergLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
     written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
     store, paths = sink.store, {row.path for row in written}
@@ -154,8 +155,18 @@ def _cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 # ---- ids -------------------------------------------------------------------------------------------
 
 
+def to_arrow_with_ids(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of files, with the field ids of fields, elements, keys and values.
+
+    Args:
+        schema: The columns, with ids as Delta's column mapping has them.
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
 def _arrow_field(field: Field) -> pa.Field:
-    arrow_type = _arrow_type(field.type, nested_ids(field), ())
+    length = field.metadata.get(FIXED_LENGTH)
+    arrow_type = pa.binary(length) if length else _arrow_type(field.type, nested_ids(field), ())
     return pa.field(field.name, arrow_type, metadata=_id(field.metadata.get(COLUMN_ID)))
 
 

@@ -31,7 +31,7 @@ from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.parquet.rebase_mode import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.iceberg_writer import write_for_iceberg
-from widen.spark.write.part_file import PartSink, codec_of
+from widen.spark.write.part_file import PartSink, codec_of, describe_columns
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
 
 _OPTIONS = {
@@ -80,7 +80,7 @@ def write_parquet(
         with translate_spark_errors():
             if enabled_compat(metadata.configuration):
                 rows = to_checked_rows(frame, schema, protocol, metadata)
-                sink = PartSink(store, job, codec_of(frame.sparkSession), indexed)
+                sink = PartSink(store, job, codec_of(frame.sparkSession), describe_columns(indexed))
                 adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
             else:
                 writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS)

@@ -9,8 +9,9 @@ Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import BinaryIO
 
@@ -58,17 +59,26 @@ class PartSink:
         store: The store of the table.
         job: The directory of the job.
         codec: Arrow's name of the compression.
-        indexed: The leaf columns that get statistics.
+        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file.
+        schema: The schema of the files; by default that of the rows.
     """
 
     store: LogStore
     job: str
     codec: str
-    indexed: frozenset[Path]
+    describe: Callable[[pq.FileMetaData], tuple[str, str]]
+    schema: pa.Schema | None = None
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A file that a task has written: path in the table, size in bytes, statistics, and value counts of all leaves."""
+    """A file that a task has written.
+
+    Args:
+        path: Its path in the table.
+        size_bytes: Its size.
+        stats: Its statistics, in the form of the table format.
+        counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
+    """
 
     path: str
     size_bytes: int
@@ -106,7 +116,22 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
     is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)
     if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(schema):
         return None
-    return PartSink(store, uuid.uuid4().hex, codec_of(spark), indexed_leaves(schema, metadata.configuration, ()))
+    describe = describe_columns(indexed_leaves(schema, metadata.configuration, ()))
+    return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe)
+
+
+def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData], tuple[str, str]]:
+    """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
+
+    Args:
+        columns: The physical paths of the leaf columns that get statistics.
+    """
+    return partial(_describe, columns)
+
+
+def _describe(columns: frozenset[Path], metadata: pq.FileMetaData) -> tuple[str, str]:
+    footer = footer_of(metadata, columns)
+    return footer.stats, footer.counts
 
 
 def codec_of(spark: SparkSession) -> str:
@@ -191,5 +216,4 @@ class PartWriter:
             self._writer.close()
             size_bytes = file.tell()
         self._file = None
-        footer = footer_of(self._footers[0], self._sink.indexed)
-        self._parts.append(PartFile(self._path, size_bytes, footer.stats, footer.counts))
+        self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0])))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.model.types import LONG, STRING, Field, StructType
+from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.source_metadata import (
     NameAllocator,
     column_suffix,
@@ -29,10 +30,22 @@ def test_the_suffix_grammar(word: str, dim: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("a", "a"), ("", "_"), ("a b", "a_b"), ("a,b;c{d}e(f)g\nh\ti=j", "a_b_c_d_e_f_g_h_i_j"), ("ü.x", "ü.x")],
+    [
+        ("a", "a"),
+        ("", "_"),
+        ("a b", "a_b"),
+        ("a,b;c{d}e(f)g\nh\ti=j", "a_b_c_d_e_f_g_h_i_j"),
+        ("ü.x", "ü.x"),
+        ("a\0b", "a_b"),
+    ],
 )
 def test_forbidden_characters_become_underscores(key: str, name: str) -> None:
     assert sanitize_name(key) == name
+
+
+def test_names_in_iceberg_have_no_dots() -> None:
+    assert sanitize_name("a.b c", TableFormat.ICEBERG_V2) == "a_b_c"
+    assert sanitize_name("a.b c", TableFormat.DELTA_ICEBERG_COMPAT) == "a.b_c"
 
 
 def test_names_differ_by_more_than_case() -> None:

@@ -1,0 +1,328 @@
+"""An Iceberg table as a quarantine: the records that another table could not hold, whole and with the reason.
+
+Two tables cannot be changed in one commit. So a replay writes the files that the quarantine will keep first, with a
+list of them beside, and the commit to the table names that list; then the quarantine is changed. After a crash in
+between, the next replay reads that commit and finishes the change. The number of a replay is the sequence number of
+the quarantine that it read. Both tables record it, so that no record is written twice.
+
+Source: docs/evolution-rules.md#d12
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
+from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
+from widen.formats.table_format import IngestTarget, StreamInterval, retry_conflicts
+from widen.iceberg import properties as names
+from widen.iceberg.catalog import TableName, to_table_name
+from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
+from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.schema_conversion import to_model, with_field_ids
+from widen.iceberg.storage_options import to_storage_options
+from widen.log.store.log_store import LogStore
+from widen.log.write.commit_outcome import Conflicted
+from widen.log.write.staged_files import StagedFiles
+from widen.model.types import StructType
+from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.text.quarantined_rows import with_original_positions, with_quarantine_time
+
+if TYPE_CHECKING:
+    from widen.iceberg.catalog import Table
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergQuarantine:
+    """A quarantine, which may not exist yet; see `widen.formats.table_format.Quarantine`.
+
+    Args:
+        name: Its name.
+        storage_options: Settings and credentials of the store of its files; by default those of the catalog.
+    """
+
+    name: TableName
+    storage_options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def beside(cls, table: TableName, location: str | None, storage_options: Mapping[str, str]) -> IcebergQuarantine:
+        """Return the quarantine of a table.
+
+        Args:
+            table: The table.
+            location: The name of the quarantine; by default that of the table with `SUFFIX`.
+            storage_options: See above.
+
+        Raises:
+            InvalidOption: it is the table itself, or not the name of a table.
+        """
+        name = to_table_name(location, table.catalog) if location else table.sibling(SUFFIX)
+        if name.identifier == table.identifier:
+            raise InvalidOption(option="quarantine", value=location, expected="Must not be the target table.")
+        return cls(name, storage_options)
+
+    @property
+    def location(self) -> str:
+        """The name of the table."""
+        return str(self.name)
+
+    def write(
+        self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None
+    ) -> IcebergQuarantineWrite | None:
+        """Append records in one commit; see `widen.formats.table_format.Quarantine`.
+
+        Returns:
+            None if the quarantine has the interval already.
+
+        Raises:
+            InvalidOption: the table of that name is not a quarantine.
+            ContentionError: other writers kept committing to the quarantine first.
+            TableError: the quarantine cannot be written.
+        """
+        rows = with_quarantine_time(kept_out, table_version)
+        return retry_conflicts(lambda _: self._append(rows, interval))
+
+    def _append(self, rows: DataFrame, interval: StreamInterval | None) -> IcebergQuarantineWrite | Conflicted | None:
+        table = self.newest()
+        if table is not None and interval is not None and _has_interval(table, interval):
+            return None
+        transaction = open_transaction(self.name, table, (), NewTable(COLUMNS))
+        with StagedFiles() as staged:
+            writer = self.writer(transaction)
+            files = writer.write(rows)
+            staged.add_undo(lambda: writer.discard(files))
+            summary = {names.OPERATION: names.APPEND, **_mark_interval(transaction, interval)}
+            transaction.add_snapshot(files, summary)
+            version = transaction.commit(staged)
+        return version if isinstance(version, Conflicted) else IcebergQuarantineWrite(self, tuple(files))
+
+    def open(self) -> IcebergQuarantineContent:
+        """Return the records that are in the quarantine now.
+
+        Raises:
+            IcebergTableNotFound: there is no quarantine.
+            InvalidOption: the table of that name is not a quarantine.
+            TableError: the quarantine cannot be read.
+        """
+        table = self.newest()
+        if table is None:
+            raise IcebergTableNotFound(location=self.location, reason="the catalog does not have it")
+        return IcebergQuarantineContent(self, table)
+
+    def finish_replay(self, target: IngestTarget) -> None:
+        """Remove the records that the last replay has committed to the table, unless they are removed already.
+
+        Raises:
+            IcebergTableNotFound: there is no quarantine.
+            SourceError: the table does not record any more what its last replay did.
+            ContentionError: another writer changed the quarantine first.
+            TableError: the quarantine cannot be read or written.
+        """
+        content = self.open()
+        last = target.last_interval(content.interval.app_id)
+        if last is None or _has_interval(content.table, last):
+            return
+        remaining = self._remaining_files(target, last)
+        replayed = [each for each in live_files(content.table) if each.sequence <= last.number]
+        transaction = open_transaction(self.name, content.table, ())
+        summary = {names.OPERATION: names.REPLAY, **_mark_interval(transaction, last)}
+        transaction.add_snapshot(remaining, summary, [each.data_file for each in replayed])
+        outcome = transaction.commit(StagedFiles())
+        if isinstance(outcome, Conflicted):
+            outcome.or_raise()
+
+    def _remaining_files(self, target: IngestTarget, replayed: StreamInterval) -> list[IcebergFile]:
+        """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
+        parameters = target.interval_parameters(replayed)
+        if parameters is None:
+            reason = "its last replay was interrupted, and the table no longer records what it did"
+            fix = "Look for its records in the table, and delete them."
+            raise SourceError(source=target.location, reason=reason, fix=fix)
+        path = parameters.get(REMAINING_FILES)
+        if path is None:
+            return []
+        return msgspec.json.decode(self.store(self.name.load()).read(path), type=list[IcebergFile])
+
+    def newest(self) -> Table | None:
+        """Return the newest version of the table, or None if there is none.
+
+        Raises:
+            InvalidOption: the table of that name is not a quarantine.
+            UnsupportedIcebergVersion: its format version cannot be written.
+            CatalogError: the catalog cannot be read.
+        """
+        table = self.name.find()
+        if table is None:
+            return None
+        ensure_writable(self.name, table)
+        if table.format_version == 1:
+            expected = "Must be a table of format version 2, whose commits are numbered."
+            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
+        columns = set(table.schema().column_names)
+        missing = [column.name for column in COLUMNS if column.name not in columns]
+        if missing:
+            expected = f"Must be a quarantine or a new name; the table of that name has no column {missing[0]}."
+            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
+        return table
+
+    def store(self, table: Table, location: str | None = None) -> LogStore:
+        """Return the store of the files of the quarantine."""
+        place = location or data_location(table.metadata)
+        return LogStore(place, to_storage_options(table.io.properties, self.storage_options))
+
+    def writer(self, transaction: IcebergTransaction) -> IcebergWriter:
+        """Return what writes files for a transaction."""
+        schema = with_field_ids(COLUMNS, transaction.schema)
+        store = self.store(transaction.table, data_location(transaction.metadata))
+        return IcebergWriter(store, schema, transaction.partition_fields, transaction.metadata.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergQuarantineWrite:
+    """The records that one interval has added; see `widen.formats.table_format.QuarantineWrite`.
+
+    Args:
+        quarantine: The quarantine.
+        files: The files that hold them.
+    """
+
+    quarantine: IcebergQuarantine
+    files: tuple[IcebergFile, ...]
+
+    @property
+    def location(self) -> str:
+        """The name of the quarantine."""
+        return self.quarantine.location
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records, with the columns of a quarantine.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+        table = self.quarantine.name.load()
+        live = frozenset(each.path for each in live_files(table))
+        rows = IcebergRows(self.quarantine.store(table), _columns(table), live)
+        return rows.read(spark, [file.path for file in self.files])
+
+    def undo(self) -> None:
+        """Remove the records from the quarantine again.
+
+        Raises:
+            ContentionError: another writer kept changing the quarantine, or the outcome is unknown.
+            TableError: the quarantine cannot be read or written.
+        """
+        retry_conflicts(lambda _: self._undo())
+
+    def _undo(self) -> int | Conflicted:
+        table, paths = self.quarantine.name.load(), {file.path for file in self.files}
+        removed = [each.data_file for each in live_files(table) if each.path in paths]
+        transaction = open_transaction(self.quarantine.name, table, ())
+        transaction.add_snapshot((), {names.OPERATION: names.UNDO}, removed)
+        return transaction.commit(StagedFiles())
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergQuarantineContent:
+    """One version of a quarantine; see `widen.formats.table_format.QuarantineContent`.
+
+    Args:
+        quarantine: The quarantine.
+        table: The version.
+    """
+
+    quarantine: IcebergQuarantine
+    table: Table
+
+    @property
+    def interval(self) -> StreamInterval:
+        """The interval that a replay of this version is."""
+        metadata = self.table.metadata
+        number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
+        return StreamInterval(f"widen-replay-{metadata.table_uuid}", number)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no records."""
+        return not live_files(self.table)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records, with the columns of a quarantine.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+        paths = [each.path for each in live_files(self.table)]
+        rows = IcebergRows(self.quarantine.store(self.table), _columns(self.table), frozenset(paths))
+        return rows.read(spark, paths)
+
+    def write_remaining(
+        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+    ) -> Mapping[str, object]:
+        """Write the records that stay; see `widen.formats.table_format.QuarantineContent`.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+        if kept_out is None:
+            return {}
+        rows = with_quarantine_time(with_original_positions(kept_out), table_version)
+        writer = self.quarantine.writer(open_transaction(self.quarantine.name, self.table, ()))
+        files = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(files))
+        if not files:
+            return {}
+        # The list is a file of its own: a snapshot summary is loaded by every reader of the table.
+        path = f"{files[0].path.partition('/')[0]}/remaining.json"
+        writer.store.put(path, msgspec.json.encode(files))
+        return {REMAINING_FILES: path}
+
+
+# ---- files of a version ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the newest snapshot.
+
+    Args:
+        path: Its path below the data location.
+        sequence: The sequence number of the commit that added it.
+        data_file: PyIceberg's data file.
+    """
+
+    path: str
+    sequence: int
+    data_file: Any
+
+
+def live_files(table: Table) -> list[LiveFile]:
+    """Return the data files of the newest snapshot of a quarantine, to which nobody adds row-level deletes."""
+    snapshot, root = table.current_snapshot(), data_location(table.metadata)
+    return [
+        LiveFile(entry.data_file.file_path.removeprefix(f"{root}/"), entry.sequence_number or 0, entry.data_file)
+        for manifest in (snapshot.manifests(table.io) if snapshot else ())
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
+def _columns(table: Table) -> StructType:
+    return to_model(table.schema())
+
+
+def _has_interval(table: Table, interval: StreamInterval) -> bool:
+    number = names.last_interval(table.properties, interval.app_id)
+    return number is not None and number >= interval.number
+
+
+def _mark_interval(transaction: IcebergTransaction, interval: StreamInterval | None) -> dict[str, str]:
+    """Record an interval as a table property, and return its entries for the snapshot summary."""
+    if interval is None:
+        return {}
+    transaction.set_properties(names.stream_mark(interval.app_id, interval.number))
+    return {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}

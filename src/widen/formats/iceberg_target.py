@@ -1,0 +1,349 @@
+"""An Iceberg table as the target of an ingestion.
+
+Source: docs/evolution-rules.md#d1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from widen.errors import InvalidOption
+from widen.formats.iceberg_quarantine import IcebergQuarantine
+from widen.formats.table_format import (
+    NO_PARAMETERS,
+    CommitResult,
+    Load,
+    LoadRecord,
+    QuarantineWrite,
+    StreamInterval,
+)
+from widen.iceberg import properties as names
+from widen.iceberg.catalog import TableName
+from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
+from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.partitions import (
+    PartitionField,
+    partition_columns,
+    read_partition_fields,
+    resolve_partition_fields,
+)
+from widen.iceberg.schema_conversion import to_model, with_field_ids
+from widen.iceberg.storage_options import to_storage_options
+from widen.log.store.log_store import LogStore
+from widen.log.write.staged_files import StagedFiles
+from widen.model.column_path import Path, fields
+from widen.model.types import StructType
+from widen.planning.evolution.file_fields import for_file_fields
+from widen.planning.evolution.format_capability import TableFormat
+from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.policy import FixedColumn, Policy
+from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
+from widen.spark.source.raw_batch import TEXT
+from widen.spark.text.quarantined_rows import BatchResult
+from widen.spark.text.text_tasks import BatchWriteSpec
+from widen.spark.text.verification import Verification
+from widen.spark.text.verification import verify as verify_rows
+
+if TYPE_CHECKING:
+    from widen.iceberg.catalog import Table
+
+NO_SNAPSHOT = 0
+"""The version of a table that has no snapshot yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLocation:
+    """The name of an Iceberg table in a catalog; see `widen.formats.table_format.TableLocation`.
+
+    Args:
+        name: The name.
+        storage_options: Settings and credentials of the store of its files; by default those of the catalog.
+        partition_by: The partition fields of the table if it is created.
+    """
+
+    name: TableName
+    storage_options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    partition_by: tuple[PartitionField, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """The name of the table."""
+        return str(self.name)
+
+    def resolve(self, location: str) -> str:
+        """Return the name of another table, which is a name in the same catalog."""
+        return location
+
+    def open(self, policy: Policy) -> IcebergTarget:
+        """Return the newest version of the table, or the name of a new one.
+
+        Raises:
+            UnsupportedIcebergVersion: the format version of the table cannot be written.
+            UnsupportedColumnType: Spark has no type for a column.
+            InvalidOption: the table is partitioned in another way than asked for.
+            CatalogError: the catalog cannot be read.
+        """
+        table = self.name.find()
+        policy = replace(policy, table_format=TableFormat.ICEBERG_V2)
+        if table is None:
+            return IcebergTarget(self, None, None, for_file_fields(policy))
+        ensure_writable(self.name, table)
+        sources = names.read_sources(table.properties, self.location)
+        schema = to_model(table.schema(), sources)
+        partition_fields = read_partition_fields(table.metadata)
+        self._ensure_partitions(partition_fields)
+        # A column must not have the name of a partition field, also not of one of an older specification.
+        reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
+        policy = replace(policy, fixed_columns=_fixed_columns(schema, partition_fields), reserved_names=reserved)
+        return IcebergTarget(self, table, schema, for_file_fields(policy))
+
+    def quarantine(self, location: str | None) -> IcebergQuarantine:
+        """Return the quarantine of the table; see `widen.formats.table_format.TableLocation`.
+
+        Raises:
+            InvalidOption: it is the table itself, or not the name of a table.
+        """
+        return IcebergQuarantine.beside(self.name, location, self.storage_options)
+
+    def store(self, location: str, properties: Mapping[str, str]) -> LogStore:
+        """Return the store of the files of a table.
+
+        Raises:
+            InvalidOption: its scheme is not supported.
+        """
+        return LogStore(location, to_storage_options(properties, self.storage_options))
+
+    def _ensure_partitions(self, actual: tuple[PartitionField, ...]) -> None:
+        wanted = [(each.source, each.transform, each.size) for each in self.partition_by]
+        if wanted and wanted != [(each.source, each.transform, each.size) for each in actual]:
+            text = ", ".join(each.name for each in actual) or "nothing"
+            expected = f"The table exists and is partitioned by {text}; an ingestion does not change that."
+            raise InvalidOption(option="partition_by", value=self.location, expected=expected)
+
+
+def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, ...]) -> dict[Path, FixedColumn]:
+    """Return the columns that ingestion must not reroute: those of partitions, and required ones."""
+    columns = partition_columns(partition_fields)
+    for path, column in fields(schema):
+        if not column.nullable:
+            known = columns.get(path)
+            reason = f"{known.reason} and NOT NULL" if known else "NOT NULL"
+            columns[path] = FixedColumn(path[-1], reason, is_required=True)
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """One version of an Iceberg table; see `widen.formats.table_format.IngestTarget`.
+
+    Args:
+        place: The name of the table, and how to reach its files.
+        table: The version; None if there is no table yet.
+        schema: The schema with all metadata; None if there is no table yet.
+        policy: What the ingestion may change, restricted to what the table supports.
+    """
+
+    place: IcebergLocation
+    table: Table | None
+    schema: StructType | None
+    policy: Policy
+
+    @property
+    def location(self) -> str:
+        """The name of the table."""
+        return self.place.location
+
+    @property
+    def version(self) -> int | None:
+        """The id of the newest snapshot; `NO_SNAPSHOT` if there is none, None if there is no table yet."""
+        if self.table is None:
+            return None
+        snapshot = self.table.current_snapshot()
+        return NO_SNAPSHOT if snapshot is None else snapshot.snapshot_id
+
+    def with_file_fields(self, names: frozenset[str]) -> IcebergTarget:
+        """Return the same target for records that get fields with these names from their files."""
+        return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
+
+    def draft(self, plan: Plan) -> IcebergDraft:
+        """Return the table as a plan changes it. Nothing is opened before the draft is written to."""
+        return IcebergDraft(self, plan)
+
+    def has_interval(self, interval: StreamInterval) -> bool:
+        """Tell whether the table has an interval, or a later one of the same stream."""
+        last = self.last_interval(interval.app_id)
+        return last is not None and last.number >= interval.number
+
+    def last_interval(self, app_id: str) -> StreamInterval | None:
+        """Return the last interval of a stream that the table has, if any."""
+        number = None if self.table is None else names.last_interval(self.table.properties, app_id)
+        return None if number is None else StreamInterval(app_id, number)
+
+    def loads(self) -> tuple[Load, ...]:
+        """Return no loads: an Iceberg table does not record its source files."""
+        return ()
+
+    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+        """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
+        wanted = {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
+        for snapshot in reversed(self.table.snapshots() if self.table else []):
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            if all(summary.get(key) == value for key, value in wanted.items()):
+                return msgspec.json.decode(summary.get(names.PARAMETERS, "{}"))  # type: ignore[no-any-return]
+        return None
+
+    def verify(
+        self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        """Rebuild the records of a batch from the table and compare them with the source.
+
+        The snapshot is read from the catalog, so that the comparison also covers what the commit says.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        rows = _read_rows(self.place, version)
+        source = batch.source_digests(rows.schema, self.policy)
+        texts = (
+            quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+            if quarantine
+            else None
+        )
+        paths = [file.path for file in result.files]
+        return verify_rows(source, batch.table_digests(rows, paths, self.policy, texts), share)
+
+
+def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
+    """Return the rows that a snapshot added."""
+    table = place.name.load()
+    schema = to_model(table.schema(), names.read_sources(table.properties, place.location))
+    root = data_location(table.metadata)
+    paths = added_files(table, version)
+    below = frozenset(path.removeprefix(f"{root}/") for path in paths)
+    return IcebergRows(place.store(root, table.io.properties), schema, below)
+
+
+def added_files(table: Table, version: int) -> list[str]:
+    """Return the locations of the data files that a snapshot added."""
+    snapshot = table.snapshot_by_id(version)
+    return [
+        entry.data_file.file_path
+        for manifest in (snapshot.manifests(table.io) if snapshot else ())
+        if manifest.added_snapshot_id == version
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.snapshot_id == version
+    ]
+
+
+@dataclass(slots=True)
+class IcebergDraft:
+    """An Iceberg table as a plan changes it; see `widen.formats.table_format.TableDraft`.
+
+    Args:
+        target: The version that the plan is made for.
+        plan: The plan.
+    """
+
+    target: IcebergTarget
+    plan: Plan
+    _transaction: IcebergTransaction | None = field(default=None, init=False)
+
+    @property
+    def transaction(self) -> IcebergTransaction:
+        """The open transaction with the changes of the columns.
+
+        Raises:
+            RequestError: the table does not allow a change.
+            CatalogError: the catalog cannot be read or written.
+        """
+        if self._transaction is None:
+            target, schema = self.target, self.plan.schema
+            partition_by = resolve_partition_fields(target.place.partition_by, schema) if target.table is None else ()
+            self._transaction = open_transaction(
+                target.place.name, target.table, self.plan.operations, NewTable(schema, partition_by)
+            )
+        return self._transaction
+
+    @property
+    def schema(self) -> StructType:
+        """The columns with their field ids and source fields."""
+        return with_sources(with_field_ids(self.plan.schema, self.transaction.schema), self.plan.schema)
+
+    @property
+    def writer(self) -> IcebergWriter:
+        """Writes files under the draft."""
+        transaction = self.transaction
+        metadata = transaction.metadata
+        store = self.target.place.store(data_location(metadata), transaction.table.io.properties)
+        return IcebergWriter(store, self.schema, transaction.partition_fields, metadata.properties)
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        """Write a batch as files; nothing is committed.
+
+        Raises:
+            RequestError: the table does not allow a change.
+            TableError: the files cannot be written.
+        """
+        writer = self.writer
+        result = batch.write(spec, writer)
+        rows = writer.count_rows(_files(result))
+        return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
+
+    def discard(self, result: BatchResult) -> None:
+        """Delete files that were written and will not be committed, as far as the store allows."""
+        if result.files:
+            self.writer.discard(_files(result))
+
+    def commit(
+        self,
+        plan: Plan,
+        result: BatchResult,
+        *,
+        staged: StagedFiles,
+        interval: StreamInterval | None = None,
+        parameters: Mapping[str, object] = NO_PARAMETERS,
+        loaded: LoadRecord | None = None,
+    ) -> CommitResult:
+        """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
+
+        Raises:
+            InvalidOption: only new files are to be loaded, which needs a record of the loaded ones.
+            SnapshotUnknown: the catalog did not say whether it has committed.
+            StorageError: the catalog or the store refused; nothing is visible.
+        """
+        if loaded is not None and loaded.is_exclusive:
+            expected = "An Iceberg table does not record which files it has loaded. Use a stream with a checkpoint."
+            raise InvalidOption(option="new", value=True, expected=expected)
+        transaction, marks = self.transaction, {}
+        summary = self._summary(plan, result)
+        if interval is not None:
+            marks = names.stream_mark(interval.app_id, interval.number)
+            summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
+        if parameters:
+            summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
+        transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
+        transaction.add_snapshot(_files(result), summary)
+        return transaction.commit(staged)
+
+    def _summary(self, plan: Plan, result: BatchResult) -> dict[str, str]:
+        seen, mode = result.seen, self.target.policy.mode.value
+        corrupt = seen.corrupt if role_field(plan.schema, CORRUPT) else 0
+        return names.report_summary(
+            mode,
+            plan.hash,
+            plan.logged_events(),
+            records=seen.records,
+            quarantined=seen.quarantined,
+            corrupt=corrupt,
+        )
+
+
+def _files(result: BatchResult) -> list[IcebergFile]:
+    """Return the files of a batch, which `IcebergWriter` has written."""
+    return [file for file in result.files if isinstance(file, IcebergFile)]

@@ -1,0 +1,333 @@
+"""Transactions on Iceberg tables: everything that an interval changes becomes visible in one commit, or nothing does.
+
+A lost race is an outcome. If the catalog does not say whether it has committed, the table is read again; if that does
+not decide it either, the outcome is unknown and no file is deleted.
+
+Source: Iceberg's table specification, "Optimistic Concurrency".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from widen.errors import (
+    CatalogError,
+    CatalogRefused,
+    InternalError,
+    SnapshotUnknown,
+    TableAlreadyExists,
+    TableChanged,
+    TypeChangeRefused,
+    UnsupportedIcebergVersion,
+    WidenError,
+)
+from widen.errors.foreign import first_line
+from widen.iceberg.catalog import TableName, translate_catalog_errors
+from widen.iceberg.data_file import IcebergFile, to_data_file
+from widen.iceberg.partitions import (
+    PartitionField,
+    read_partition_fields,
+    to_partition_spec,
+)
+from widen.iceberg.schema_conversion import from_model, from_model_type
+from widen.log.write.commit_outcome import Conflicted
+from widen.log.write.staged_files import StagedFiles
+from widen.model.column_path import Path, format_path
+from widen.model.lazy_module import import_lazily
+from widen.model.types import StructType
+from widen.planning.evolution.format_capability import TableFormat, can_widen
+from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table.operation import AddColumn, Operation, WidenType
+
+if TYPE_CHECKING:
+    from pyiceberg import exceptions as iceberg_errors
+    from pyiceberg.catalog import sql as sql_catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+else:
+    iceberg_errors = import_lazily("pyiceberg.exceptions")
+    sql_catalog = import_lazily("pyiceberg.catalog.sql")
+
+CommitResult: TypeAlias = int | Conflicted
+"""The id of the new snapshot, or the commit of another writer that contradicts ours."""
+
+NEW_PROPERTIES: Mapping[str, str] = MappingProxyType({"format-version": "2"})
+"""The properties of a table that an ingestion creates."""
+
+WRITABLE_VERSIONS = (1, 2)
+"""The format versions that PyIceberg writes."""
+
+_RETRIES = "commit.retry.num-retries"
+
+
+def ensure_writable(name: TableName, table: Table) -> None:
+    """Check that PyIceberg can write tables of this format version.
+
+    Raises:
+        UnsupportedIcebergVersion: it cannot.
+    """
+    version = table.format_version
+    if version not in WRITABLE_VERSIONS:
+        reason = "PyIceberg writes the versions 1 and 2"
+        raise UnsupportedIcebergVersion(location=str(name), version=version, reason=reason)
+
+
+def open_transaction(
+    name: TableName, table: Table | None, operations: Sequence[Operation], new_table: NewTable | None = None
+) -> IcebergTransaction:
+    """Return a transaction with the changes of the columns, which nobody sees before it is committed.
+
+    Its schema has the field ids of new columns, so that files can be written with them.
+
+    Args:
+        name: The table.
+        table: Its newest version; None to create it.
+        operations: The changes of the columns of an existing table.
+        new_table: What a new table is like.
+
+    Raises:
+        InvalidOption: a part of the namespace of a new table is a table.
+        TypeChangeRefused: Iceberg does not allow the change of a type.
+        UnsupportedColumnType: Iceberg has no type for a column.
+        CatalogError: the catalog cannot be read or written.
+    """
+    if table is None:
+        assert new_table is not None
+        name.create_namespace()
+        return IcebergTransaction(name, _create(name, new_table), is_new=True)
+    # PyIceberg would repeat a commit that lost a race without looking at what the other writer did: it could write the
+    # same interval of a stream twice. Here a lost race is planned again.
+    with translate_catalog_errors(str(name)):
+        properties = {**table.metadata.properties, _RETRIES: "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        transaction = table.transaction()
+        for group in _groups(operations):
+            with transaction.update_schema() as update:
+                for operation in group:
+                    _apply(update, operation)
+    return IcebergTransaction(name, transaction)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that a transaction creates.
+
+    Args:
+        schema: The columns.
+        partition_by: The partition fields.
+    """
+
+    schema: StructType
+    partition_by: tuple[PartitionField, ...] = ()
+
+
+def _create(name: TableName, new: NewTable) -> Transaction:
+    catalog, schema = name.catalog.open(), from_model(new.schema)
+    with translate_catalog_errors(str(name)):
+        return catalog.create_table_transaction(
+            name.identifier,
+            schema,
+            partition_spec=to_partition_spec(new.partition_by, schema),
+            properties=dict(NEW_PROPERTIES),
+        )
+
+
+def _groups(operations: Iterable[Operation]) -> list[list[Operation]]:
+    """Return the operations in groups, in which none adds a column to a struct that another one adds."""
+    groups: list[list[Operation]] = []
+    added: set[Path] = set()
+    for operation in operations:
+        is_below = isinstance(operation, AddColumn) and any(
+            operation.parent[:length] in added for length in range(1, len(operation.parent) + 1)
+        )
+        if is_below or not groups:
+            groups.append([])
+            added = set()
+        groups[-1].append(operation)
+        if isinstance(operation, AddColumn):
+            added.add(operation.path)
+    return groups
+
+
+def _apply(update: Any, operation: Operation) -> None:
+    match operation:
+        case AddColumn(_, column):
+            data_type = from_model_type(column.type, operation.path)
+            update.add_column(operation.path, data_type, doc=column.metadata.get(COMMENT))
+        case WidenType(path, old, new):
+            # PyIceberg also accepts changes that the specification forbids, e.g. another scale of a decimal.
+            if not can_widen(TableFormat.ICEBERG_V2, old, new):
+                raise TypeChangeRefused(
+                    column=format_path(path),
+                    old=old.sql,
+                    new=new.sql,
+                    reason="Iceberg version 2 does not allow this change",
+                    fix="Write the values to a new column instead.",
+                )
+            update.update_column(path, from_model_type(new, path))
+        case _:
+            raise InternalError(reason=f"An ingestion cannot do this to an Iceberg table: {operation}")
+
+
+@dataclass
+class IcebergTransaction:
+    """A transaction that is not committed.
+
+    Args:
+        name: The table.
+        transaction: PyIceberg's transaction.
+        is_new: Whether it creates the table.
+        snapshot_id: The id of the snapshot that it adds, once there is one.
+    """
+
+    name: TableName
+    transaction: Transaction
+    is_new: bool = False
+    snapshot_id: int | None = field(default=None, init=False)
+
+    @property
+    def table(self) -> Table:
+        """The table before the transaction, with access to its files."""
+        return self.transaction._table
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The metadata of the table as the transaction changes it."""
+        return self.transaction.table_metadata
+
+    @property
+    def schema(self) -> Schema:
+        """The schema as the transaction changes it, with all field ids."""
+        return self.metadata.schema()
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The partition fields that new files get.
+
+        Raises:
+            InvalidOption: a transform is unknown.
+        """
+        return read_partition_fields(self.metadata)
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set table properties; those that have the value already are left alone."""
+        current = self.metadata.properties
+        changed = {key: value for key, value in properties.items() if current.get(key) != value}
+        if changed:
+            self.transaction.set_properties(changed)
+
+    def add_snapshot(
+        self, added: Iterable[IcebergFile], summary: Mapping[str, str], removed: Iterable[Any] = ()
+    ) -> None:
+        """Add a snapshot that adds files and removes others.
+
+        Args:
+            added: The new files.
+            summary: Entries of the snapshot summary.
+            removed: PyIceberg's data files to remove.
+
+        Raises:
+            CatalogError: the store of the table cannot be written.
+        """
+        metadata, removed = self.metadata, list(removed)
+        with translate_catalog_errors(str(self.name)):
+            update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
+            producer = update.overwrite() if removed else update.fast_append()
+            for file in added:
+                producer.append_data_file(to_data_file(file, metadata))
+            for data_file in removed:
+                producer.delete_data_file(data_file)
+            producer.commit()
+        self.snapshot_id = producer.snapshot_id
+
+    def commit(self, staged: StagedFiles) -> CommitResult:
+        """Commit the transaction.
+
+        Args:
+            staged: Guards the files: they stay as soon as the commit may be visible.
+
+        Raises:
+            SnapshotUnknown: it is not known whether the catalog has committed.
+            CatalogRefused: the catalog refused; nothing is visible.
+            CatalogError: the commit failed; nothing is visible.
+        """
+        assert self.snapshot_id is not None
+        staged.mark_visible()
+        try:
+            self.transaction.commit_transaction()
+        except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
+            conflict = self._to_outcome(error)
+            if conflict is not None:
+                staged.mark_absent()
+                self._delete_manifests()
+                return conflict
+            self._ensure_committed(error, staged)
+        return self.snapshot_id
+
+    def _to_outcome(self, error: Exception) -> Conflicted | None:
+        """Return the lost race that an error reports, if it does."""
+        reason = first_line(error)
+        if isinstance(error, iceberg_errors.TableAlreadyExistsError) or (
+            self.is_new and isinstance(error, iceberg_errors.CommitFailedException)
+        ):
+            return Conflicted(TableAlreadyExists(location=str(self.name)))
+        if isinstance(error, (iceberg_errors.CommitFailedException, iceberg_errors.ValidationException)):
+            return Conflicted(TableChanged(location=str(self.name), reason=reason))
+        return None
+
+    def _ensure_committed(self, error: Exception, staged: StagedFiles) -> None:
+        """Check that the catalog has the snapshot although the commit reported an error.
+
+        Raises:
+            SnapshotUnknown: it is not known whether the catalog has committed.
+            CatalogRefused: the catalog refused; nothing is visible.
+            CatalogError: the commit failed; nothing is visible.
+        """
+        location, reason = str(self.name), first_line(error) or type(error).__name__
+        if type(error).__name__ in _NOT_COMMITTED:
+            self._undo(staged)
+            fix = "Nothing was committed. Check the credentials of the catalog and what they allow."
+            raise CatalogRefused(location=location, reason=reason, fix=fix) from error
+        unknown = SnapshotUnknown(version=self.snapshot_id, location=location, reason=reason)
+        try:
+            table = self.name.find()
+        except WidenError:
+            raise unknown from error
+        if table is not None and table.metadata.snapshot_by_id(self.snapshot_id or 0) is not None:
+            return
+        if not self._is_sqlite():
+            raise unknown from error
+        # SQLite has rolled back, and nothing can commit later: there is no server in between.
+        self._undo(staged)
+        fix = "Nothing was committed. Repeat the call."
+        raise CatalogError(location=location, reason=reason, fix=fix) from error
+
+    def _is_sqlite(self) -> bool:
+        catalog = self.name.catalog.open()
+        return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
+
+    def _undo(self, staged: StagedFiles) -> None:
+        staged.mark_absent()
+        self._delete_manifests()
+
+    def _delete_manifests(self) -> None:
+        """Delete the manifests of a snapshot that was not committed, as far as the store allows."""
+        snapshot = self.metadata.snapshot_by_id(self.snapshot_id or 0)
+        if snapshot is None:
+            return
+        io = self.table.io
+        with contextlib.suppress(Exception):  # PyIceberg has deleted them already, or the store is not there
+            own = [each for each in snapshot.manifests(io) if each.added_snapshot_id == self.snapshot_id]
+            for path in (*(each.manifest_path for each in own), snapshot.manifest_list):
+                io.delete(path)
+
+
+_NOT_COMMITTED = frozenset(
+    {"UnauthorizedError", "ForbiddenError", "BadRequestError", "NoSuchTableError", "NoSuchNamespaceError", "OAuthError"}
+)
+"""The errors that a catalog raises only for requests that it has not executed."""

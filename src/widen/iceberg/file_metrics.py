@@ -1,0 +1,207 @@
+"""The metrics of a data file: counts and bounds by field id, as the tasks that write it send them to the driver.
+
+Source: Iceberg's table specification, "Manifests", "Binary single-value serialization".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from widen.errors import InvalidOption
+from widen.model.column_path import Path, children
+from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.protocol.column_mapping import COLUMN_ID, nested_ids
+
+DEFAULT_MODE, COLUMN_MODE = "write.metadata.metrics.default", "write.metadata.metrics.column."
+"""Table properties: the metrics of all columns, and of one column by its name."""
+
+MAX_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
+"""Table property: how many leaf columns get metrics if no property names them."""
+
+COUNTS_ONLY, WHOLE_BOUNDS = 0, -1
+"""Modes beside a number of characters: no bounds, and bounds that are not truncated."""
+
+_TRUNCATED, _DEFAULT_COLUMNS = "truncate(16)", 100
+_TRUNCATE = re.compile(r"truncate\(([1-9]\d*)\)")
+
+
+class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
+    """The metrics of one leaf column in one file.
+
+    Args:
+        size_bytes: The size of its pages.
+        values: The number of values, nulls included.
+        nulls: The number of nulls; None if it is unknown.
+        low: The lower bound in Iceberg's binary form; None if there is none.
+        high: The upper bound.
+    """
+
+    size_bytes: int
+    values: int
+    nulls: int | None = None
+    low: bytes | None = None
+    high: bytes | None = None
+
+
+class FileMetrics(msgspec.Struct, frozen=True):
+    """The metrics of one file.
+
+    Args:
+        rows: The number of rows.
+        offsets: Where its row groups begin.
+        columns: The metrics of its leaf columns, by field id.
+    """
+
+    rows: int
+    offsets: list[int]
+    columns: dict[int, ColumnMetrics]
+
+
+def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[int, int]:
+    """Return the metrics of each leaf column by field id: `COUNTS_ONLY`, `WHOLE_BOUNDS` or a number of characters.
+
+    Columns without metrics are missing. Inside of lists and maps there are no bounds.
+
+    Args:
+        schema: The columns, with field ids.
+        properties: The table properties.
+
+    Raises:
+        InvalidOption: a property is not a mode.
+
+    Source: PyIceberg: ``Table properties``.
+    """
+    modes: dict[int, int] = {}
+    default = properties.get(DEFAULT_MODE, _TRUNCATED)
+    limit = int(properties.get(MAX_COLUMNS, _DEFAULT_COLUMNS)) if DEFAULT_MODE not in properties else None
+    for position, (path, number, is_repeated) in enumerate(leaf_ids(schema)):
+        name = COLUMN_MODE + ".".join(path)
+        inferred = "none" if limit is not None and position >= limit else default
+        option = name if name in properties else DEFAULT_MODE
+        mode = _parse_mode(option, properties.get(name, inferred))
+        if mode is not None:
+            modes[number] = COUNTS_ONLY if is_repeated else mode
+    return MappingProxyType(modes)
+
+
+def _parse_mode(name: str, text: str) -> int | None:
+    named = {"none": None, "counts": COUNTS_ONLY, "full": WHOLE_BOUNDS}
+    mode = text.strip().lower()
+    if mode in named:
+        return named[mode]
+    match = _TRUNCATE.fullmatch(mode)
+    if match is None:
+        raise InvalidOption(option=name, value=text, expected="Must be none, counts, full or truncate(N).")
+    return int(match[1])
+
+
+def leaf_ids(schema: StructType) -> Iterator[tuple[Path, int, bool]]:
+    """Yield the path of every leaf, its field id, and whether it is inside a list or a map, in the order of files.
+
+    Args:
+        schema: The columns, with field ids.
+    """
+    return _leaf_ids(schema, (), 0, {}, (), is_repeated=False)
+
+
+def _leaf_ids(
+    data_type: DataType, path: Path, number: int, items: Mapping[Path, int], inner: Path, *, is_repeated: bool
+) -> Iterator[tuple[Path, int, bool]]:
+    # items: the ids of elements, keys and values in the nearest field; inner: the path from that field.
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                below = (*path, field.name)
+                ids = nested_ids(field)
+                yield from _leaf_ids(field.type, below, field.metadata[COLUMN_ID], ids, (), is_repeated=is_repeated)
+        case ArrayType() | MapType():
+            for step, child in children(data_type):
+                steps = (*inner, step)
+                yield from _leaf_ids(child, (*path, step), items[steps], items, steps, is_repeated=True)
+        case _:
+            yield path, number, is_repeated
+
+
+# ---- bounds ---------------------------------------------------------------------------------------
+
+BOOLEAN, INT, LONG, FLOAT, DOUBLE, TEXT, BYTES, DECIMAL = "?", "<i", "<q", "<f", "<d", "text", "bytes", "decimal"
+"""The binary forms of single values. Dates are `INT`, timestamps `LONG`; `DECIMAL` is an unscaled integer."""
+
+
+def encode_value(form: str, value: Any) -> bytes:
+    """Return a value in Iceberg's binary form.
+
+    Args:
+        form: One of the forms above.
+        value: A boolean, a number, or the bytes of a string in UTF-8.
+
+    Source: Iceberg's table specification, "Binary single-value serialization".
+
+    Example:
+        >>> encode_value(LONG, 1).hex(), encode_value(DECIMAL, -129).hex()
+        ('0100000000000000', 'ff7f')
+    """
+    if form in (TEXT, BYTES):
+        return bytes(value)
+    if form == DECIMAL:
+        size = (value + (value < 0)).bit_length() // 8 + 1
+        return int(value).to_bytes(size, "big", signed=True)
+    return struct.pack(form, value)
+
+
+def lower_bound(form: str, value: Any, mode: int) -> bytes | None:
+    """Return the lower bound of a column; None if the mode is `COUNTS_ONLY`.
+
+    Args:
+        form: See `encode_value`.
+        value: The smallest value.
+        mode: See `metrics_modes`.
+    """
+    if mode == COUNTS_ONLY:
+        return None
+    return _truncate(form, value, mode) if form in (TEXT, BYTES) else encode_value(form, value)
+
+
+def upper_bound(form: str, value: Any, mode: int) -> bytes | None:
+    """Return the upper bound of a column. A truncated one is rounded up; None if that is not possible.
+
+    Args:
+        form: See `encode_value`.
+        value: The largest value.
+        mode: See `metrics_modes`.
+    """
+    if mode == COUNTS_ONLY:
+        return None
+    if form not in (TEXT, BYTES):
+        return encode_value(form, value)
+    head = _truncate(form, value, mode)
+    if len(head) == len(value):
+        return head
+    return _next_text(head.decode()) if form == TEXT else _next_bytes(head)
+
+
+def _truncate(form: str, value: bytes, mode: int) -> bytes:
+    if mode == WHOLE_BOUNDS:
+        return value
+    return value.decode()[:mode].encode() if form == TEXT else value[:mode]
+
+
+def _next_text(head: str) -> bytes | None:
+    """Return a string that is greater than every string with this beginning, as short as possible."""
+    for end in range(len(head), 0, -1):
+        last = ord(head[end - 1]) + 1
+        last = 0xE000 if last == 0xD800 else last  # surrogates are not characters
+        if last <= 0x10FFFF:
+            return (head[: end - 1] + chr(last)).encode()
+    return None
+
+
+def _next_bytes(head: bytes) -> bytes | None:
+    stripped = head.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -1,0 +1,334 @@
+"""The partition fields of a table, and the values that tasks compute for them, without PyIceberg.
+
+Source: Iceberg's table specification, "Partitioning", "Partition Transforms".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from widen.errors import InvalidOption
+from widen.model.column_path import Path, format_path, parse_path, resolve
+from widen.model.lazy_module import import_lazily
+from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType, is_atomic
+from widen.planning.evolution.policy import FixedColumn
+from widen.planning.evolution.source_metadata import NameAllocator
+
+if TYPE_CHECKING:
+    from pyiceberg import partitioning as iceberg_partitioning
+    from pyiceberg import schema as iceberg_schema
+    from pyiceberg import transforms as iceberg_transforms
+    from pyiceberg.table.metadata import TableMetadata
+else:
+    iceberg_partitioning = import_lazily("pyiceberg.partitioning")
+    iceberg_transforms = import_lazily("pyiceberg.transforms")
+
+IDENTITY, VOID = "identity", "void"
+_SIZED = frozenset({"bucket", "truncate"})
+_TIMES = ("year", "month", "day", "hour")
+_NAMES: Mapping[str, str] = {"truncate": "trunc", **{name: name for name in ("bucket", *_TIMES)}}
+"""The end of the name of a partition field, as Iceberg for Spark names it."""
+
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+_FIRST_ID = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """A field of a partition specification.
+
+    Args:
+        name: Its name.
+        source: The path of the column, through structs only; empty if the column was dropped.
+        transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour.
+        size: The number of buckets, or the width of a truncation; else 0.
+    """
+
+    name: str
+    source: Path
+    transform: str
+    size: int = 0
+
+
+def read_partition_fields(metadata: TableMetadata) -> tuple[PartitionField, ...]:
+    """Return the fields of the partition specification that new files get.
+
+    Raises:
+        InvalidOption: a transform is unknown.
+    """
+    schema = metadata.schema()
+    return tuple(_to_field(field, schema) for field in metadata.spec().fields)
+
+
+def _to_field(field: iceberg_partitioning.PartitionField, schema: iceberg_schema.Schema) -> PartitionField:
+    text = str(field.transform)
+    name, _, rest = text.partition("[")
+    if name == VOID:
+        return PartitionField(field.name, (), VOID)
+    if name not in (IDENTITY, *_SIZED, *_TIMES):
+        expected = "This version of Widen cannot write tables with this partition transform."
+        raise InvalidOption(option=f"the partition field {field.name}", value=text, expected=expected)
+    source = _path_of(schema, field.source_id)
+    return PartitionField(field.name, source, name, int(rest.rstrip("]")) if rest else 0)
+
+
+def _path_of(schema: iceberg_schema.Schema, number: int) -> Path:
+    """Return the path of a column with a field id; names may contain dots."""
+
+    def search(fields: Iterable[Any], path: Path) -> Path | None:
+        for field in fields:
+            below = (*path, field.name)
+            if field.field_id == number:
+                return below
+            inner = search(getattr(field.field_type, "fields", ()), below)
+            if inner is not None:
+                return inner
+        return None
+
+    return search(schema.fields, ()) or ()
+
+
+def partition_columns(fields: Iterable[PartitionField]) -> dict[Path, FixedColumn]:
+    """Return the columns that ingestion must not reroute, because partitions are made of them.
+
+    Their types may widen: each transform gives the same value for the wider type.
+
+    Source: docs/evolution-rules.md#d12; Iceberg's table specification, "Schema Evolution".
+    """
+    return {each.source: FixedColumn(each.source[-1], "a partition column") for each in fields if each.source}
+
+
+# ---- new tables -----------------------------------------------------------------------------------
+
+
+def parse_partition_by(texts: Sequence[str]) -> tuple[PartitionField, ...]:
+    """Return the partition fields of a new table; their names are given by `name_partition_fields`.
+
+    Args:
+        texts: Columns and calls of transforms, e.g. ``day(placed_at)``, ``bucket(16, id)``, ``truncate(4, code)``.
+
+    Raises:
+        InvalidOption: a text is neither.
+    """
+    return tuple(map(_parse_field, texts))
+
+
+def _parse_field(text: str) -> PartitionField:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        return PartitionField("", parse_path(text.strip()), IDENTITY)
+    name, arguments = match[1].lower().removesuffix("s"), match[2]
+    size = 0
+    if name in _SIZED:
+        number, _, arguments = arguments.partition(",")
+        size = int(number) if number.strip().isdigit() else 0
+    if name not in (IDENTITY, *_SIZED, *_TIMES) or (name in _SIZED and size < 1) or not arguments.strip():
+        expected = "Must be a column, or year, month, day, hour, bucket(N, column) or truncate(N, column)."
+        raise InvalidOption(option="partition_by", value=text, expected=expected)
+    return PartitionField("", parse_path(arguments.strip()), name, size)
+
+
+def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructType) -> tuple[PartitionField, ...]:
+    """Return partition fields with their names and with the paths as the schema spells them.
+
+    Args:
+        fields: As `parse_partition_by` returns them.
+        schema: The columns of the new table.
+
+    Raises:
+        InvalidOption: a column does not exist, or the transform cannot take its values.
+    """
+    names, result = NameAllocator(schema.names), []
+    for each in fields:
+        source, data_type = _find_column(each, schema)
+        column = ".".join(source)
+        if each.transform == IDENTITY and len(source) == 1:
+            name = source[0]
+        else:
+            name = names.take(f"{column}_{_NAMES[each.transform]}" if each.transform in _NAMES else column)
+        if not _can_transform(each.transform, data_type):
+            expected = f"The column {column} is {data_type.sql}, which {each.transform} cannot take."
+            raise InvalidOption(option="partition_by", value=format_path(each.source), expected=expected)
+        result.append(PartitionField(name, source, each.transform, each.size))
+    return tuple(result)
+
+
+def _find_column(field: PartitionField, schema: StructType) -> tuple[Path, DataType]:
+    known = ", ".join(each.name for each in schema)
+    expected = f"Must name a column of the new table. Its first records have {known}."
+    refused = InvalidOption(option="partition_by", value=format_path(field.source), expected=expected)
+    current: DataType = schema
+    for step in field.source:
+        if isinstance(current, (ArrayType, MapType)) or is_atomic(current):
+            raise refused
+        column = current.find(step) if isinstance(current, StructType) else None
+        if column is None:
+            raise refused
+        current = column.type
+    return resolve(schema, field.source)
+
+
+_NUMBERS = frozenset({"integer", "long"})
+_DATES, _TIMESTAMPS = frozenset({"date"}), frozenset({"timestamp", "timestamp_ntz"})
+_TEXTS = frozenset({"string", "binary"})
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "bucket": _NUMBERS | _DATES | _TIMESTAMPS | _TEXTS,
+    "truncate": _NUMBERS | _TEXTS,
+    "hour": _TIMESTAMPS,
+    **dict.fromkeys(("year", "month", "day"), _DATES | _TIMESTAMPS),
+}
+"""The types that each transform takes; bucket and truncate take decimals, and identity takes every atomic type."""
+
+
+def _can_transform(transform: str, data_type: DataType) -> bool:
+    if isinstance(data_type, DecimalType):
+        return transform in (IDENTITY, *_SIZED)
+    return is_atomic(data_type) and (transform == IDENTITY or str(data_type) in _TAKEN[transform])
+
+
+def to_partition_spec(
+    fields: Iterable[PartitionField], schema: iceberg_schema.Schema
+) -> iceberg_partitioning.PartitionSpec:
+    """Return the partition specification of a new table."""
+    made = [
+        iceberg_partitioning.PartitionField(
+            source_id=_id_of(schema, each.source),
+            field_id=_FIRST_ID + position,
+            transform=iceberg_transforms.parse_transform(
+                f"{each.transform}[{each.size}]" if each.size else each.transform
+            ),
+            name=each.name,
+        )
+        for position, each in enumerate(fields)
+    ]
+    return iceberg_partitioning.PartitionSpec(*made)
+
+
+def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:
+    fields: Any = schema.fields
+    found = None
+    for step in path:
+        found = next(field for field in fields if field.name == step)
+        fields = getattr(found.field_type, "fields", ())
+    assert found is not None
+    return int(found.field_id)
+
+
+# ---- values ---------------------------------------------------------------------------------------
+
+
+def encode_partition(values: Sequence[Any]) -> str:
+    """Return the partition values of a file as JSON: a type mark and the value for each field."""
+    return _encode([_marked(value) for value in values]).decode()
+
+
+def decode_partition(text: str) -> list[Any]:
+    """Return the partition values from `encode_partition`, as PyIceberg writes them."""
+    return [_DECODED[mark](value) for mark, value in msgspec.json.decode(text)] if text else []
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _marked(value: Any) -> tuple[str, Any]:
+    match value:
+        case Decimal():
+            return "d", str(value)
+        case bytes():
+            return "b", value.hex()
+    return "", value
+
+
+_DECODED: Mapping[str, Callable[[Any], Any]] = {"d": Decimal, "b": bytes.fromhex, "": lambda value: value}
+
+
+_MASK, _ROUND_1, _ROUND_2 = 0xFFFFFFFF, 0xCC9E2D51, 0x1B873593
+
+
+def bucket_of(value: bytes, buckets: int) -> int:
+    """Return the bucket of a value: its 32-bit Murmur3 hash, without the sign, modulo the number of buckets.
+
+    Args:
+        value: The bytes that Iceberg hashes: see `hashed_bytes`.
+        buckets: The number of buckets.
+
+    Source: Iceberg's table specification, "Appendix B: 32-bit Hash Requirements".
+
+    Example:
+        >>> bucket_of((34).to_bytes(8, "little"), 2**31) == 2017239379
+        True
+    """
+    return (_murmur3(value) & 0x7FFFFFFF) % buckets
+
+
+def hashed_bytes(value: Any) -> bytes:
+    """Return the bytes that Iceberg hashes for a value.
+
+    Args:
+        value: An integer (also for dates and timestamps), a decimal, a string or bytes.
+    """
+    match value:
+        case int():
+            return value.to_bytes(8, "little", signed=True)
+        case Decimal():
+            unscaled = _unscaled(value)
+            return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+        case str():
+            return value.encode()
+    return bytes(value)
+
+
+def _unscaled(value: Decimal) -> int:
+    """Return the digits of a decimal as an integer; arithmetic on decimals would round to 28 digits."""
+    sign, digits, _ = value.as_tuple()
+    number = int("".join(map(str, digits)))
+    return -number if sign else number
+
+
+def _murmur3(data: bytes) -> int:
+    result, whole = 0, len(data) // 4 * 4
+    for start in range(0, whole, 4):
+        result ^= _mix(int.from_bytes(data[start : start + 4], "little"))
+        result = (result << 13 | result >> 19) & _MASK
+        result = (result * 5 + 0xE6546B64) & _MASK
+    if whole < len(data):
+        result ^= _mix(int.from_bytes(data[whole:], "little"))
+    result ^= len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        result = ((result ^ result >> shift) * factor) & _MASK
+    return result
+
+
+def _mix(block: int) -> int:
+    block = (block * _ROUND_1) & _MASK
+    return ((block << 15 | block >> 17) * _ROUND_2) & _MASK
+
+
+def truncate_value(value: Any, width: int) -> Any:
+    """Return a value truncated to a width: numbers down to a multiple, strings and bytes to their beginning.
+
+    Args:
+        value: An integer, a decimal, a string or bytes.
+        width: The width.
+
+    Source: Iceberg's table specification, "Truncate Transform Details".
+
+    Example:
+        >>> truncate_value(-1, 10), truncate_value(Decimal("10.65"), 50), truncate_value("iceberg", 3)
+        (-10, Decimal('10.50'), 'ice')
+    """
+    match value:
+        case int():
+            return value - value % width
+        case Decimal():
+            unscaled = _unscaled(value)
+            result = unscaled - unscaled % width
+            digits = tuple(map(int, str(abs(result))))
+            return Decimal((int(result < 0), digits, int(value.as_tuple().exponent)))
+    return value[:width]

@@ -1,0 +1,51 @@
+"""The settings of a PyIceberg FileIO in the words of object_store, so that a catalog needs no second configuration.
+
+Source: PyIceberg: ``FileIO``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "s3.endpoint": "aws_endpoint",
+        "s3.access-key-id": "aws_access_key_id",
+        "s3.secret-access-key": "aws_secret_access_key",
+        "s3.session-token": "aws_session_token",
+        "s3.region": "aws_region",
+        "client.access-key-id": "aws_access_key_id",
+        "client.secret-access-key": "aws_secret_access_key",
+        "client.session-token": "aws_session_token",
+        "client.region": "aws_region",
+        "gcs.oauth2.token": "google_bearer_token",
+        "adls.account-name": "azure_storage_account_name",
+        "adls.account-key": "azure_storage_account_key",
+        "adls.sas-token": "azure_storage_sas_token",
+        "adls.tenant-id": "azure_storage_tenant_id",
+        "adls.client-id": "azure_storage_client_id",
+        "adls.client-secret": "azure_storage_client_secret",
+    }
+)
+"""The setting of object_store for each setting of PyIceberg; the first one that is set wins."""
+
+
+def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a store.
+
+    Args:
+        properties: The properties of a catalog or of the FileIO of a table.
+        given: Settings from the caller, which win.
+
+    Example:
+        >>> to_storage_options({"s3.endpoint": "http://localhost:9000"})
+        {'aws_endpoint': 'http://localhost:9000', 'aws_allow_http': 'true'}
+    """
+    options: dict[str, str] = {}
+    for name, option in NAMES.items():
+        if name in properties:
+            options.setdefault(option, properties[name])
+    if options.get("aws_endpoint", "").startswith("http:"):
+        options["aws_allow_http"] = "true"
+    return options | dict(given or {})

@@ -1,0 +1,96 @@
+"""The files of a Delta table for a batch; see `widen.spark.ingest.table_files`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from widen.log.read.snapshot import Snapshot
+from widen.log.store.log_store import LogStore
+from widen.log.write.staged_files import discard
+from widen.model.schema_json import from_json
+from widen.model.types import StructType
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.spark.dml.change_context import count_written_rows
+from widen.spark.read.scan import read_snapshot
+from widen.spark.write.parquet_writer import write_parquet
+from widen.spark.write.part_file import PartFile, PartSink, find_part_sink
+from widen.spark.write.row_constraints import first_violated_rule
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWriter:
+    """Writes rows as files of a Delta table.
+
+    Args:
+        store: The store of the table.
+        protocol: The protocol of the table when the files are committed.
+        metadata: The metadata of the table when the files are committed.
+    """
+
+    store: LogStore
+    protocol: Protocol
+    metadata: Metadata
+
+    def find_sink(self, spark: SparkSession) -> PartSink | None:
+        """Return where Python tasks can write files themselves."""
+        return find_part_sink(spark, self.store, self.protocol, self.metadata)
+
+    def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
+        """Return the files that tasks have written to the sink."""
+        return [part.to_add() for part in parts]
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first rule that a row violates.
+
+        Raises:
+            CorruptLog: an invariant cannot be parsed.
+        """
+        schema = from_json(self.metadata.schema_string)
+        return first_violated_rule(schema, self.protocol, self.metadata.configuration)
+
+    def write(self, rows: DataFrame) -> list[Add]:
+        """Write rows in the columns of the table.
+
+        Raises:
+            RowRefused: a row violates a rule of the table.
+            JobFailed: the Spark job failed.
+            StorageError: the store cannot be written.
+        """
+        return write_parquet(rows, self.store, self.protocol, self.metadata)
+
+    def count_rows(self, files: Sequence[Add]) -> int:
+        """Return the number of rows in files of this writer."""
+        return count_written_rows(files)
+
+    def discard(self, files: Sequence[Add]) -> None:
+        """Delete files of this writer as far as the store allows."""
+        discard(self.store, files)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows:
+    """The rows of one version of a Delta table.
+
+    Args:
+        store: The store of the table.
+        snapshot: The version.
+    """
+
+    store: LogStore
+    snapshot: Snapshot
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the version, with all metadata."""
+        return self.snapshot.schema
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some files.
+
+        Raises:
+            TableError: the files cannot be read.
+        """
+        return read_snapshot(spark, self.store, self.snapshot, only=paths)

@@ -1,0 +1,132 @@
+"""The files of an Iceberg table for a batch; see `widen.spark.ingest.table_files`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.iceberg.data_file import IcebergFile
+from widen.iceberg.file_metrics import metrics_modes
+from widen.iceberg.partitions import PartitionField
+from widen.log.store.log_store import LogStore
+from widen.log.write.staged_files import discard_folder
+from widen.model.types import StructType, quote_name
+from widen.protocol.actions import Protocol
+from widen.spark.source.source_files import as_literal
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
+from widen.spark.write.iceberg_table_writer import WRITTEN, IcebergLayout, describe_metrics, write_task
+from widen.spark.write.iceberg_writer import to_arrow_with_ids
+from widen.spark.write.part_file import PartFile, PartSink
+from widen.spark.write.physical_layout import is_fully_nullable
+from widen.spark.write.row_constraints import first_violated_rule
+
+CODEC = "write.parquet.compression-codec"
+"""Table property: the compression of data files."""
+
+_CODECS: Mapping[str, str] = MappingProxyType(
+    {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"uncompressed": "none", "none": "none"}
+)
+"""The codecs of Iceberg that Arrow supports, by Arrow's names; zstd, Iceberg's default, replaces the others."""
+
+_NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWriter:
+    """Writes rows as files of an Iceberg table.
+
+    Args:
+        store: The data location of the table.
+        schema: The columns when the files are committed, with field ids.
+        partition_by: The partition fields.
+        properties: The table properties.
+    """
+
+    store: LogStore
+    schema: StructType
+    partition_by: tuple[PartitionField, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def find_sink(self, _: SparkSession) -> PartSink | None:
+        """Return where Python tasks can write files themselves."""
+        return self._new_sink() if not self.partition_by and is_fully_nullable(self.schema) else None
+
+    def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
+        """Return the files that tasks have written to the sink."""
+        return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first element or map value that is null although it is required."""
+        return first_violated_rule(self.schema, _NO_PROTOCOL, {})
+
+    def write(self, rows: DataFrame) -> list[IcebergFile]:
+        """Write rows in the columns of the table.
+
+        Raises:
+            JobFailed: the Spark job failed.
+            StorageError: the store cannot be written.
+        """
+        sink = self._new_sink()
+        columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
+        frame = rows.select(*(column.alias(each.name) for column, each in zip(columns, self.schema, strict=True)))
+        with ExitStack() as undo:
+            undo.callback(discard_folder, self.store, sink.job)
+            with translate_spark_errors():
+                layout = IcebergLayout(sink, self.partition_by)
+                written = frame.mapInArrow(partial(write_task, layout), WRITTEN).collect()
+            undo.pop_all()
+        # The files of failed attempts of tasks are not in the list.
+        discard_folder(self.store, sink.job, but=[row.path for row in written])
+        return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition) for row in written]
+
+    def count_rows(self, files: Sequence[IcebergFile]) -> int:
+        """Return the number of rows in files of this writer."""
+        return sum(file.metrics.rows for file in files)
+
+    def discard(self, files: Sequence[IcebergFile]) -> None:
+        """Delete files of this writer as far as the store allows."""
+        for job in {file.path.partition("/")[0] for file in files}:
+            discard_folder(self.store, job)
+
+    def _new_sink(self) -> PartSink:
+        codec = _CODECS.get(self.properties.get(CODEC, "zstd").lower(), "zstd")
+        describe = describe_metrics(self.schema, metrics_modes(self.schema, self.properties))
+        return PartSink(self.store, uuid.uuid4().hex, codec, describe, to_arrow_with_ids(self.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergRows:
+    """The rows of one snapshot of an Iceberg table that an ingestion has just written.
+
+    Their files have the names and types of the columns of that snapshot.
+
+    Args:
+        store: The data location of the table.
+        schema: The schema of the snapshot.
+        paths: The files that the snapshot added, below the data location.
+    """
+
+    store: LogStore
+    schema: StructType
+    paths: frozenset[str]
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some files, as far as the snapshot has them.
+
+        Raises:
+            TableError: the files cannot be read.
+        """
+        schema = to_spark(as_nullable(self.schema))
+        uris = [self.store.uri(path) for path in paths if path in self.paths]
+        if not uris:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*(as_literal(unquote(uri)) for uri in uris))

@@ -1,0 +1,76 @@
+"""What a batch asks of the files of a table, whatever its format: to write rows, and to read them again.
+
+`widen.spark.ingest.delta_files` and `widen.spark.ingest.iceberg_files` implement it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from widen.model.types import StructType
+from widen.spark.write.part_file import PartFile, PartSink
+
+
+class WrittenFile(Protocol):
+    """A file that is written but not committed. The format of the table knows more about it."""
+
+    @property
+    def path(self) -> str:
+        """The path; its first folder belongs to the job that wrote the file."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+
+
+class TableWriter(Protocol):
+    """Writes rows as files of a table. Nothing is committed."""
+
+    def find_sink(self, spark: SparkSession) -> PartSink | None:
+        """Return where Python tasks can write files themselves; None if rows have to pass through `write`."""
+
+    def from_parts(self, parts: Sequence[PartFile]) -> Sequence[WrittenFile]:
+        """Return the files that tasks have written to the sink."""
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first rule that a row violates, or null; None if the table has no rules.
+
+        NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
+        """
+
+    def write(self, rows: DataFrame) -> Sequence[WrittenFile]:
+        """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.
+
+        Raises:
+            RowRefused: a row violates a rule of the table.
+            JobFailed: the Spark job failed.
+            StorageError: the store cannot be written.
+        """
+
+    def count_rows(self, files: Sequence[Any]) -> int:
+        """Return the number of rows in files of this writer."""
+
+    def discard(self, files: Sequence[Any]) -> None:
+        """Delete files of this writer as far as the store allows."""
+
+
+class TableRows(Protocol):
+    """The rows of one version of a table."""
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the version, with all metadata."""
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some files.
+
+        Args:
+            spark: The session.
+            paths: The paths of the files, as in `WrittenFile`.
+
+        Raises:
+            TableError: the files cannot be read.
+        """

@@ -1,0 +1,288 @@
+"""Data files of Iceberg tables, written by tasks with Arrow: field ids at every level, metrics and partition values.
+
+The metrics come from the footer that the task has just written, so no file is opened again. Tasks do not need
+PyIceberg.
+
+Source: Iceberg's table specification, "Parquet", "Column Projection", "Partitioning".
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from widen.iceberg.file_metrics import (
+    BOOLEAN,
+    BYTES,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    TEXT,
+    ColumnMetrics,
+    FileMetrics,
+    leaf_ids,
+    lower_bound,
+    upper_bound,
+)
+from widen.iceberg.partitions import (
+    IDENTITY,
+    VOID,
+    PartitionField,
+    bucket_of,
+    encode_partition,
+    hashed_bytes,
+    truncate_value,
+)
+from widen.model.column_path import leaves
+from widen.model.types import DataType, DecimalType, StructType
+from widen.spark.write.part_file import PartFile, PartSink, PartWriter
+
+MAX_OPEN_FILES = 100
+"""The number of partitions that a task writes at the same time. Beyond it, the one unused for longest is closed."""
+
+WRITTEN = "path string, size_bytes bigint, stats string, partition string"
+"""The rows of `write_task`: a file, its metrics and its partition values."""
+
+
+def describe_metrics(schema: StructType, modes: Mapping[int, int]) -> Callable[[pq.FileMetaData], tuple[str, str]]:
+    """Return a function that returns the metrics of a file for a `PartFile`, as JSON.
+
+    See `widen.iceberg.file_metrics.FileMetrics`.
+
+    Args:
+        schema: The columns of the files, with field ids.
+        modes: See `widen.iceberg.file_metrics.metrics_modes`.
+    """
+    types = (data_type for _, data_type in leaves(schema))
+    numbers = (number for _, number, _ in leaf_ids(schema))
+    columns = [(number, _form(data_type), modes.get(number)) for number, data_type in zip(numbers, types, strict=True)]
+    return partial(_describe, tuple(columns))
+
+
+_FORMS: Mapping[str, str] = {
+    "boolean": BOOLEAN,
+    "byte": INT,
+    "short": INT,
+    "integer": INT,
+    "date": INT,
+    "long": LONG,
+    "timestamp": LONG,
+    "timestamp_ntz": LONG,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "string": TEXT,
+    "binary": BYTES,
+}
+"""The binary form of the values of each atomic type."""
+
+
+def _form(data_type: DataType) -> str:
+    return DECIMAL if isinstance(data_type, DecimalType) else _FORMS[str(data_type)]
+
+
+def _describe(columns: Sequence[tuple[int, str, int | None]], footer: pq.FileMetaData) -> tuple[str, str]:
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    metrics = {
+        number: _column_metrics([group.column(position) for group in groups], form, mode)
+        for position, (number, form, mode) in enumerate(columns)
+        if mode is not None
+    }
+    return _encode(FileMetrics(footer.num_rows, [_offset(group.column(0)) for group in groups], metrics)).decode(), ""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _offset(chunk: Any) -> int:
+    has_dictionary = chunk.has_dictionary_page and chunk.dictionary_page_offset < chunk.data_page_offset
+    return int(chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset)
+
+
+def _column_metrics(chunks: Sequence[Any], form: str, mode: int) -> ColumnMetrics:
+    statistics = [chunk.statistics for chunk in chunks]
+    sizes, values = (sum(getattr(chunk, name) for chunk in chunks) for name in ("total_compressed_size", "num_values"))
+    if any(each is None or not each.has_null_count for each in statistics):
+        return ColumnMetrics(sizes, values)
+    nulls = sum(each.null_count for each in statistics)
+    filled = [each for each in statistics if each.num_values]
+    if not filled or not all(each.has_min_max for each in filled):
+        return ColumnMetrics(sizes, values, nulls)
+    low = min(_comparable(form, each.min_raw) for each in filled)
+    high = max(_comparable(form, each.max_raw) for each in filled)
+    if low != low or high != high:  # a NaN is not a bound
+        return ColumnMetrics(sizes, values, nulls)
+    return ColumnMetrics(sizes, values, nulls, lower_bound(form, low, mode), upper_bound(form, high, mode))
+
+
+def _comparable(form: str, raw: Any) -> Any:
+    return int.from_bytes(raw, "big", signed=True) if form == DECIMAL and isinstance(raw, bytes) else raw
+
+
+# ---- tasks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLayout:
+    """The layout of the files of an Iceberg table.
+
+    Args:
+        sink: The destination, with the Arrow schema of the files.
+        partition_by: The partition fields.
+    """
+
+    sink: PartSink
+    partition_by: tuple[PartitionField, ...] = ()
+
+
+def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task, and yield the written files in the columns of `WRITTEN`."""
+    writers = _PartitionWriters(layout)
+    for batch in batches:
+        writers.write(pa.Table.from_batches([batch]).cast(layout.sink.schema))
+    files = writers.close()
+    if files:
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([part.path for part, _ in files]),
+                pa.array([part.size_bytes for part, _ in files]),
+                pa.array([part.stats for part, _ in files]),
+                pa.array([partition for _, partition in files]),
+            ],
+            names=["path", "size_bytes", "stats", "partition"],
+        )
+
+
+class _PartitionWriters:
+    """Writes each row to the file of its partition."""
+
+    def __init__(self, layout: IcebergLayout) -> None:
+        self._layout = layout
+        self._open: OrderedDict[str, PartWriter] = OrderedDict()
+        self._closed: list[tuple[PartFile, str]] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        for partition, group in split_by_partition(rows, self._layout.partition_by):
+            writer = self._open.pop(partition, None) or PartWriter(self._layout.sink, self._layout.sink.schema)
+            self._open[partition] = writer
+            for batch in group.combine_chunks().to_batches():
+                writer.write(batch)
+            if len(self._open) > MAX_OPEN_FILES:
+                self._close(next(iter(self._open)))
+
+    def close(self) -> list[tuple[PartFile, str]]:
+        """Write the remaining rows, and return all files with their partition values."""
+        for partition in [*self._open]:
+            self._close(partition)
+        return self._closed
+
+    def _close(self, partition: str) -> None:
+        self._closed += [(part, partition) for part in self._open.pop(partition).close()]
+
+
+def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each partition, with its values as `encode_partition` returns them.
+
+    Args:
+        rows: Columns of the table.
+        fields: The partition fields.
+    """
+    if not fields:
+        if rows.num_rows:
+            yield "", rows
+        return
+    keys = {f"key{number}": _partition_values(rows, field) for number, field in enumerate(fields)}
+    row = pa.array(range(rows.num_rows), pa.int64())
+    grouped = pa.table({**keys, "row": row}).group_by([*keys], use_threads=False).aggregate([("row", "list")])
+    columns = [grouped.column(name).to_pylist() for name in keys]
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield encode_partition(values), rows.take(grouped.column("row_list")[number].values)
+
+
+def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
+    if field.transform == VOID:
+        return pa.chunked_array([pa.nulls(rows.num_rows, pa.int32())])
+    values = rows.column(field.source[0])
+    for step in field.source[1:]:
+        values = pc.struct_field(values, step)
+    values = _physical(values)
+    if field.transform == IDENTITY:
+        return values
+    if field.transform in _TIME_UNITS:
+        return _TIME_UNITS[field.transform](_source_type(rows, field), values)
+    distinct = values.combine_chunks().dictionary_encode()
+    results = [None if each is None else _transform(field, each) for each in distinct.dictionary.to_pylist()]
+    result_type = pa.int32() if field.transform == "bucket" else values.type
+    return pa.chunked_array([pa.array(results, result_type).take(distinct.indices)])
+
+
+def _source_type(rows: pa.Table, field: PartitionField) -> pa.DataType:
+    """Return the Arrow type of the column of a partition field."""
+    data_type = rows.schema.field(field.source[0]).type
+    for step in field.source[1:]:
+        data_type = data_type.field(step).type
+    return data_type
+
+
+def _physical(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return dates as days and timestamps as microseconds since 1970, and everything else as it is."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def _transform(field: PartitionField, value: Any) -> Any:
+    if field.transform == "bucket":
+        return bucket_of(hashed_bytes(value), field.size)
+    return truncate_value(value, field.size)
+
+
+_DAY, _HOUR = 86_400_000_000, 3_600_000_000
+
+
+def _to_days(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values if pa.types.is_date(data_type) else _floor_divide(values, _DAY)
+
+
+def _to_hours(_: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _floor_divide(values, _HOUR)
+
+
+def _to_months(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _calendar(_to_days(data_type, values), 12)
+
+
+def _to_years(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _calendar(_to_days(data_type, values), 1)
+
+
+def _calendar(days: pa.ChunkedArray, per_year: int) -> pa.ChunkedArray:
+    dates = days.cast(pa.int32()).cast(pa.date32())
+    years = pc.multiply(pc.subtract(pc.year(dates), 1970), per_year)
+    return (years if per_year == 1 else pc.add(years, pc.subtract(pc.month(dates), 1))).cast(pa.int32())
+
+
+def _floor_divide(values: pa.ChunkedArray, divisor: int) -> pa.ChunkedArray:
+    """Return the quotients rounded down; Arrow rounds towards zero."""
+    quotients = pc.divide(values, divisor)
+    is_rounded_up = pc.greater(pc.multiply(quotients, divisor), values)
+    return pc.subtract(quotients, is_rounded_up.cast(pa.int64())).cast(pa.int32())
+
+
+_TIME_UNITS: Mapping[str, Callable[[pa.DataType, pa.ChunkedArray], pa.ChunkedArray]] = {
+    "year": _to_years,
+    "month": _to_months,
+    "day": _to_days,
+    "hour": _to_hours,
+}
+"""The transforms of dates and timestamps."""

@@ -16,6 +16,7 @@ from widen.cli.output import show, show_json
 from widen.cli.properties_and_sql import report_change, show_unchanged
 
 if TYPE_CHECKING:
+    from widen.model.types import StructType
     from widen.planning.alter.alter_request import ColumnChanges, NewColumn
     from widen.planning.table.operation import Operation
     from widen.table.column_changes import ColumnChangesMixin
@@ -42,12 +43,10 @@ def alter(
 ) -> None:
     """Change, rename, add or drop a column. It takes one commit and rewrites no file."""
     values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
-    switches = {"first": first, "drop_default": drop_default}
-    changes = {key: value for key, value in values.items() if value is not None}
-    changes |= {key: value for key, value in switches.items() if value}
-    _ensure_one(changes, rename=rename is not None, add=add, drop=drop)
+    changes = requested_changes(**values, first=first, drop_default=drop_default)
+    ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
     opened = lazy_imports.ColumnChangesMixin(table, shared_options.storage(storage_option))
-    operations = _operations(opened, column, changes, rename, add=add, drop=drop)
+    operations = parse_operations(opened.snapshot.schema, column, changes, rename, add=add, drop=drop)
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=json)
         return
@@ -56,7 +55,15 @@ def alter(
     report_change(before, opened.change_columns(operations, spark=session), json=json)
 
 
-def _ensure_one(changes: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:
+def requested_changes(**options: Any) -> dict[str, Any]:
+    """Return the options that ask for a change of a column."""
+    return {key: value for key, value in options.items() if value is not None and (value or key not in _SWITCHES)}
+
+
+_SWITCHES = ("first", "drop_default")
+
+
+def ensure_one_change(changes: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:
     """Check that the options ask for exactly one kind of change.
 
     Raises:
@@ -68,10 +75,19 @@ def _ensure_one(changes: Mapping[str, Any], *, rename: bool, add: bool, drop: bo
         raise typer.BadParameter("--rename, --add, --drop and changes need a commit each. Run one command for each.")
 
 
-def _operations(
-    opened: ColumnChangesMixin, column: str, changes: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
+def parse_operations(
+    schema: StructType, column: str, changes: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
 ) -> Sequence[Operation]:
-    schema = opened.snapshot.schema
+    """Return the operations that the options of the command ask for.
+
+    Args:
+        schema: The columns of the table.
+        column: The column.
+        changes: The changes of the column, or the settings of a new one.
+        name: The new name to rename it to.
+        add: Whether to add it.
+        drop: Whether to drop it.
+    """
     if name is not None:
         return lazy_imports.parse_rename(schema, column, name)
     if drop:

@@ -21,6 +21,7 @@ from widen.cli import (
     alter_command,
     explain_command,
     handover_command,
+    iceberg_commands,
     ingest_commands,
     maintenance_commands,
     properties_and_sql,
@@ -30,6 +31,7 @@ from widen.cli import (
 )
 from widen.cli.help_examples import examples_text
 from widen.cli.output import note, show_error, show_line
+from widen.cli.table_formats import for_both_formats
 from widen.errors import LimitExceeded, WidenError
 from widen.errors.foreign import notes_of
 from widen.model.lazy_module import import_lazily
@@ -122,8 +124,20 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
     }
 )
 
+_FOR_ICEBERG: Mapping[str, Callable[..., None]] = MappingProxyType(
+    {
+        "show": iceberg_commands.show,
+        "history": iceberg_commands.history,
+        "read": iceberg_commands.read,
+        "alter": iceberg_commands.alter,
+        "view": iceberg_commands.view,
+    }
+)
+"""What these commands do for the table of a ``--catalog``."""
+
 for _name, _command in _COMMANDS.items():
-    app.command(_name, epilog=examples_text(_name))(_command)
+    _other = _FOR_ICEBERG.get(_name)
+    app.command(_name, epilog=examples_text(_name))(for_both_formats(_command, _other) if _other else _command)
 
 
 def main() -> None:

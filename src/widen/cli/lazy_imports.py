@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from widen.planning.alter.handover import plan_handover
     from widen.protocol.table_features import PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
-    from widen.report import terminal, text_format
+    from widen.report import terminal, text_format, widgets
     from widen.report.build_report import build_report
     from widen.report.commit_history import read_history
     from widen.report.evolution_rules import evolution_rules, find_rule
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from widen.sql_commands.parser import parse_sql
     from widen.sql_commands.query_results import ChangedTable, QueryResult
     from widen.sql_commands.token_reader import split_statements
-    from widen.table import Table
+    from widen.table import IcebergTable, Table
     from widen.table.column_changes import ColumnChangesMixin
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
@@ -55,6 +55,7 @@ __all__ = [
     "ChangedTable",
     "ColumnChangesMixin",
     "FooterUse",
+    "IcebergTable",
     "Loads",
     "LogStore",
     "PropertyChangesMixin",
@@ -103,6 +104,7 @@ __all__ = [
     "to_table_state",
     "translate_spark_errors",
     "watch_jobs",
+    "widgets",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -127,7 +129,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.report_summary": ("summarize_report",),
     "widen.report.terminal_report": ("report_parts",),
     "widen.report.commit_history": ("read_history",),
-    "widen.report": ("terminal", "text_format"),
+    "widen.report": ("terminal", "text_format", "widgets"),
     "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
     "widen.spark.parquet.old_type_files": ("find_old_files_locally", "summarize_old_types"),
     "widen.report.row_scan": ("scan_report",),
@@ -139,7 +141,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.sql_commands.parser": ("parse_sql",),
     "widen.sql_commands.execute": ("needs_session", "run_statement"),
     "widen.sql_commands.token_reader": ("split_statements",),
-    "widen.table": ("Table",),
+    "widen.table": ("IcebergTable", "Table"),
     "widen.table.column_changes": ("ColumnChangesMixin",),
     "widen.table.property_changes": ("PropertyChangesMixin",),
     "widen.table.results": ("Loads",),

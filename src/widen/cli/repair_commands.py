@@ -6,6 +6,7 @@ Source: docs/evolution-rules.md#one-logical-field, #u3, #d12
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,11 +49,27 @@ def view(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Print the SQL of a view with one column per source field."""
-    if name is not None and not _VIEW_NAME.fullmatch(name):
-        raise InvalidOption(option="--name", value=name, expected="Must be a name in SQL, e.g. shop.orders.")
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     last = opened.location.rstrip("/").rpartition("/")[2]
-    sql = opened.view_sql(name or lazy_imports.to_identifier(_NOT_IN_NAMES.sub("_", last)), rows, temporary=temporary)
+    print_view(opened.view_sql, last, name, rows, temporary=temporary)
+
+
+def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: str | None, *, temporary: bool) -> None:
+    """Print the SQL of a view of a table of either format.
+
+    Args:
+        view_sql: The method of the table.
+        last: The name of the table, from which the view gets its name by default.
+        name: The name of the view.
+        rows: The table in SQL.
+        temporary: Whether to make it a temporary view.
+
+    Raises:
+        InvalidOption: the name is not one of SQL, or the SQL has characters that do not print.
+    """
+    if name is not None and not _VIEW_NAME.fullmatch(name):
+        raise InvalidOption(option="--name", value=name, expected="Must be a name in SQL, e.g. shop.orders.")
+    sql = view_sql(name or lazy_imports.to_identifier(_NOT_IN_NAMES.sub("_", last)), rows, temporary=temporary)
     if printable_lines(sql) != sql:
         raise InvalidOption(option="The SQL of the view", value=sql, expected=_UNPRINTABLE)
     show_line(sql)

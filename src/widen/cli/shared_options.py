@@ -57,6 +57,15 @@ Catalog: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Catalog: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="NAME|FILE.db",
+        help="The catalog of an Iceberg table: a name in PyIceberg's configuration, or a file for an embedded one.",
+        show_default=False,
+    ),
+]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[
     int | None, typer.Option("--version", min=0, help="The version; by default the newest.", show_default=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from widen.log.read.snapshot import Snapshot
     from widen.spark.parquet.old_type_files import OldType
     from widen.spark.spark_types import DataFrame
-    from widen.table import Table
+    from widen.table import IcebergTable, Table
 
 SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
@@ -161,7 +161,7 @@ def read(
     """Show rows in the current types of the columns. With --json, one object per line."""
     with progress("reading"):
         opened = lazy_imports.Table(table, shared_options.storage(storage_option))
-        frame = _frame(opened, (version, timestamp, where), select or (), unified=unified)
+        frame = select_rows(opened, (version, timestamp, where), select or (), unified=unified)
     show_rows(frame, limit, json=json)
 
 
@@ -203,9 +203,24 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
         return None, error.message
 
 
-def _frame(
-    table: Table, wanted: tuple[int | None, str | None, str | None], select: Sequence[str], *, unified: bool
+def select_rows(
+    table: Table | IcebergTable,
+    wanted: tuple[int | None, str | None, str | None],
+    select: Sequence[str],
+    *,
+    unified: bool,
 ) -> DataFrame:
+    """Return rows of a table of either format.
+
+    Args:
+        table: The table.
+        wanted: The version, the timestamp and the condition.
+        select: Columns or expressions; empty for all columns.
+        unified: Whether to return one column for each source field.
+
+    Raises:
+        InvalidOption: Spark cannot evaluate the condition or an expression, or two columns have one name.
+    """
     version, timestamp, where = wanted
     spark, failures = spark_session.spark_session(), lazy_imports.SPARK_ERRORS
     try:

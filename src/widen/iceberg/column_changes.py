@@ -138,6 +138,28 @@ def _independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
         yield group
 
 
+def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
+    """Return an open transaction with changes of columns of the newest version, which is not committed.
+
+    Args:
+        name: The table.
+        operations: The operations.
+
+    Raises:
+        ColumnRefused: a subclass that names the reason.
+        InvalidOption: Iceberg does not have such an operation.
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        CatalogError: the catalog cannot be read.
+    """
+    table, location = name.load(), str(name)
+    ensure_writable(table, location)
+    metadata = table.metadata
+    state = to_column_state(metadata, to_model(table.schema(), read_sources(metadata.properties, location)))
+    transaction = table.transaction()
+    change_columns(transaction, state, operations)
+    return transaction
+
+
 def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
     """Change the columns of a table in one commit, and return its newest version.
 
@@ -154,14 +176,9 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
         CatalogError: the catalog cannot be read or written.
     """
     operations, location = list(operations), str(name)
-    table = name.load()
     if not operations:
-        return table
-    ensure_writable(table, location)
-    metadata = table.metadata
-    state = to_column_state(metadata, to_model(table.schema(), read_sources(metadata.properties, location)))
-    transaction = table.transaction()
-    change_columns(transaction, state, operations)
+        return name.load()
+    transaction = plan_columns(name, operations)
     with translate_catalog_errors(location):
         try:
             return transaction.commit_transaction()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from widen.iceberg.catalog import CatalogSource, to_table_name
-from widen.iceberg.column_changes import commit_columns
+from widen.iceberg.column_changes import commit_columns, plan_columns
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
@@ -210,7 +210,7 @@ class IcebergTable:
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
         wanted = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**wanted, first=first)  # type: ignore[typeddict-item]
-        return self._change(alter_request.parse_column_changes(self._current, {column: changes}))
+        return self.change_columns(alter_request.parse_column_changes(self.columns, {column: changes}))
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
@@ -230,7 +230,7 @@ class IcebergTable:
             ContentionError: another writer changed the columns first.
             StorageError: the catalog returned an error.
         """
-        return self._change(alter_request.parse_new_columns(self._current, columns))
+        return self.change_columns(alter_request.parse_new_columns(self.columns, columns))
 
     @check_arguments
     def rename_column(self, column: AnyPath, name: str) -> Self:
@@ -247,7 +247,7 @@ class IcebergTable:
             ContentionError: another writer changed the columns first.
             StorageError: the catalog returned an error.
         """
-        return self._change(alter_request.parse_rename(self._current, column, name))
+        return self.change_columns(alter_request.parse_rename(self.columns, column, name))
 
     @check_arguments
     def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
@@ -264,16 +264,50 @@ class IcebergTable:
             ContentionError: another writer changed the columns first.
             StorageError: the catalog returned an error.
         """
-        return self._change(alter_request.parse_drops(self._current, columns, if_exists=if_exists))
+        return self.change_columns(alter_request.parse_drops(self.columns, columns, if_exists=if_exists))
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of the newest version with their metadata: field ids, docs and source fields."""
+        return self.refresh()._columns(find_read_point(self._table.metadata, SnapshotReference()))
+
+    def schema_at(self, version: int) -> StructType:
+        """Return the columns of a snapshot without internal metadata.
+
+        Raises:
+            VersionNotFound: the table does not have the snapshot, or it has expired.
+        """
+        return visible_schema(self._columns(find_read_point(self._table.metadata, SnapshotReference(version))))
+
+    def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        """Return the operations that would be committed, after all checks; commits nothing.
+
+        Args:
+            operations: As for `change_columns`.
+
+        Raises:
+            ColumnRefused: a subclass that names the reason.
+            InvalidOption: Iceberg does not have such an operation.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+        """
+        plan_columns(self._name, operations)
+        return tuple(operations)
+
+    def change_columns(self, operations: Sequence[Operation]) -> Self:
+        """Apply operations in one commit, all of them or none, and return the table.
+
+        Args:
+            operations: Operations of `widen.types` on the columns of the newest version.
+
+        Raises:
+            ColumnRefused: a subclass that names the reason.
+            InvalidOption: Iceberg does not have such an operation.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the columns first.
+            StorageError: the catalog returned an error.
+        """
+        self._table = commit_columns(self._name, operations)
+        return self
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))
-
-    @property
-    def _current(self) -> StructType:
-        """The columns of the newest version, with their field ids."""
-        return self.refresh()._columns(find_read_point(self._table.metadata, SnapshotReference()))
-
-    def _change(self, operations: Sequence[Operation]) -> Self:
-        self._table = commit_columns(self._name, operations)
-        return self

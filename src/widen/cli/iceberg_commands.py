@@ -1,0 +1,138 @@
+"""The commands for Iceberg tables that differ from those for Delta tables; see `widen.cli.table_formats`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from widen.cli import lazy_imports
+from widen.cli.alter_command import ensure_one_change, parse_operations, requested_changes
+from widen.cli.output import note, show_json
+from widen.cli.output import show as show_parts
+from widen.cli.repair_commands import print_view
+from widen.cli.show_commands import select_rows, show_rows
+from widen.cli.step_display import progress
+
+if TYPE_CHECKING:
+    from widen.model.types import StructType
+    from widen.table import IcebergTable
+
+
+def show(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
+    """Show the columns, the files and the properties of an Iceberg table."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    schema = opened.schema if version is None else opened.schema_at(version)
+    files = opened.files()
+    size_bytes, rows = sum(files["size_bytes"].to_pylist()), sum(files["rows"].to_pylist())
+    if json:
+        columns = [{"name": f.name, "type": f.type.sql, "nullable": f.nullable, **_doc(f.metadata)} for f in schema]
+        facts = {"files": files.num_rows, "sizeBytes": size_bytes, "rows": rows, "properties": opened.properties}
+        show_json({"location": opened.location, "version": version or opened.version, "columns": columns, **facts})
+        return
+    text = lazy_imports.text_format
+    counted = (text.count_noun(files.num_rows, "file"), text.size_text(size_bytes), text.count_noun(rows, "row"))
+    widgets = lazy_imports.widgets
+    parts = [Text(opened.name, "bold"), Text(text.printable(opened.location), "dim")]
+    show_parts([*parts, widgets.facts_line(f"snapshot {version or opened.version}", *counted), _columns_table(schema)])
+    if opened.properties:
+        show_parts([widgets.heading_part("Properties"), widgets.pairs_table(sorted(opened.properties.items()))])
+
+
+def _doc(metadata: Any) -> dict[str, str]:
+    return {"comment": metadata["comment"]} if "comment" in metadata else {}
+
+
+def _columns_table(schema: StructType) -> Any:
+    printable = lazy_imports.text_format.printable
+    table = lazy_imports.widgets.table_of("column", "type", "null", "comment")
+    for field in schema:
+        comment = printable(_doc(field.metadata).get("comment", ""))
+        kind = Text(printable(field.type.sql), "cyan")
+        table.add_row(printable(field.name), kind, Text("yes" if field.nullable else "no", "dim"), Text(comment, "dim"))
+    return table
+
+
+def history(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
+    """Show the snapshots of an Iceberg table, newest first."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    entries = opened.history(limit)
+    if json:
+        show_json(
+            [
+                {"version": each.version, "time": each.timestamp.isoformat(), "operation": each.operation}
+                | {"parameters": each.parameters, "metrics": each.metrics}
+                for each in entries
+            ]
+        )
+        return
+    printable = lazy_imports.text_format.printable
+    parts = lazy_imports.widgets.table_of("version", "time (UTC)", "operation", "changes")
+    for each in entries:
+        counts = [f"{key} {each.metrics[key]}" for key in _SHOWN_COUNTS if each.metrics.get(key, "0") != "0"]
+        moment = Text(f"{each.timestamp:%Y-%m-%d %H:%M:%S}", "dim")
+        parts.add_row(Text(str(each.version), "bold"), moment, each.operation, printable(", ".join(counts)))
+    show_parts([Text(opened.name, "bold"), parts])
+
+
+_SHOWN_COUNTS = ("added-records", "deleted-records", "added-data-files", "deleted-data-files", "added-delete-files")
+
+
+def read(
+    table: str,
+    catalog: str,
+    version: int | None = None,
+    timestamp: str | None = None,
+    where: str | None = None,
+    select: list[str] | None = None,
+    unified: bool = False,
+    limit: int | None = None,
+    json: bool = False,
+) -> None:
+    """Show rows of an Iceberg table."""
+    with progress("reading"):
+        opened = lazy_imports.IcebergTable(table, catalog)
+        frame = select_rows(opened, (version, timestamp, where), select or (), unified=unified)
+    show_rows(frame, limit, json=json)
+
+
+def view(table: str, catalog: str, name: str | None = None, rows: str | None = None, temporary: bool = False) -> None:
+    """Print the SQL of a view of an Iceberg table with one column per source field."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    print_view(opened.view_sql, table.rpartition(".")[2], name, rows, temporary=temporary)
+
+
+def alter(
+    table: str,
+    catalog: str,
+    column: str,
+    type: str | None = None,
+    comment: str | None = None,
+    nullable: bool | None = None,
+    first: bool = False,
+    after: str | None = None,
+    rename: str | None = None,
+    add: bool = False,
+    drop: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Change, rename, add or drop a column of an Iceberg table."""
+    changes = requested_changes(type=type, comment=comment, nullable=nullable, first=first, after=after)
+    ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
+    opened = lazy_imports.IcebergTable(table, catalog)
+    operations = parse_operations(opened.columns, column, changes, rename, add=add, drop=drop)
+    _ = opened.plan_columns(operations) if dry_run else opened.change_columns(operations)
+    _show_operations(opened, operations, is_done=not dry_run, json=json)
+
+
+def _show_operations(opened: IcebergTable, operations: Sequence[Any], *, is_done: bool, json: bool) -> None:
+    if json:
+        plan = [operation.to_value() for operation in operations]
+        show_json({"version": opened.version, "changed": is_done and bool(plan), "operations": plan})
+    elif not operations:
+        note(f"{opened.name} has these columns already.")
+    else:
+        printable, verb = lazy_imports.text_format.printable, "" if is_done else "would "
+        show_parts(Text(f"{verb}{printable(str(operation))}") for operation in operations)

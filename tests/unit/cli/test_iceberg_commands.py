@@ -1,0 +1,94 @@
+"""Commands for Iceberg tables: with a catalog the same words mean an Iceberg table, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, NestedField, StringType
+
+from support.command_line import run
+from support.iceberg_files import embedded_catalog
+
+SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=False, doc="The number."),
+    NestedField(2, "name", StringType(), required=False),
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = embedded_catalog(tmp_path).create_table("ns.orders", SCHEMA, properties={"owner": "shop"})
+    made.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": None}], schema=SCHEMA.as_arrow()))
+    return made
+
+
+@pytest.fixture
+def catalog(table: Table, tmp_path: Path) -> str:
+    return str(tmp_path / "catalog.db")
+
+
+def test_show(table: Table, catalog: str) -> None:
+    text = run("show", "ns.orders", "--catalog", catalog).stdout
+    assert "ns.orders" in text
+    assert f"snapshot {table.metadata.current_snapshot_id} · 1 file" in text
+    assert "The number." in text
+    shown = json.loads(run("show", "ns.orders", "--catalog", catalog, "--json").stdout)
+    assert shown["columns"] == [
+        {"name": "id", "type": "int", "nullable": True, "comment": "The number."},
+        {"name": "name", "type": "string", "nullable": True},
+    ]
+    assert (shown["files"], shown["rows"], shown["properties"]["owner"]) == (1, 2, "shop")
+
+
+def test_history(table: Table, catalog: str) -> None:
+    assert "added-records 2" in run("history", "ns.orders", "--catalog", catalog).stdout
+    (entry,) = json.loads(run("history", "ns.orders", "--catalog", catalog, "--json").stdout)
+    assert (entry["version"], entry["operation"]) == (table.metadata.current_snapshot_id, "append")
+    assert entry["metrics"]["total-records"] == "2"
+
+
+def test_alter(table: Table, catalog: str) -> None:
+    dry = run("alter", "ns.orders", "id", "--type", "bigint", "--dry-run", "--catalog", catalog)
+    assert dry.stdout == "would widen id from int to bigint\n"
+    assert str(table.refresh().schema().find_type("id")) == "int"
+    assert run("alter", "ns.orders", "id", "--type", "bigint", "--catalog", catalog).stdout == (
+        "widen id from int to bigint\n"
+    )
+    assert str(table.refresh().schema().find_type("id")) == "long"
+    assert run("alter", "ns.orders", "name", "--rename", "label", "--catalog", catalog).exit_code == 0
+    assert run("alter", "ns.orders", "note", "--add", "--type", "string", "--catalog", catalog).exit_code == 0
+    assert table.refresh().schema().column_names == ["id", "label", "note"]
+    refused = run("alter", "ns.orders", "id", "--type", "decimal(30,0)", "--dry-run", "--catalog", catalog)
+    assert refused.exit_code == 1
+    assert "Iceberg does not allow this change in format version 2" in refused.stderr
+
+
+def test_view(table: Table, catalog: str) -> None:
+    text = run("view", "ns.orders", "--catalog", catalog, "--temporary").stdout
+    assert text.startswith("CREATE OR REPLACE TEMPORARY VIEW `orders` AS")
+    assert "FROM ns.orders" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("history", "ns.orders", "--samples", "raw"), "--samples does not apply to Iceberg tables"),
+        (("show", "ns.missing"), "There is no Iceberg table ns.missing"),
+        (("show", "orders"), "Must be a namespace and a name, e.g. shop.orders"),
+        (("alter", "ns.orders", "id", "--default", "1"), "--default does not apply to Iceberg tables"),
+    ],
+)
+def test_what_does_not_work_is_told(catalog: str, words: tuple[str, ...], message: str) -> None:
+    done = run(*words, "--catalog", catalog)
+    assert done.exit_code == 1
+    assert message in " ".join(done.stderr.split())
+
+
+def test_a_catalog_that_is_not_configured_is_named(table: Table) -> None:
+    done = run("show", "ns.orders", "--catalog", "nowhere")
+    assert "The catalog nowhere cannot be opened" in " ".join(done.stderr.split())

@@ -104,6 +104,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "plan": ingest_commands.plan,
         "show": show_commands.show,
         "history": show_commands.history,
+        "contract": show_commands.contract,
         "diff": show_commands.diff,
         "loads": show_commands.loads,
         "report": show_commands.report,

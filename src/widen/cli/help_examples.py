@@ -15,9 +15,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "plan": (
             "widen plan orders/tuesday/ --into shop/orders",
             "widen plan orders/tuesday/ --into shop/orders --pin total=text --json",
+            "widen plan orders/tuesday/ --contract orders.json",
         ),
         "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
         "history": ("widen history shop/orders --limit 10",),
+        "contract": ("widen contract shop/orders",),
         "diff": ("widen diff shop/orders --from 3 --to 9",),
         "loads": ("widen loads shop/orders",),
         "report": (

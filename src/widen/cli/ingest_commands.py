@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from widen.ingestion import IngestResult
     from widen.ingestion.new_files import FileComparison
     from widen.planning.evolution.plan import Plan
+    from widen.spark.text.contract_check import ContractReport
 
 CHANGES, KEPT_OUT = 2, 3
 """The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
@@ -104,29 +105,53 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
 @with_ingest_options
 def plan(
     source: shared_options.Sources,
-    into: shared_options.Into,
     options: Mapping[str, Any],
+    into: shared_options.PlannedInto = None,
+    contract: shared_options.ContractFile = None,
     new: shared_options.OnlyNew = False,
     changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 3, refused or kept out; 1, an error."""
+    if into is None and contract is None:
+        raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
     settings = shared_options.storage(storage_option)
+    planned = report = None
     with progress("starting Spark"):
         spark = spark_session.spark_session()
-        options = {**options, "new": new, "changed": changed.value, "storage_options": settings}
-        planned = lazy_imports.plan(source, into, spark=spark, **options)
-    _warn_unmatched(planned)
+        if contract is not None:
+            reading = {name: options[name] for name in ("format", "options", "detect_types")}
+            report = lazy_imports.check_contract(source, contract, spark=spark, **reading)
+        if into is not None:
+            options = {**options, "new": new, "changed": changed.value, "storage_options": settings}
+            planned = lazy_imports.plan(source, into, spark=spark, **options)
     if json:
-        show_json({"hash": planned.hash, **planned.to_value()})
-    elif planned.is_empty and not (planned.rescued or planned.quarantined or planned.pending):
-        show([Text("Nothing to change.")])
+        shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
+        show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
     else:
-        show([*([Text("Nothing to change.")] if planned.is_empty else []), *lazy_imports.terminal.plan_parts(planned)])
-        show([Text(f"hash {planned.hash}", "dim")])
-    if planned.keeps_values_out or not planned.is_empty:
-        raise typer.Exit(KEPT_OUT if planned.keeps_values_out else CHANGES)
+        show([*_planned(planned), *(() if report is None else lazy_imports.contract_parts(report))])
+    if planned is not None:
+        _warn_unmatched(planned)
+    code = _plan_code(planned, report)
+    if code:
+        raise typer.Exit(code)
+
+
+def _planned(planned: Plan | None) -> Iterator[RenderableType]:
+    if planned is None:
+        return
+    if planned.is_empty:
+        yield Text("Nothing to change.")
+    if not planned.is_empty or planned.rescued or planned.quarantined or planned.pending:
+        yield from lazy_imports.terminal.plan_parts(planned)
+        yield Text(f"hash {planned.hash}", "dim")
+
+
+def _plan_code(planned: Plan | None, report: ContractReport | None) -> int:
+    if (report is not None and report.breaches) or (planned is not None and planned.keeps_values_out):
+        return KEPT_OUT
+    return CHANGES if planned is not None and not planned.is_empty else 0
 
 
 def _note_files(compared: FileComparison) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
-    from widen.ingestion import ingest, ingest_stream, plan, replay
+    from widen.ingestion import check_contract, ingest, ingest_stream, plan, replay
     from widen.ingestion.new_files import name_some
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from widen.model.sql_literal import to_identifier
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
     from widen.planning.alter.handover import plan_handover
+    from widen.planning.unify.contract import build_contract
     from widen.protocol.table_features import PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
     from widen.report import terminal, text_format, widgets
     from widen.report.build_report import build_report
     from widen.report.commit_history import read_history
+    from widen.report.contract_lines import contract_parts
     from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
@@ -62,7 +64,10 @@ __all__ = [
     "QueryResult",
     "Table",
     "VacuumMixin",
+    "build_contract",
     "build_report",
+    "check_contract",
+    "contract_parts",
     "diff_versions",
     "evolution_rules",
     "find_old_files",
@@ -108,7 +113,8 @@ __all__ = [
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "widen.ingestion": ("ingest", "ingest_stream", "plan", "replay"),
+    "widen.planning.unify.contract": ("build_contract",),
+    "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
     "widen.ingestion.new_files": ("name_some",),
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
@@ -123,6 +129,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),
     "widen.report.file_footers": ("FooterUse",),
+    "widen.report.contract_lines": ("contract_parts",),
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
     "widen.report.html_page": ("render_page",),
     "widen.report.load_tables": ("loads_parts",),

@@ -57,14 +57,13 @@ Catalog: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-Catalog: TypeAlias = Annotated[
+PlannedInto: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--catalog",
-        metavar="NAME|FILE.db",
-        help="The catalog of an Iceberg table: a name in PyIceberg's configuration, or a file for an embedded one.",
-        show_default=False,
-    ),
+    typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract.", show_default=False),
+]
+ContractFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--contract", metavar="FILE", help="Check the records; see `widen contract`.", show_default=False),
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[

@@ -59,6 +59,16 @@ def history(
         show_parts(lazy_imports.terminal.history_parts(snapshot.location, intervals))
 
 
+def contract(
+    table: shared_options.Table,
+    version: shared_options.Version = None,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Write what a table has learned as JSON Schema. Then widen plan --contract checks a batch."""
+    snapshot = _open_table(table, storage_option, version)
+    show_json(lazy_imports.build_contract(snapshot.schema, snapshot.location.rstrip("/").rpartition("/")[2]))
+
+
 def diff(
     table: shared_options.Table,
     old: Annotated[int, typer.Option("--from", min=0, metavar="VERSION", help="The version to compare.")],

@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
+from widen.ingestion.contract_gate import check_contract
 from widen.ingestion.interval import ingest, plan
 from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.replay_quarantine import ReplayResult, replay
@@ -12,4 +13,14 @@ from widen.ingestion.result import IngestResult
 from widen.ingestion.stream import ingest_stream
 from widen.spark.ingest.streaming_query import IngestStream
 
-__all__ = ["IngestResult", "IngestStream", "IntervalEvent", "ReplayResult", "ingest", "ingest_stream", "plan", "replay"]
+__all__ = [
+    "IngestResult",
+    "IngestStream",
+    "IntervalEvent",
+    "ReplayResult",
+    "check_contract",
+    "ingest",
+    "ingest_stream",
+    "plan",
+    "replay",
+]

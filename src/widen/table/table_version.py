@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from os import PathLike
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from widen.model.column_path import Path
 from widen.model.notebook import html_table, shortened
 from widen.model.types import StructType
 from widen.planning.table.table_state import MetadataChange, TableState
+from widen.planning.unify.contract import build_contract
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.clustering import clustering_columns
 from widen.protocol.column_metadata import visible_schema
@@ -128,6 +130,13 @@ class TableVersion:
             StorageError: the storage returned an error.
         """
         return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
+
+    def contract(self) -> dict[str, Any]:
+        """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
+
+        `widen.check_contract` holds a batch against it.
+        """
+        return build_contract(self._snapshot.schema, self.location.rstrip("/").rpartition("/")[2])
 
     @check_arguments
     def diff(self, old: int, new: int | None = None) -> SchemaDiff:

@@ -23,6 +23,7 @@ from widen.proof.file_values import FileValueReader
 from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
+from widen.spark.text.contract_check import ContractReport, check_texts
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
 from widen.spark.text.verification import Side, build_row_side, build_text_side
@@ -83,6 +84,16 @@ class Batch(Interface):
             RowRefused: a row violates a rule of the table that quarantine does not cover.
             CorruptFile: a file cannot be read.
             StorageError: the store cannot be written.
+        """
+
+    def check_contract(self, contract: object) -> ContractReport:
+        """Return where the records break a contract.
+
+        Args:
+            contract: See `widen.observe.contract.ensure_contract`.
+
+        Raises:
+            CorruptFile: a file cannot be read.
         """
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
@@ -147,6 +158,10 @@ class TextBatch:
             if sink is not None:
                 return self._write_in_tasks(replace(attempt, sink=sink), sink, writer)
             return write_fitting(self.texts, attempt, writer)
+
+    def check_contract(self, contract: object) -> ContractReport:
+        """Return where the records break a contract; see `Batch`."""
+        return check_texts(self.texts, contract)
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""

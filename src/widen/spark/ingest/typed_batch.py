@@ -30,6 +30,7 @@ from widen.routing.route import build_routes
 from widen.spark.ingest.table_files import TableRows, TableWriter, WrittenFile
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.text.contract_check import PLACED_TEXT, ContractReport, check_rows
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import CONVERTED, DIGEST, FORM, PLACE, VALUES, Side
@@ -110,6 +111,16 @@ class TypedBatch:
             merge_observations(each.seen for each in results),
             reduce(DataFrame.unionAll, kept_out) if kept_out else None,
         )
+
+    def check_contract(self, contract: object) -> ContractReport:
+        """Return where the records break a contract; see `Batch`."""
+        report = ContractReport()
+        for part in self._prepared(None, Policy()):
+            origin = _origin(part, F.lit(None).cast("string"))
+            values = map(origin.getField, ORIGIN_FIELDS[:-1])
+            columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
+            report = report.merged(check_rows(part.records.frame.select(*columns), contract))
+        return report
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -489,6 +490,27 @@ def test_a_new_table_has_the_default_properties_of_the_session(spark: SparkSessi
     }
     proved(spark, write_lines(tmp_path / "2.jsonl", [{"n": 2**40, "a b": 2}]), str(tmp_path / "table"))
     assert types(str(tmp_path / "table")) == {"n": "int", "a_b": "int", "n_long": "bigint"}
+
+
+def test_date_and_timestamp_columns_take_texts_that_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    columns = "n int, d date, t timestamp, r struct<d: array<date>>, k date NOT NULL, x timestamp_ntz"
+    widen.create_table(table, columns)
+    may, noon = "2024-05-01", "2024-05-01T12:00:00.5Z"
+    good = {"n": 1, "d": may, "t": noon, "r": {"d": [may, None]}, "k": may}
+    done = proved(spark, write_lines(tmp_path / "1.jsonl", [good, {"n": 2, "t": may, "k": "1 May"}]), table)
+    assert (done.plan.is_empty, done.records, done.quarantined) == (True, 1, 1)
+    other = {"n": 3, "d": "2024-02-30", "t": "2024-05-01T12:00:00+02:00", "r": {"d": ["May"]}, "k": may}
+    proved(spark, write_lines(tmp_path / "2.jsonl", [other]), table)
+    assert {name: kind for name, kind in types(table).items() if "_string" in name} == {
+        "d_string": "string",
+        "t_string": "string",
+    }
+    first, second = rows(spark, table)
+    assert (first["d"], first["k"], first["r"]["d"]) == (date(2024, 5, 1), date(2024, 5, 1), [date(2024, 5, 1), None])
+    assert first["t"].isoformat() == "2024-05-01T12:00:00.500000"
+    assert (second["d_string"], second["t_string"]) == ("2024-02-30", "2024-05-01T12:00:00+02:00")
+    assert second["r"]["d_array_string"] == ["May"]
 
 
 # ---- races -----------------------------------------------------------------------------------------

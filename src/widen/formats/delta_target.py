@@ -30,7 +30,7 @@ from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.fixed_columns import find_fixed_columns
 from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, Plan
 from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
+from widen.planning.evolution.source_metadata import CORRUPT, find_date_fields, role_field, with_sources
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
@@ -91,7 +91,12 @@ class DeltaLocation:
         state = _state(snapshot)
         ensure_writable(state.protocol, self.location)
         _ensure_no_generated_columns(state, self.location)
-        policy = replace(policy, table_format=table_format_of(state), fixed_columns=find_fixed_columns(state))
+        policy = replace(
+            policy,
+            table_format=table_format_of(state),
+            fixed_columns=find_fixed_columns(state),
+            date_fields=policy.date_fields | find_date_fields(state.schema),
+        )
         return DeltaTarget(self.store, snapshot, for_file_fields(policy))
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:

@@ -7,7 +7,8 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from dataclasses import replace
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.ingestion import IngestResult, ingest
 from widen.model.type_parser import parse_type
+from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
@@ -511,6 +513,61 @@ def test_date_and_timestamp_columns_take_texts_that_come_back(spark: SparkSessio
     assert first["t"].isoformat() == "2024-05-01T12:00:00.500000"
     assert (second["d_string"], second["t_string"]) == ("2024-02-30", "2024-05-01T12:00:00+02:00")
     assert second["r"]["d_array_string"] == ["May"]
+
+
+def test_the_table_fills_what_it_computes(spark: SparkSession, tmp_path: Path) -> None:
+    """Defaults, generated columns and identities, also where they are NOT NULL; given values stay where they may."""
+    metadata = {
+        "day": {"delta.generationExpression": "CAST(t AS DATE)"},
+        "size": {"CURRENT_DEFAULT": "'M'"},
+        "id": {"delta.identity.start": 10, "delta.identity.step": 5, "delta.identity.allowExplicitInsert": False},
+        "free": {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": True},
+    }
+    declared = parse_type("struct<n: int, t: timestamp, day: date, size: string, id: bigint, free: bigint>")
+    assert isinstance(declared, StructType)
+    schema = StructType(
+        tuple(
+            replace(field, metadata=metadata.get(field.name, {}), nullable=field.name not in ("size", "id"))
+            for field in declared
+        )
+    )
+    features = {"delta.feature.allowColumnDefaults": "supported"}
+    lines = [
+        {"n": 1, "t": "2024-05-01T10:00:00Z"},
+        {"n": 2, "t": "2024-05-02T10:00:00Z", "day": "2024-05-02", "size": "L", "free": 77},
+        {"n": 3, "t": "2024-05-02T10:00:00Z", "day": "2024-05-03"},
+        {"n": 4, "id": 5},
+        {"n": 5, "extra": True},
+    ]
+    typed = spark.createDataFrame(
+        [(1, datetime(2024, 5, 1, 10), None, None, None, None, None),
+         (2, datetime(2024, 5, 2, 10), date(2024, 5, 2), "L", None, 77, None),
+         (3, datetime(2024, 5, 2, 10), date(2024, 5, 3), None, None, None, None),
+         (4, None, None, None, 5, None, None), (5, None, None, None, None, None, True)],
+        "n int, t timestamp, day date, size string, id bigint, free bigint, extra boolean",
+    )  # fmt: skip
+    for name, source in (("texts", write_lines(tmp_path / "1.jsonl", lines)), ("rows", typed)):
+        table = str(tmp_path / name)
+        widen.create_table(table, schema, properties=features)
+        done = ingest(source, table, spark=spark, verify=name == "texts")
+        assert done.verification is None or done.verification.is_clean
+        assert (done.records, done.quarantined) == (3, 2)
+        again = ingest(source, table, spark=spark)
+        assert again.quarantined == 2
+        found = rows(spark, table)
+        assert [(row["n"], str(row.get("day")), row["size"]) for row in found] == [
+            *[(1, "2024-05-01", "M")] * 2,
+            *[(2, "2024-05-02", "L")] * 2,
+            *[(5, "None", "M")] * 2,
+        ]
+        ids = [row["id"] for row in found]
+        assert len(set(ids)) == 6
+        assert all(value >= 10 and value % 5 == 0 for value in ids)
+        free = [row["free"] for row in found if row["n"] != 2]
+        assert (len(set(free)), [row["free"] for row in found if row["n"] == 2]) == (4, [77, 77])
+        reasons = {row["reason"] for row in Table(table + "_quarantine").read(spark=spark).collect()}
+        assert "id has a value, but column id is NOT NULL and GENERATED ALWAYS AS IDENTITY" in reasons
+        assert any("generated column day" in reason for reason in reasons)
 
 
 # ---- races -----------------------------------------------------------------------------------------

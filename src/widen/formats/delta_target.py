@@ -6,12 +6,12 @@ Source: docs/evolution-rules.md#d1
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForWrite
+from widen.errors import InvalidOption, TableNotFound
 from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
 from widen.formats.table_format import NO_PARAMETERS, CommitResult, LoadRecord, QuarantineWrite, StreamInterval
 from widen.log.read.commit_timestamps import current_ms
@@ -24,6 +24,7 @@ from widen.log.write.staged_files import discard
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.alter.create_table import plan_create_table
+from widen.planning.alter.identity_columns import advance_identities
 from widen.planning.alter.metadata_change import with_operations
 from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.file_fields import for_file_fields
@@ -34,7 +35,9 @@ from widen.planning.evolution.source_metadata import CORRUPT, find_date_fields, 
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
-from widen.protocol.table_features import ensure_writable, required_features, supported_features
+from widen.protocol.column_mapping import mapping_mode
+from widen.protocol.column_metadata import find_identity
+from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
 from widen.spark.ingest.batch import Batch
@@ -90,7 +93,6 @@ class DeltaLocation:
             return DeltaTarget(self.store, None, for_file_fields(policy))
         state = _state(snapshot)
         ensure_writable(state.protocol, self.location)
-        _ensure_no_generated_columns(state, self.location)
         policy = replace(
             policy,
             table_format=table_format_of(state),
@@ -271,7 +273,7 @@ class DeltaDraft:
             StorageError: the store refused; nothing is visible.
         """
         txns = [] if interval is None else [_to_txn(interval)]
-        actions = [*self.actions, *txns, *_adds(result)]
+        actions = [*self._actions_after(result), *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}
         if interval is not None:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
@@ -303,6 +305,16 @@ class DeltaDraft:
                 interval=None if interval is None else _to_txn(interval),
             )
         return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+
+    def _actions_after(self, result: BatchResult) -> Sequence[Action]:
+        """Return the actions with the values of identity columns that the rows have used up."""
+        schema = from_json(self.metadata.schema_string)
+        identities = [field.name for field in schema if find_identity(field)]
+        mode = mapping_mode(self.metadata.configuration, self.protocol)
+        metadata = advance_identities(self.metadata, identities, mode, _adds(result))
+        if metadata == self.metadata:
+            return self.actions
+        return [metadata, *(action for action in self.actions if not isinstance(action, Metadata))]
 
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
@@ -340,16 +352,6 @@ def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
 
 def _state(snapshot: Snapshot) -> TableState:
     return TableState(snapshot.version, snapshot.protocol, snapshot.metadata)
-
-
-_COMPUTED_COLUMNS = frozenset({"allowColumnDefaults", "generatedColumns", "identityColumns"})
-
-
-def _ensure_no_generated_columns(state: TableState, location: str) -> None:
-    """Check that the table computes no column itself: an interval writes null where a record lacks a field."""
-    used = _COMPUTED_COLUMNS & required_features({}, state.schema) & supported_features(state.protocol)
-    if used:
-        raise UnsupportedFeatureForWrite(location=location, features=", ".join(sorted(used)), verb="ingest into")
 
 
 def _ensure_location_empty(store: LogStore) -> None:

@@ -16,6 +16,7 @@ from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import FORM, role_of, source_key
 from widen.proof.json_reader import DeepJson, Json, read_json, to_text
+from widen.proof.source_columns import computed_keys
 
 MASK = "***"
 
@@ -178,7 +179,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
         root.get_or_add(path).has_dates = True
     for path in policy.masked:
         root.get_or_add(path).is_masked = True
-    for path in policy.excluded:
+    for path in policy.excluded | {(key,) for key in computed_keys(schema)}:
         root.get_or_add(path).is_excluded = True
     _inherit_dates(root, has_dates=False)
     return root

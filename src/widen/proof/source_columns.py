@@ -14,6 +14,7 @@ from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType
 from widen.planning.evolution.policy import EpochUnit, Mode, Policy
 from widen.planning.evolution.source_metadata import role_of, source_key
+from widen.protocol.column_metadata import is_computed
 
 RECORD, MAP = "record", "map"
 
@@ -71,6 +72,17 @@ ColumnsByKey: TypeAlias = dict[str, FieldColumns]
 """For each key of a record its columns, in the order in which the proof reads them."""
 
 
+def computed_keys(schema: StructType) -> frozenset[str]:
+    """Return the fields whose columns the table fills itself where a record has no value; the proof leaves them out.
+
+    What the table holds there is either the value of the source or a computed one, and nobody can tell which.
+
+    Args:
+        schema: Schema of the table.
+    """
+    return frozenset(source_key(field) for field in schema if is_computed(field))
+
+
 def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
     """Return the columns of each source field of a table.
 
@@ -86,7 +98,7 @@ def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
 def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path) -> ColumnsByKey:
     by_key: dict[str, list[SourceColumn]] = {}
     for position, field in enumerate(struct):
-        if above or role_of(field) is None:
+        if above or (role_of(field) is None and not is_computed(field)):
             key = source_key(field)
             column = _source_column((*path, field.name), position, field.type, policy, (*above, key))
             if column is not None:

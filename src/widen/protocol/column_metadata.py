@@ -109,6 +109,14 @@ def find_default(field: Field) -> str | None:
     return _text(field, DEFAULT)
 
 
+def is_computed(field: Field) -> bool:
+    """Tell whether a table fills a column where the data has no value: generated, identity, or with a default."""
+    return not _COMPUTED.isdisjoint(field.metadata)
+
+
+_COMPUTED = frozenset({GENERATION, START, DEFAULT})
+
+
 def text_limits(field: Field) -> dict[Path, int]:
     """Return the maximum lengths of char and varchar strings in a column, by their path relative to the column.
 

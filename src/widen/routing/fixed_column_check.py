@@ -49,6 +49,8 @@ class FixedColumnViolation:
         path = format_path(self.source)
         if self.value is None:
             return f"{path} is null, and column {self.slot.name} is {self.guard.reason}"
+        if not self.guard.takes_values:
+            return f"{path} has a value, but column {self.slot.name} is {self.guard.reason}"
         text = document_to_json(self.value)
         shown = text if len(text) <= SAMPLE_CHARS else text[:SAMPLE_CHARS] + "…"
         return (
@@ -114,6 +116,8 @@ def find_violations(
 
 
 def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
+    if not guard.takes_values:
+        return value is None
     if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
         return not guard.is_required
     # The fields of a record have routes of their own and are checked there.

@@ -12,6 +12,7 @@ from widen.planning.evolution.policy import FixedColumn
 from widen.planning.table.dependent_expressions import row_conditions
 from widen.planning.table.expression_columns import referenced_columns
 from widen.planning.table.table_state import TableState
+from widen.protocol.column_metadata import find_identity, is_computed
 
 
 def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
@@ -24,22 +25,30 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
         CorruptLog: an invariant cannot be parsed.
     """
     columns: dict[Path, FixedColumn] = {}
-    for path, reason, can_widen, is_required in _reasons(state):
-        previous = columns.get(path, FixedColumn(path[-1], ""))
-        reason = f"{previous.reason} and {reason}" if previous.reason else reason
+    for path, new in _reasons(state):
+        old = columns.get(path, FixedColumn(path[-1], ""))
         columns[path] = FixedColumn(
-            path[-1], reason, previous.can_widen and can_widen, previous.is_required or is_required
+            path[-1],
+            f"{old.reason} and {new.reason}" if old.reason else new.reason,
+            old.can_widen and new.can_widen,
+            old.is_required or new.is_required,
+            old.takes_values and new.takes_values,
         )
     return columns
 
 
-def _reasons(state: TableState) -> Iterator[tuple[Path, str, bool, bool]]:
+def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
     for name in state.metadata.partition_columns:
-        yield (name,), "a partition column", True, False
+        yield (name,), FixedColumn(name, "a partition column")
     for path, field in fields(state.schema):
         if not field.nullable:
-            yield path, "NOT NULL", True, True
+            yield path, FixedColumn(field.name, "NOT NULL", is_required=not is_computed(field))
+        identity = find_identity(field)
+        if identity is not None:
+            takes_values = identity.allows_explicit
+            reason = "an identity column" if takes_values else "GENERATED ALWAYS AS IDENTITY"
+            yield path, FixedColumn(field.name, reason, can_widen=False, takes_values=takes_values)
     for name, text in row_conditions(state.schema, state.protocol, state.properties):
         for path in sorted(referenced_columns(text, state.schema)):
             if find_field(state.schema, path) is not None:
-                yield path, f"referenced by the {name}", False, False
+                yield path, FixedColumn(path[-1], f"referenced by the {name}", can_widen=False)

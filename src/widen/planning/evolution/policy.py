@@ -68,13 +68,15 @@ class FixedColumn:
         column: Its name.
         reason: Why it is fixed, e.g. ``a partition column``.
         can_widen: Whether its type may be widened in place.
-        is_required: Whether it is NOT NULL.
+        is_required: Whether it is NOT NULL, and the table does not fill it itself.
+        takes_values: Whether it takes values of records; an identity column that is always generated does not.
     """
 
     column: str
     reason: str
     can_widen: bool = True
     is_required: bool = False
+    takes_values: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ look; this module decides that for each field, before any value is seen.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Union
 
@@ -127,7 +127,9 @@ class _ShapeBuilder:
         above = tuple(key for key, _ in location)
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
         keys = _ordered((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
-        for number, key in enumerate(key for key in keys if not _UNSUPPORTED_KEY.search(key)):
+        # A record with a field that the shape lacks takes the exact path.
+        shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and _takes_values(route.get(key, ())))
+        for number, key in enumerate(shaped):
             known = {slot.name: slot for slot in base.get(key, ())}
             item = _ShapedField(key, f"f{number}", location, route.get(key, ()), known, rules.at(key))
             native, column = self._field(item, empty.get(key))
@@ -222,6 +224,10 @@ def _ordered(keys: Collection[str], order: Sequence[str]) -> list[str]:
     """Return the different keys, first those that an order names."""
     different = dict.fromkeys(keys)
     return list(dict.fromkeys((*(key for key in order if key in different), *different)))
+
+
+def _takes_values(slots: Iterable[ColumnSlot]) -> bool:
+    return all(slot.guard is None or slot.guard.takes_values for slot in slots)
 
 
 def _excluded_keys(rules: FieldRules) -> list[str]:

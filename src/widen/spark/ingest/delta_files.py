@@ -15,6 +15,7 @@ from widen.model.types import StructType
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.scan import read_snapshot
+from widen.spark.write.missing_columns import fill_computed_columns
 from widen.spark.write.parquet_writer import write_parquet
 from widen.spark.write.part_file import PartFile, PartSink, find_part_sink
 from widen.spark.write.row_constraints import first_violated_rule
@@ -41,6 +42,10 @@ class DeltaWriter:
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
         """Return the files that tasks have written to the sink."""
         return [part.to_add() for part in parts]
+
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return rows with defaults, generated values and identities."""
+        return fill_computed_columns(rows, from_json(self.metadata.schema_string), self.protocol)
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates.

@@ -64,6 +64,10 @@ class IcebergWriter:
         """Return the files that tasks have written to the sink."""
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
 
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return the rows: a table of Iceberg computes no columns here."""
+        return rows
+
     def violated_rule(self) -> Column | None:
         """Return the message of the first element or map value that is null although it is required."""
         return first_violated_rule(self.schema, _NO_PROTOCOL, {})

@@ -35,6 +35,9 @@ class TableWriter(Protocol):
     def from_parts(self, parts: Sequence[PartFile]) -> Sequence[WrittenFile]:
         """Return the files that tasks have written to the sink."""
 
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return rows with a value in the null columns that the table computes; they may have further columns."""
+
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or null; None if the table has no rules.
 

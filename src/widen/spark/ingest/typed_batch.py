@@ -25,6 +25,7 @@ from widen.observe.observation import Observation, RecordObservation, merge_obse
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
+from widen.proof.source_columns import computed_keys
 from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
 from widen.spark.ingest.table_files import TableRows, TableWriter, WrittenFile
@@ -124,14 +125,20 @@ class TypedBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        return Side(reduce(DataFrame.unionAll, map(_source_digests, self._prepared(schema, policy))))
+        computed = computed_keys(schema)
+        return Side(
+            reduce(
+                DataFrame.unionAll, (_source_digests(part.without(computed)) for part in self._prepared(schema, policy))
+            )
+        )
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         sides = []
-        for number, part in enumerate(self._prepared(table.schema, policy)):
+        computed = computed_keys(table.schema)
+        for number, part in enumerate(each.without(computed) for each in self._prepared(table.schema, policy)):
             part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
             rows = table.read(part.records.frame.sparkSession, part_paths)
             sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
@@ -206,7 +213,7 @@ class _Writing:
         observed = self.part.records.frame.observe(
             metrics, *(each.alias(str(number)) for number, each in enumerate(counts))
         )
-        files = self._write_files(observed.select(*columns))
+        files = self._write_files(self.writer.fill(observed.select(*columns)))
         if files and is_counted:
             aggregates.fill([metrics.get[str(number)] for number in range(len(counts))])
         return BatchResult(
@@ -223,7 +230,7 @@ class _Writing:
             *columns, *conditions, _origin(self.part, violation_reason(violations)).alias(_ORIGIN)
         )
         reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
-        rows = rows.withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
+        rows = self.writer.fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
         with translate_spark_errors():
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
         files = self._write_files(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))

@@ -72,10 +72,11 @@ def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -
     rule = writer.violated_rule()
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
-        rows = build_rows(texts, spec).observe(metrics, notes_aggregate().alias(NOTES))
+        rows = writer.fill(build_rows(texts, spec)).observe(metrics, notes_aggregate().alias(NOTES))
         files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
     rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
+    rows = writer.fill(rows)
     reason = F.col(f"{ORIGIN}.{_REASON}")
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
     rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()

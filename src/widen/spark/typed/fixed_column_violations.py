@@ -96,6 +96,10 @@ def _column_violations(
     path, column = format_path(source), f"and column {slot.name} is {guard.reason}"
     if guard.is_required:
         yield TypedViolation(source, Kind(NULL_WORD), values.isNull(), F.lit(f"{path} is null, {column}"))
+    if not guard.takes_values and data_type is not None:
+        text = F.lit(f"{path} has a value, but column {slot.name} is {guard.reason}")
+        yield TypedViolation(source, _kind(data_type), values.isNotNull(), text)
+        return
     is_held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
     if is_held is not None and data_type is not None:
         text = F.concat(

@@ -5,8 +5,8 @@ Source: docs/evolution-rules.md#d7, #d13, #d16
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from widen.model.column_path import format_path
 from widen.model.types import VOID, Field, StructType
@@ -38,6 +38,10 @@ class PreparedRecords:
     def schema(self) -> StructType:
         """The schema of the fields."""
         return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
+
+    def without(self, keys: Collection[str]) -> PreparedRecords:
+        """Return the records without some of their fields."""
+        return replace(self, fields={key: value for key, value in self.fields.items() if key not in keys})
 
     def observation(self, *, assume_exact: bool = False) -> RecordObservation:
         """Return what the types alone say about the records.

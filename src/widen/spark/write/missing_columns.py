@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, quote_name
 from widen.protocol.actions import Protocol
-from widen.protocol.column_metadata import Identity, find_default, find_generation, find_identity
+from widen.protocol.column_metadata import Identity, find_default, find_generation, find_identity, is_computed
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_widening import is_widening
 from widen.spark.masked_values import show_values
@@ -53,6 +53,32 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
         columns.append(column.alias(field.name))
     rows = frame.select(*columns)
     return _generated(rows, schema, generated) if generated else rows
+
+
+def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
+    """Return rows with a value where a column with a default, an identity or a generated column is null.
+
+    In the records of an ingestion, null and a missing field are the same.
+
+    Args:
+        rows: All columns of the table, and maybe others.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
+
+    Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
+    """
+    filler = _ColumnFiller(protocol, rows.sparkSession)
+    computed = [field for field in schema if is_computed(field)]
+    values = {field.name: filler.filled(field) for field in computed}
+    expressions = [filler.generation(field) for field in computed]
+    generated = {
+        field.name: F.expr(text).cast(type_to_spark(field.type))
+        for field, texts in zip(computed, expressions, strict=True)
+        for text in texts.values()
+    }
+    for step in (values, generated):
+        rows = rows.withColumns({name: F.coalesce(F.col(quote_name(name)), value) for name, value in step.items()})
+    return rows
 
 
 def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:

@@ -25,10 +25,10 @@ from widen.errors import (
     SnapshotUnknown,
     TableChanged,
     TypeChangeRefused,
-    UnsupportedIcebergVersion,
 )
 from widen.errors.foreign import first_line
 from widen.iceberg.catalog import TableName, translate_catalog_errors
+from widen.iceberg.commit import ensure_writable
 from widen.iceberg.properties import doc_with_source, read_sources
 from widen.iceberg.schema_conversion import from_model_type, to_model
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
@@ -152,7 +152,7 @@ def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transactio
         CatalogError: the catalog cannot be read.
     """
     table, location = name.load(), str(name)
-    ensure_writable(table, location)
+    ensure_writable(name, table)
     metadata = table.metadata
     state = to_column_state(metadata, to_model(table.schema(), read_sources(metadata.properties, location)))
     transaction = table.transaction()
@@ -186,22 +186,6 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
             raise TableChanged(location=location, reason=first_line(error)) from error
         except ice_errors.CommitStateUnknownException as error:
             raise SnapshotUnknown(location=location, version="of the schema", reason=first_line(error)) from error
-
-
-def ensure_writable(table: Table, location: str) -> None:
-    """Check that PyIceberg writes the format version of a table.
-
-    Raises:
-        UnsupportedIcebergVersion: it does not.
-    """
-    version = table.metadata.format_version
-    if version > MAX_WRITTEN_VERSION:
-        reason = "PyIceberg does not write it yet"
-        raise UnsupportedIcebergVersion(location=location, version=version, reason=reason)
-
-
-MAX_WRITTEN_VERSION = 2
-"""The newest format version that PyIceberg writes."""
 
 
 def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,20 @@ from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.log.write.commit import retry_conflicts
 from widen.model.argument_types import check_arguments
 from widen.model.notebook import html_table, shortened
 from widen.model.types import DataType, StructType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, NewColumn
+from widen.planning.evolution.format_capability import TableFormat, can_widen_automatically
 from widen.planning.table.operation import Operation
 from widen.planning.unify.unified_columns import view_sql
+from widen.planning.write.schema_merge import SchemaChangeOptions, never
 from widen.protocol.column_metadata import visible_schema
+from widen.spark.delta_settings import schema_evolution_settings
 from widen.spark.expression import Expression
+from widen.spark.iceberg.append import append_rows
 from widen.spark.iceberg.scan import IcebergSource, read_iceberg
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
@@ -174,6 +180,39 @@ class IcebergTable:
         """
         schema = self._columns(find_read_point(self._table.metadata, SnapshotReference()))
         return view_sql(schema, name, rows or self.name, is_temporary=temporary)
+
+    @check_arguments
+    def append(
+        self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
+    ) -> Self:
+        """Add rows in one commit, and return the table at its new version.
+
+        Columns are matched by name, not case-sensitive. Narrower types are cast; columns that the data lack get null.
+        After a conflict with another commit, the append is planned and written again.
+
+        Args:
+            frame: The rows.
+            merge_schema: Whether to add new columns and to widen types as Iceberg allows; the default is
+                `spark.databricks.delta.schema.autoMerge.enabled`.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
+            cast: Whether to cast to narrower types too; a value that is out of range fails the append.
+
+        Raises:
+            SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
+            RowRefused: a required column is null, or a value is out of range; nothing is visible.
+            InvalidOption: ``widening`` is not one of the three values.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            UnsupportedColumnType: Iceberg does not have the type of a new column.
+            ContentionError: other writers kept committing first, or the outcome is unknown.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
+        """
+        merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
+        widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
+        options = SchemaChangeOptions(merges, widens, cast)
+        retry_conflicts(lambda _: append_rows(self._name, frame, options))
+        return self.refresh()
 
     @check_arguments
     def alter_column(

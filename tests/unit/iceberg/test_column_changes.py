@@ -204,7 +204,7 @@ def test_other_changes_are_refused_with_the_reason(
 
 
 def test_a_change_that_another_writer_made_first_wins(name: TableName, monkeypatch: pytest.MonkeyPatch) -> None:
-    def race(table: Any, location: str) -> None:
+    def race(name: TableName, table: Any) -> None:
         with name.load().update_schema() as update:
             update.add_column("theirs", LongType())
 
@@ -219,6 +219,5 @@ def test_version_3_is_refused_until_pyiceberg_writes_it(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "at", TimestampType(), required=False))
     with pytest.raises(NotImplementedError, match="Writing V3 is not yet supported"):
         catalog.create_table("ns.three", schema, properties={"format-version": "3"})
-    table = SimpleNamespace(metadata=SimpleNamespace(format_version=3))
     with pytest.raises(UnsupportedIcebergVersion, match="format version 3, which cannot be written"):
-        column_changes.ensure_writable(table, "ns.three")  # type: ignore[arg-type]
+        column_changes.ensure_writable(to_table_name("ns.three", catalog), SimpleNamespace(format_version=3))  # type: ignore[arg-type]

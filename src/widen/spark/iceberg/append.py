@@ -1,0 +1,61 @@
+"""Append rows to an Iceberg table: new columns, wider types and files become visible in one commit.
+
+Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows it
+"""
+
+from __future__ import annotations
+
+from widen.iceberg.catalog import TableName
+from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction
+from widen.iceberg.data_file import data_location
+from widen.iceberg.properties import APPEND, OPERATION, read_sources
+from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.storage_options import to_storage_options
+from widen.log.store.log_store import LogStore
+from widen.log.write.staged_files import StagedFiles
+from widen.model.types import StructType
+from widen.planning.write.schema_merge import SchemaChangeOptions, merge_schema
+from widen.protocol.actions import Protocol
+from widen.spark.ingest.iceberg_files import IcebergWriter
+from widen.spark.spark_types import DataFrame, from_spark
+from widen.spark.write.missing_columns import fill_missing_columns
+from widen.spark.write.row_constraints import check_rows
+
+_NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions) -> CommitResult:
+    """Append rows to the newest version of a table, in one commit.
+
+    Args:
+        name: The table.
+        frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
+        options: Which changes of the columns are allowed.
+
+    Raises:
+        SchemaMismatch: the data do not fit.
+        RowRefused: a required column is null, or a value is out of range.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+        UnsupportedColumnType: Iceberg does not have the type of a new column.
+        SnapshotUnknown: the catalog did not say whether it has committed.
+        StorageError: the catalog or the store refused; nothing is visible.
+        JobFailed: the Spark job failed; nothing is visible.
+    """
+    table = name.load()
+    ensure_writable(name, table)
+    current = to_model(table.schema(), read_sources(table.properties, str(name)))
+    transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
+    schema = to_model(transaction.schema)
+    rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {})
+    with StagedFiles() as staged:
+        writer = _writer(transaction, schema)
+        files = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(files))
+        transaction.add_snapshot(files, {OPERATION: APPEND})
+        return transaction.commit(staged)
+
+
+def _writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+    metadata = transaction.metadata
+    store = LogStore(data_location(metadata), to_storage_options(transaction.table.io.properties))
+    return IcebergWriter(store, schema, transaction.partition_fields, metadata.properties)

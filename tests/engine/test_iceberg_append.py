@@ -1,0 +1,91 @@
+"""Appending to Iceberg tables: rows, new columns and wider types in one commit, judged by PyIceberg's own scan."""
+
+from __future__ import annotations
+
+from decimal import Decimal as D
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DecimalType, IntegerType, NestedField, StringType
+from pyspark.sql import SparkSession
+
+import widen
+from support.iceberg_files import embedded_catalog
+from widen.errors import NotNullViolated, SchemaMismatch
+from widen.spark.iceberg import append
+from widen.spark.spark_types import DataFrame
+
+SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=True),
+    NestedField(2, "kind", StringType(), required=False),
+    NestedField(3, "price", DecimalType(9, 2), required=False),
+)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    return embedded_catalog(tmp_path)
+
+
+@pytest.fixture
+def made(catalog: SqlCatalog) -> Table:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "kind"))
+    return catalog.create_table("ns.t", SCHEMA, partition_spec=spec)
+
+
+def rows(table: Table) -> list[dict[str, object]]:
+    return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def test_rows_columns_and_types_come_in_one_commit(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:
+    table = widen.IcebergTable("ns.t", catalog=catalog)
+    assert table.append(spark.sql("SELECT 'a' KIND, CAST(1 AS smallint) id")) is table
+    assert rows(made) == [{"id": 1, "kind": "a", "price": None}]
+    wide = "SELECT 3000000000 id, CAST(12345678901.25 AS decimal(15,2)) price, 'n' note, named_struct('x', array(1)) s"
+    with pytest.raises(SchemaMismatch):
+        table.append(spark.sql(wide))
+    table.append(spark.sql(wide), merge_schema=True)
+    assert rows(made) == [
+        {"id": 1, "kind": "a", "price": None, "note": None, "s": None},
+        {"id": 3000000000, "kind": None, "price": D("12345678901.25"), "note": "n", "s": {"x": [1]}},
+    ]
+    assert str(made.schema().find_type("price")) == "decimal(15, 2)"
+    assert len(made.metadata.snapshots) == 2
+    assert [entry.operation for entry in table.history()] == ["append", "append"]
+    assert sorted(str(row["partition"]) for row in table.files().to_pylist()) == ["kind=a", "kind=null"]
+    assert table.read("price > 1", spark=spark).count() == 1
+
+
+def test_what_iceberg_cannot_widen_is_refused(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:
+    table = widen.IcebergTable("ns.t", catalog=catalog)
+    for wrong in ("SELECT 1.5D id", "SELECT 1 id, CAST(1 AS decimal(12,4)) price", "SELECT 1 id, X'00' kind"):
+        with pytest.raises(SchemaMismatch):
+            table.append(spark.sql(wrong), merge_schema=True)
+    with pytest.raises(NotNullViolated, match="id"):
+        table.append(spark.sql("SELECT CAST(NULL AS int) id"))
+    assert made.refresh().metadata.snapshots == []
+    assert not list(Path(made.location().removeprefix("file://")).glob("data/**/*.parquet"))
+
+
+def test_an_append_that_loses_the_race_is_planned_again(
+    spark: SparkSession, made: Table, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, checks = widen.IcebergTable("ns.t", catalog=catalog), []
+
+    def race(frame: DataFrame, *others: object) -> DataFrame:
+        checks.append(len(others))
+        if len(checks) == 1:
+            made.append(pa.Table.from_pylist([{"id": 7}], schema=made.schema().as_arrow()))
+        return unpatched(frame, *others)  # type: ignore[arg-type]
+
+    unpatched = append.check_rows
+    monkeypatch.setattr(append, "check_rows", race)
+    table.append(spark.sql("SELECT 8 id"))
+    assert [row["id"] for row in rows(made)] == [7, 8]
+    assert len(checks) == 2

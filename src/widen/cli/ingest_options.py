@@ -27,6 +27,13 @@ class Evolve(str, Enum):
     FAIL = "fail"
 
 
+class Numbers(str, Enum):
+    """What fractions become: the values of `widen.planning.evolution.policy.Numbers`."""
+
+    EXACT = "exact"
+    DECIMAL = "decimal"
+
+
 class Format(str, Enum):
     """The format of files: the values of `widen.spark.source.file_format.FileFormat`."""
 
@@ -159,6 +166,14 @@ MaxColumns: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+NumberForm: TypeAlias = Annotated[
+    Numbers | None,
+    typer.Option(
+        "--numbers",
+        help="What fractions become. exact: double where that is exact (default); decimal: the digits as written.",
+        show_default=False,
+    ),
+]
 Quarantine: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -208,6 +223,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "detect_maps": DetectMaps,
         "epoch_unit": EpochUnits,
         "max_columns": MaxColumns,
+        "numbers": NumberForm,
         "quarantine": Quarantine,
         "samples": Samples,
         "strict": Strict,

@@ -58,6 +58,7 @@ def plan(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -90,6 +91,7 @@ def plan(
         detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
+        numbers: See `ingest`.
         quarantine: See `ingest`.
         samples: See `ingest`.
         strict: See `ingest`.
@@ -120,6 +122,7 @@ def plan(
         detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
+        numbers=numbers,
         quarantine=quarantine,
         samples=samples,
         strict=strict,
@@ -174,6 +177,7 @@ def ingest(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -231,6 +235,8 @@ def ingest(
         epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
             by default their size decides.
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
+        numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default) or
+            ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50).
         quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
             table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
@@ -272,6 +278,7 @@ def ingest(
         detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
+        numbers=numbers,
         quarantine=quarantine,
         samples=samples,
         strict=strict,

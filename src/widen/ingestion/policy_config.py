@@ -17,7 +17,7 @@ import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption
 from widen.model.column_path import Path, format_path
-from widen.planning.evolution.policy import ANYWHERE, Policy
+from widen.planning.evolution.policy import ANYWHERE, Numbers, Policy
 from widen.planning.evolution.policy_parser import parse_mode, parse_pin, parse_source, parse_unit
 from widen.planning.evolution.samples import Samples
 
@@ -35,6 +35,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "exclude": "fields to ignore",
         "mask": "fields whose values become ***",
         "pins": "a table of fields, each with a mode, text, json or a type",
+        "numbers": "exact or decimal",
         "samples": "masked, none or raw",
         "epoch_unit": "a table of fields, each with s, ms, us or ns",
     }
@@ -68,6 +69,7 @@ def parse_policy(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    numbers: str | None = None,
     samples: str | None = None,
 ) -> Policy:
     """Return the policy from arguments and a file; what neither sets has its default.
@@ -82,6 +84,7 @@ def parse_policy(
         detect_maps: Whether objects with many keys, few of them in each object, become maps.
         epoch_unit: For fields by their path: ``s``, ``ms``, ``us`` or ``ns``.
         max_columns: The maximum number of leaf columns.
+        numbers: What fractions become: ``exact`` or ``decimal``.
         samples: How plans, events and commits show values of records: ``masked``, ``none`` or ``raw``.
 
     Raises:
@@ -97,6 +100,7 @@ def parse_policy(
         "mask": mask,
         "pins": pins,
         "epoch_unit": epoch_unit,
+        "numbers": numbers,
         "samples": samples,
     }
     sources = [] if config is None else [_read(fspath(config))]
@@ -119,6 +123,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         excluded=policy.excluded | _scalar(given, "exclude", _NO_FIELDS, _sources),
         masked=policy.masked | _scalar(given, "mask", _NO_FIELDS, _sources),
         samples=_scalar(given, "samples", policy.samples, _samples),
+        numbers=_scalar(given, "numbers", policy.numbers, _parse_numbers),
         detects_maps=_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
     )
 
@@ -167,6 +172,12 @@ def _samples(place: str, value: object) -> Samples:
         return Samples(value)
     except ValueError:
         raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['samples']}.") from None
+
+
+def _parse_numbers(place: str, value: object) -> Numbers:
+    if value not in {each.value for each in Numbers}:
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.")
+    return Numbers(value)
 
 
 def _sources(place: str, value: Any) -> frozenset[Path]:

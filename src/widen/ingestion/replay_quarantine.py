@@ -78,6 +78,7 @@ def replay(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    numbers: str | None = None,
     samples: str | None = None,
 ) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
@@ -99,6 +100,7 @@ def replay(
         detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
+        numbers: See `ingest`.
         samples: See `ingest`.
 
     Raises:
@@ -121,6 +123,7 @@ def replay(
         detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
+        numbers=numbers,
         samples=samples,
     )
     session, (_, policy) = find_session(spark), parse_options(words)

@@ -69,6 +69,7 @@ def ingest_stream(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -114,6 +115,7 @@ def ingest_stream(
         detect_maps: See `ingest`.
         epoch_unit: See `ingest`.
         max_columns: See `ingest`.
+        numbers: See `ingest`.
         quarantine: See `ingest`.
         samples: See `ingest`.
         strict: See `ingest`.
@@ -145,6 +147,7 @@ def ingest_stream(
         detect_maps=detect_maps,
         epoch_unit=epoch_unit,
         max_columns=max_columns,
+        numbers=numbers,
         quarantine=quarantine,
         samples=samples,
         strict=strict,

@@ -70,6 +70,17 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
     return _fraction_kind(value, float(token))
 
 
+def written_scale(token: str) -> int:
+    """Return the digits after the point of a number as it is written; 0 for a number with an exponent.
+
+    Example:
+        >>> written_scale("12.50"), written_scale("7"), written_scale("1.5e3")
+        (2, 0, 0)
+    """
+    fraction = token.partition(".")[2]
+    return len(fraction) if fraction.isdecimal() else 0
+
+
 def long_facts(value: int) -> ValueFacts:
     """Return the facts of an integer of 64 bits."""
     digits = len(str(abs(value))) if value else 0

@@ -37,6 +37,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
         exact_double: Every value reads back the same from a double.
         decimal_exact: A decimal of up to 38 digits represents every value exactly.
         epoch_ms_exact: A whole number of milliseconds represents every value exactly.
+        written_scale: The most digits after the point as written, trailing zeros included; 0 if not known.
         type: The type that the source declares, as SQL; empty if it declares none, or several.
         first: The position of the first value, ordered by file name and number.
         sample: The first value as text, cut to `SAMPLE_CHARS`.
@@ -49,6 +50,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     exact_double: bool = True
     decimal_exact: bool = True
     epoch_ms_exact: bool = True
+    written_scale: int = 0
     type: str = ""
     first: RecordPosition | None = None
     sample: str = ""
@@ -83,6 +85,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
             exact_double=self.exact_double and other.exact_double,
             decimal_exact=self.decimal_exact and other.decimal_exact,
             epoch_ms_exact=self.epoch_ms_exact and other.epoch_ms_exact,
+            written_scale=max(self.written_scale, other.written_scale),
             type=self._common_type(other),
             first=first,
             sample=sample,

@@ -9,7 +9,7 @@ from functools import cache
 
 from widen.observe.date_text import timestamp_facts
 from widen.observe.json_document import DateText, JsonDocument, JsonNumber, MapEntries, TimestampText
-from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind
+from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind, written_scale
 from widen.observe.kind import BOOLEAN_WORD, DATE_WORD, MAP_WORD, RECORD_WORD, STRING_WORD, TIMESTAMP_WORD, Kind
 from widen.observe.observation import (
     FieldObservation,
@@ -56,7 +56,10 @@ def observe_value(field: FieldObservation, value: JsonDocument, position: Record
         case _:
             word, facts = scalar_kind(value)
             sample = value if isinstance(value, str) else "true" if value else "false"
-            field.kind(_kind(word, dim)).add(facts, position, sample)
+            observed = field.kind(_kind(word, dim))
+            observed.add(facts, position, sample)
+            if isinstance(value, JsonNumber) and "." in value:
+                observed.written_scale = max(observed.written_scale, written_scale(value))
 
 
 def scalar_kind(value: str | bool) -> tuple[str, ValueFacts]:

@@ -15,6 +15,7 @@ from widen.model.types import DataType, Field, MapType, StructType
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
 from widen.planning.evolution.column_choice import choose_columns, uncovered_kinds
+from widen.planning.evolution.decimal_numbers import to_decimals
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, ColumnWidening, FieldColumn
 from widen.planning.evolution.field_evolution import (
     UNBUILT,
@@ -31,7 +32,7 @@ from widen.planning.evolution.field_evolution import (
 from widen.planning.evolution.file_fields import with_file_fields
 from widen.planning.evolution.map_detection import MapCandidate, find_map, to_maps
 from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
-from widen.planning.evolution.policy import Mode, Policy, TextForm
+from widen.planning.evolution.policy import Mode, Numbers, Policy, TextForm
 from widen.planning.evolution.samples import sample_formatter
 from widen.planning.evolution.source_metadata import (
     CORRUPT,
@@ -163,6 +164,8 @@ class _Evolution:
         # Columns are fixed by path in the table, and a column may hold a source field of another name.
         fixed_columns = (self.policy.fixed_columns.get((*cursor.path, column.name)) for column in columns)
         fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)
+        if self.policy.numbers is Numbers.DECIMAL:
+            observed = to_decimals(observed)
         if not columns and source not in self.policy.pins:
             observed = self._detect_map(source, observed)
         return FieldEvolution(key, source, mode, observed, columns, self.policy.type_of(source), fixed)

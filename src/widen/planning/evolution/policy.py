@@ -53,6 +53,15 @@ class EpochUnit(str, Enum):
     NANOSECONDS = "ns"
 
 
+class Numbers(str, Enum):
+    """What fractions become."""
+
+    EXACT = "exact"
+    """A double where that is exact, else a decimal."""
+    DECIMAL = "decimal"
+    """A decimal with the digits as written, so that 12.50 stays 12.50."""
+
+
 Pin: TypeAlias = Mode | TextForm | DataType
 """What a field can be pinned to."""
 
@@ -100,6 +109,7 @@ class Policy:
         file_fields: The names of the fields that records get from their file.
         samples: How plans, events and commits show sample values.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
+        numbers: What fractions become in columns that ingestion adds or widens.
         layout: The columns that a new table begins with; None for no columns.
         reserved_names: More names that a new top-level column must not have.
     """
@@ -116,6 +126,7 @@ class Policy:
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED
     detects_maps: bool = False
+    numbers: Numbers = Numbers.EXACT
     layout: StructType | None = None
     reserved_names: frozenset[str] = frozenset()
 

@@ -115,7 +115,7 @@ def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> Cha
     if isinstance(statement, Optimize):
         columns = [format_path(path) for path in statement.zorder_by]
         return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
-    done = table.vacuum(statement.hours, dry_run=statement.dry_run, force=not has_retention_check(spark))
+    done = table.vacuum(statement.hours, dry_run=statement.dry_run, force=not has_retention_check(spark), spark=spark)
     if statement.dry_run:
         return QueryResult((("path", "string"),), [(path,) for path in done.files])
     return ChangedTable(table, before)

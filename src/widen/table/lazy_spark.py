@@ -10,12 +10,14 @@ from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from widen.spark.ddl.row_checks import check_operations, column_bound
+    from widen.spark.maintain.executor_vacuum import ExecutorVacuum
     from widen.spark.session import find_session
     from widen.spark.spark_types import to_schema
 
-__all__ = ["check_operations", "column_bound", "find_session", "load", "to_schema"]
+__all__ = ["ExecutorVacuum", "check_operations", "column_bound", "find_session", "load", "to_schema"]
 
 _HOMES: Mapping[str, str] = {
+    "ExecutorVacuum": "widen.spark.maintain.executor_vacuum",
     "check_operations": "widen.spark.ddl.row_checks",
     "column_bound": "widen.spark.ddl.row_checks",
     "find_session": "widen.spark.session",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from widen.log.write.commit import Committed, Conflicted, retry_conflicts
 from widen.log.write.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.model.argument_types import check_arguments
+from widen.table import lazy_spark
 from widen.table.results import Vacuumed, to_datetime
 from widen.table.table_version import Self, TableVersion
+
+if TYPE_CHECKING:
+    from widen.spark.spark_types import SparkSession
+else:
+    SparkSession = Any
 
 
 class VacuumMixin(TableVersion):
@@ -14,7 +22,12 @@ class VacuumMixin(TableVersion):
 
     @check_arguments
     def vacuum(
-        self, retention_hours: float | None = None, *, dry_run: bool = False, force: bool = False
+        self,
+        retention_hours: float | None = None,
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        spark: SparkSession | None = None,
     ) -> Vacuumed[Self]:
         """Delete the files that no version within the retention needs, and return the `Vacuumed`.
 
@@ -28,6 +41,8 @@ class VacuumMixin(TableVersion):
             dry_run: Whether only to list the files.
             force: Whether the retention may be shorter than that of the table. No other job may then read or write the
                 table.
+            spark: A session, classic or Connect, whose executors list and delete the files of a very large table in an
+                object store; by default this process does it.
 
         Raises:
             RetentionTooShort: the retention is shorter than that of the table.
@@ -36,17 +51,20 @@ class VacuumMixin(TableVersion):
             ContentionError: too many conflicts, or the outcome of a commit is unknown.
             CorruptLog: the log is damaged.
             CorruptFile: the descriptor of a deletion vector is damaged.
+            JobFailed: a Spark job failed.
             StorageError: the storage returned an error. Another vacuum deletes the rest.
 
         Source: Delta Spark's VACUUM
         """
         retention_ms = to_retention_ms(retention_hours)
+        executors = None if spark is None else lazy_spark.ExecutorVacuum(spark, self._store)
+        walk, delete = (executors.walk, executors.delete) if executors else (None, None)
 
         def attempt(_: Conflicted | None) -> tuple[VacuumPlan, Committed] | Conflicted:
-            return run_vacuum(plan_vacuum(self._store, retention_ms, force=force))
+            return run_vacuum(plan_vacuum(self._store, retention_ms, force=force, walk=walk), delete)
 
         if dry_run:
-            plan = plan_vacuum(self._store, retention_ms, force=force)
+            plan = plan_vacuum(self._store, retention_ms, force=force, walk=walk)
         else:
             plan, done = retry_conflicts(attempt)
             self._at(done)

@@ -158,7 +158,22 @@ class LogStore:
         Raises:
             StorageError: the store reported an error.
         """
-        return self._files.walk(skips)
+        if isinstance(self._files, LocalFiles):
+            return self._files.walk(skips)
+        return skip_folders(self.list(""), skips)
+
+    def list_range(self, after: str, last: str) -> Iterator[FileEntry]:
+        """Yield the files of a table in an object store whose paths come after one path, up to another one.
+
+        Args:
+            after: The path before the first one; empty to begin with the first file.
+            last: The last path; empty to go on to the last file.
+
+        Raises:
+            StorageError: the store reported an error.
+        """
+        assert isinstance(self._files, ObjectStoreFiles)
+        return self._files.list_range(after, last)
 
     def list_from(self, path: str) -> Iterator[FileEntry]:
         """Yield the files in the folder of a path with that name or a later one, in name order; subfolders are skipped.
@@ -222,6 +237,23 @@ class LogStore:
         """
         match = _SCHEME.match(path)
         return path if match and match[1].lower() == "file" else unquote(path)  # a file: URL is decoded on resolution
+
+
+def skip_folders(entries: Iterable[FileEntry], skips: Callable[[str], bool]) -> Iterator[FileEntry]:
+    """Yield the files that are not in a folder to skip.
+
+    Args:
+        entries: Files.
+        skips: Tells whether to skip a folder, by its path; asked once for each.
+    """
+    known: dict[str, bool] = {"": False}
+
+    def is_skipped(folder: str) -> bool:
+        if folder not in known:
+            known[folder] = is_skipped(folder.rpartition("/")[0]) or skips(folder)
+        return known[folder]
+
+    return (entry for entry in entries if not is_skipped(entry.path.rpartition("/")[0]))
 
 
 def percent_encode(path: str) -> str:

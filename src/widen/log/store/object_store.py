@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
@@ -246,36 +246,25 @@ class ObjectStoreFiles:
             StorageError: the store reported an error.
         """
         folder = folder.rstrip("/")
-        try:
-            pages = obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000)
-            entries = [
-                FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
-                for page in pages
-                for item in page
-            ]
-        except OBSTORE_ERRORS as error:
-            raise self._translate(folder, error) from error
+        entries = self._entries(folder, start)
         depth = folder.count("/") + 1 if folder else 0
         return sorted((e for e in entries if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
 
-    def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
-        """Yield every file that is not in a folder to skip.
-
-        Args:
-            skips: Tells whether to skip a folder, by its path.
-            folder: The folder to begin with.
+    def list_range(self, after: str, last: str) -> Iterator[FileEntry]:
+        """Yield the files whose paths come after one path, up to another one; an empty text is no bound.
 
         Raises:
             StorageError: the store reported an error.
         """
-        known: dict[str, bool] = {"": False}
+        return takewhile(lambda entry: not last or entry.path <= last, self._entries("", after))
 
-        def is_skipped(path: str) -> bool:
-            if path not in known:
-                known[path] = is_skipped(path.rpartition("/")[0]) or skips(path)
-            return known[path]
-
-        return (entry for entry in self.list(folder, deep=True) if not is_skipped(entry.path.rpartition("/")[0]))
+    def _entries(self, folder: str, start: str) -> Iterator[FileEntry]:
+        try:
+            for page in obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000):
+                for item in page:
+                    yield FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
+        except OBSTORE_ERRORS as error:
+            raise self._translate(folder, error) from error
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, many in one request where the store can; missing files are not an error.

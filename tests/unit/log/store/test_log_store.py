@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,10 @@ from widen.log.read.snapshot import open_snapshot
 from widen.log.store import object_store
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Conflicted, commit
+from widen.log.write.vacuum import plan_vacuum, run_vacuum
 from widen.protocol.actions import Add, Metadata, Protocol
+
+SCHEMA = '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}'
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +88,41 @@ def test_deleting_a_missing_file_is_not_an_error(store: LogStore) -> None:
     store.put("x", b"1")
     store.delete(["x", "y"])
     assert not store.exists("x")
+
+
+def test_a_walk_skips_folders_and_many_files_are_deleted_at_once(store: LogStore) -> None:
+    for path in ("a/b/1", "a/2", "_h/x/3", "_h/4", "5"):
+        store.put(path, b"1")
+    seen: list[str] = []
+
+    def skips(folder: str) -> bool:
+        seen.append(folder)
+        return folder == "_h"
+
+    assert sorted(entry.path for entry in store.walk(skips)) == ["5", "a/2", "a/b/1"]
+    assert sorted(seen) == ["_h", "a", "a/b"] if store.is_local else {"_h", "a", "a/b"} <= {*seen}
+    store.delete(["a/2", *(f"missing/{number}" for number in range(1500)), "5"])
+    assert [entry.path for entry in store.list("")] == ["_h/4", "_h/x/3", "a/b/1"]
+    if not store.is_local:
+        assert [entry.path for entry in store.list_range("_h/4", "a/b/1")] == ["_h/x/3", "a/b/1"]
+        assert [entry.path for entry in store.list_range("", "_h/4")] == ["_h/4"]
+        assert [entry.path for entry in store.list_range("_h/x/3", "")] == ["a/b/1"]
+
+
+def test_a_vacuum_deletes_what_no_version_needs(store: LogStore) -> None:
+    metadata = Metadata(id="i", schema_string=SCHEMA, partition_columns=())
+    head = [Protocol(min_reader_version=1, min_writer_version=2), metadata]
+    kept = Add(path="live%20file", partition_values={}, size=1, modification_time=1, data_change=True)
+    done = commit(store, None, [*head, kept], "CREATE TABLE", {})
+    assert isinstance(done, Committed)
+    for path in ("live file", "orphan", "_widen/scans/a/_spark_metadata/0", "_hidden"):
+        store.put(path, b"1")
+    time.sleep(1.1)
+    vacuumed = run_vacuum(plan_vacuum(store, 0, force=True))
+    assert isinstance(vacuumed, tuple)
+    assert [entry.path for entry in vacuumed[0].files] == ["_widen/scans/a/_spark_metadata/0", "orphan"]
+    assert [entry.path for entry in store.list("") if "_delta_log" not in entry.path] == ["_hidden", "live file"]
+    assert open_snapshot(store).version == 2
 
 
 def test_an_absolute_path_below_the_table_finds_its_file(store: LogStore) -> None:

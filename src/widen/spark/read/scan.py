@@ -217,9 +217,10 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
 def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup) -> DataFrame:
     """Return the files as Spark reads them: physical names, and partition columns as text if directories name them."""
     uris = [store.uri(path) for path in group.files["path"].to_pylist()]
-    root = store.uri("")
-    base = unquote(root) if group.is_hive and uris[0].startswith(root) else None
-    return open_files(spark, scan, group, list_files(spark, store, group.files, uris), base)
+    paths, root = list_files(spark, store, group.files, uris), store.uri("")
+    # Not for a manifest: it is outside of the table, and Spark refuses a base that its path does not begin with.
+    base = unquote(root) if group.is_hive and paths[0].startswith(root) else None
+    return open_files(spark, scan, group, paths, base)
 
 
 def open_files(

@@ -21,6 +21,7 @@ from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageEr
 from widen.ingestion import IngestResult, ingest
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
+from widen.planning.evolution.explain_plan import explain_plan
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
@@ -568,6 +569,16 @@ def test_the_table_fills_what_it_computes(spark: SparkSession, tmp_path: Path) -
         reasons = {row["reason"] for row in Table(table + "_quarantine").read(spark=spark).collect()}
         assert "id has a value, but column id is NOT NULL and GENERATED ALWAYS AS IDENTITY" in reasons
         assert any("generated column day" in reason for reason in reasons)
+
+
+def test_counts_of_a_large_batch_are_lower_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+    few = proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": n, "a": 1} for n in range(100)]), table)
+    assert {(event.count, event.at_least) for event in few.plan.events} <= {(100, False)}
+    many = proved(spark, write_lines(tmp_path / "2.jsonl", [{"n": n, "b": "x"} for n in range(9000)]), table)
+    [event] = many.plan.events
+    assert (event.count <= 9000, event.at_least) == (True, True)
+    assert "for at least " in "\n".join(explain_plan(many.plan))
 
 
 # ---- races -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.unmatched_fields import find_unmatched
 from widen.spark.text.quarantined_rows import BatchResult
-from widen.spark.text.text_tasks import BatchWriteSpec
+from widen.spark.text.text_tasks import MIN_OBSERVED_RECORDS, BatchWriteSpec
 
 PATIENT_FROM, MAX_PASSES = 3, 8
 """From which pass on every task reads all its records, and how many passes can be needed."""
@@ -70,6 +70,15 @@ def write_until_plan_is_stable(
         plan = evolve(target.schema, observed, target.policy)
         if plan.schema == spec.schema and result.is_complete:
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
+            plan = _with_bounds(plan, result.seen)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
         draft.discard(result)
     raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")
+
+
+def _with_bounds(plan: Plan, seen: Observation) -> Plan:
+    """Return the plan of a large batch with its counts as lower bounds: tasks stop counting what the columns hold."""
+    if seen.records + seen.corrupt + seen.quarantined < MIN_OBSERVED_RECORDS:
+        return plan
+    events = tuple(replace(event, at_least=True) for event in plan.events)
+    return replace(plan, events=events, rescued=tuple(replace(field, at_least=True) for field in plan.rescued))

@@ -22,6 +22,7 @@ from widen.report.text_format import (
     count_noun,
     count_text,
     interval_text,
+    least_text,
     moment_text,
     path_text,
     position_text,
@@ -202,7 +203,7 @@ def _folded(items: Sequence[_Item], show: Callable[[Sequence[_Item]], Renderable
 
 
 def _rescued(rescued: RescuedField) -> str:
-    return f"{count_text(rescued.count)} {' and '.join(rescued.kinds)}: {rescued.reason}"
+    return f"{least_text(rescued.count, at_least=rescued.at_least)} {' and '.join(rescued.kinds)}: {rescued.reason}"
 
 
 def _quarantined(field: QuarantinedField) -> str:
@@ -232,7 +233,11 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Table:
             _change_cell(change, length),
             Text(change.grade, style),
             Text(printable(", ".join(main.rules)) if main else "manual", "dim"),
-            Text(f"{count_text(main.count)} {printable(' and '.join(main.kinds))}".strip() if main else ""),
+            Text(
+                f"{least_text(main.count, at_least=main.at_least)} {printable(' and '.join(main.kinds))}".strip()
+                if main
+                else ""
+            ),
             *(Text(text, style) for text, style in zip(first_seen, ("", "dim"), strict=True) if length),
         )
     return table

@@ -94,6 +94,16 @@ def value_text(value: Scalar | None) -> str:
     return str(value)
 
 
+def least_text(count: int, *, at_least: bool) -> str:
+    """Return a number of values; ``at_least`` tells that there may be more.
+
+    Example:
+        >>> least_text(1234, at_least=False), least_text(2000, at_least=True)
+        ('1,234', 'at least 2,000')
+    """
+    return f"at least {count:,}" if at_least else f"{count:,}"
+
+
 def count_text(count: int | None) -> str:
     """Return a number with thousands separators.
 

@@ -55,9 +55,13 @@ def _folded(lines: list[str]) -> list[str]:
 
 
 def _event(event: PlanEvent) -> str:
-    rules, values = ", ".join(event.rules), f"{event.count} {_kind_text(event.kinds)}"
+    rules, values = ", ".join(event.rules), f"{_least(event)}{event.count} {_kind_text(event.kinds)}"
     first = _first_seen_text(event.first, event.sample)
     return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}"
+
+
+def _least(counted: PlanEvent | RescuedField) -> str:
+    return "at least " if counted.at_least else ""
 
 
 def _kind_text(kinds: tuple[str, ...]) -> str:
@@ -65,7 +69,7 @@ def _kind_text(kinds: tuple[str, ...]) -> str:
 
 
 def _rescued(rescued: RescuedField) -> str:
-    values = f"{rescued.count} {_kind_text(rescued.kinds)}"
+    values = f"{_least(rescued)}{rescued.count} {_kind_text(rescued.kinds)}"
     return (
         f"{format_path(rescued.source)}: {values} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
     )

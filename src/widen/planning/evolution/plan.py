@@ -59,6 +59,7 @@ class PlanEvent:
         first: The file and position of the first of them.
         sample: The beginning of that value.
         grade: How much it affects readers.
+        at_least: Whether there may be more values: a large batch is not counted to its end.
     """
 
     rules: tuple[str, ...]
@@ -69,6 +70,7 @@ class PlanEvent:
     first: RecordPosition | None
     sample: str
     grade: Grade
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class RescuedField:
         first: The file and position of the first of them.
         sample: The beginning of that value.
         reason: The mode ``freeze``, or ``max_columns``.
+        at_least: As in `PlanEvent`.
     """
 
     source: Path
@@ -90,6 +93,7 @@ class RescuedField:
     first: RecordPosition | None
     sample: str
     reason: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

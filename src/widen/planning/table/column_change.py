@@ -26,6 +26,7 @@ class ChangeReason:
         file: The file of the first such value; empty if not known.
         position: The line or record number in that file, from 1; 0 if not known.
         sample: The beginning of the first such value.
+        at_least: Whether there may be more such values.
     """
 
     rules: tuple[str, ...]
@@ -36,12 +37,14 @@ class ChangeReason:
     file: str = ""
     position: int = 0
     sample: str = ""
+    at_least: bool = False
 
     def to_value(self) -> dict[str, Any]:
         """Return the reason as a JSON object."""
         reason = {"rules": list(self.rules), "source": format_path(self.source), "kinds": list(self.kinds)}
         first_seen = {"file": self.file, "position": self.position, "sample": self.sample} if self.file else {}
-        return {**reason, "count": self.count, "grade": self.grade, **first_seen}
+        more = {"atLeast": True} if self.at_least else {}
+        return {**reason, "count": self.count, **more, "grade": self.grade, **first_seen}
 
 
 @dataclass(frozen=True, slots=True)

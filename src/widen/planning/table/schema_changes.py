@@ -67,7 +67,9 @@ def _planned(operation: Operation) -> Iterator[ColumnChange]:
 def _reason_of(event: PlanEvent) -> ChangeReason:
     file, position = event.first or ("", 0)
     grade = event.grade.value
-    return ChangeReason(event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample)
+    return ChangeReason(
+        event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample, event.at_least
+    )
 
 
 def _join_reasons(
@@ -116,6 +118,7 @@ class _Event(msgspec.Struct):
     first: tuple[str, int] | None
     sample: str
     grade: str
+    at_least: bool = False
 
 
 _decoder = msgspec.json.Decoder(list[_Event])
@@ -123,7 +126,9 @@ _decoder = msgspec.json.Decoder(list[_Event])
 
 def _reason(event: _Event) -> ChangeReason:
     file, position = event.first or ("", 0)
-    return ChangeReason(event.rules, event.source, event.kinds, event.count, event.grade, file, position, event.sample)
+    return ChangeReason(
+        event.rules, event.source, event.kinds, event.count, event.grade, file, position, event.sample, event.at_least
+    )
 
 
 def _added_changes(before: StructType, after: StructType, key: _Key) -> Iterator[ColumnChange]:

@@ -46,7 +46,7 @@ WidenError
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
 │   ├── IcebergUnavailable · CatalogNotFound
-│   ├── SparkUnavailable · UnsupportedSpark   Spark cannot be started, or is too old
+│   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
 │   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
 │   └── PlanChanged         the plan of a batch is not the plan that was approved
@@ -189,6 +189,7 @@ from widen.errors.requests import (
     InvalidType,
     LimitExceeded,
     NameNotFound,
+    PackageMissing,
     PlanChanged,
     RetentionTooShort,
     SourceError,
@@ -354,6 +355,7 @@ __all__ = [
     "NotNullViolated",
     "NullsInColumn",
     "OverwriteRefused",
+    "PackageMissing",
     "PartitionColumnDropRefused",
     "PathNotNested",
     "PlanChanged",

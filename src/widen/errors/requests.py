@@ -94,6 +94,14 @@ class SparkUnavailable(RequestError):
     hint = "{fix}"
 
 
+class PackageMissing(RequestError):
+    """The call needs an optional package that is not installed."""
+
+    code = "WIDEN_PACKAGE_MISSING"
+    template = "This call needs the package {package}, which is not installed."
+    hint = "Install it with: pip install {package}"
+
+
 class UnsupportedSpark(RequestError):
     """The installed Spark, or the server that the session is connected to, is too old."""
 

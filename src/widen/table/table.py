@@ -22,6 +22,7 @@ from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession, from_sp
 from widen.spark.write.parquet_writer import write_parquet
 from widen.table.change_feed import ChangeFeedMixin
 from widen.table.fold import FoldMixin
+from widen.table.local_frames import LocalFramesMixin
 from widen.table.maintenance import MaintenanceMixin
 from widen.table.read_and_append import ReadAndAppendMixin
 from widen.table.vacuum import VacuumMixin
@@ -121,7 +122,7 @@ def create_table_as(
 CREATE_AS = "CREATE TABLE AS SELECT"
 
 
-class Table(ReadAndAppendMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin):
+class Table(ReadAndAppendMixin, LocalFramesMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -144,7 +144,10 @@ def _write_day(table: Path, day: int, state: _Table, events: list[dict[str, Any]
     is_bad = day % 34 == 19
     corrupt = dice.randrange(200, 900) if is_bad else dice.choice((0, 0, 0, 0, 3))
     paths = [path for path, _ in leaves(from_json(state.schema()))]
-    values = {path: _count(path, rows, corrupt, day, dice) for path in paths}
+    values: dict[tuple[str, ...], int] = {}
+    for path in paths:
+        plain = values.get((path[0].removesuffix("_array_string").removesuffix("_string"),), 0)
+        values[path] = _count(path, rows, corrupt, day, dice) + plain * (path[0] != "_corrupt_record")
     types = dict(leaves(from_json(state.schema())))
     stats = _statistics({path: str(types[path]) for path in paths[:32]}, values, rows)
     add = Add(
@@ -174,7 +177,7 @@ def _count(path: tuple[str, ...], rows: int, corrupt: int, day: int, dice: rando
         return corrupt
     if name.startswith("discount_"):  # the source was repaired a week later
         return 0 if day > 21 else rows // 9
-    if name.endswith("_string") and len(path) == 1:
+    if name.endswith("_string"):
         return rows * dice.randrange(5, 60) // 100
     if name in ("order_id", "day"):
         return rows - corrupt

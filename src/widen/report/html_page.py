@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from widen.planning.table.column_change import GRADES, ColumnChange
 from widen.report import text_format
 from widen.report.evolution_rules import EvolutionRule, evolution_rules
-from widen.report.page_charts import STRIP_WIDTH, ShareBar, find_strips, load_chart, share_chart
+from widen.report.page_charts import STRIP_WIDTH, ShareBar, find_strips, load_chart, share_chart, total_shares
 from widen.report.report_model import IntervalRecord
 from widen.report.report_summary import CommandHint, Decision, summarize_report
 from widen.report.table_report import Report, ReportColumn, SourceField
@@ -57,11 +57,12 @@ class ColumnGroup:
 
 @dataclass(frozen=True, slots=True)
 class FieldCard:
-    """What is to be decided about a field or another subject, with its shares over time."""
+    """What is to be decided about a field or another subject, with the shares of its columns over time and in all."""
 
     decision: Decision
     field: SourceField | None
     shares: tuple[ShareBar, ...]
+    totals: tuple[float | None, ...]
 
 
 def render_page(report: Report) -> str:
@@ -126,7 +127,8 @@ def _cards(report: Report, decisions: tuple[Decision, ...]) -> Iterator[FieldCar
     by_subject = {text_format.path_text(family.source): family for family in report.families}
     for decision in decisions:
         family = by_subject.get(text_format.printable(decision.subject))
-        yield FieldCard(decision, family, share_chart(family) if family else ())
+        shares = share_chart(family) if family else ()
+        yield FieldCard(decision, family, shares, tuple(total_shares(family)) if family else ())
 
 
 def _groups(report: Report) -> Iterator[ColumnGroup]:

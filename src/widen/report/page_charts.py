@@ -158,13 +158,20 @@ def share_chart(field: SourceField) -> tuple[ShareBar, ...]:
     for index, group in enumerate(groups):
         sums = [sum(numbers) for numbers in zip(*(each.values for each in group), strict=True)]
         versions = f"v{group[0].version}" + (f" to v{group[-1].version}" if len(group) > 1 else "")
-        shares = [number / sum(sums) for number in sums]
+        shares = [number / max(sum(sums), 1) for number in sums]
         names = (
             f"{text_format.path_text(column.path)} {text_format.share_text(share)}"
             for column, share in zip(field.columns, shares, strict=True)
         )
         bars.append(ShareBar(index * slot, slot * 0.92, tuple(_stacked(shares)), f"{versions}: {', '.join(names)}"))
     return tuple(bars)
+
+
+def total_shares(field: SourceField) -> Iterator[float | None]:
+    """Yield the share of each column in the values of all known intervals; None without any."""
+    sums = [sum(numbers) for numbers in zip(*(each.values for each in field.history), strict=True)]
+    for number in sums or [0] * len(field.columns):
+        yield number / sum(sums) if sum(sums) else None
 
 
 def _stacked(shares: Sequence[float]) -> Iterator[Block]:

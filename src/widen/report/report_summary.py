@@ -114,7 +114,7 @@ class ReportSummary:
 
 def summarize_report(report: Report) -> ReportSummary:
     """Return the summary of a report."""
-    loads = [interval for interval in report.intervals if interval.records or interval.corrupt or interval.quarantined]
+    loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
     checks = (_load_check(recent), _lines_check(recent), _quarantine_check(recent), _drift_check(recent))
@@ -123,6 +123,14 @@ def summarize_report(report: Report) -> ReportSummary:
     first = recent[0].moment.version if recent else 0
     number = sum(moment.version >= first for moment, _ in changes)
     return ReportSummary(status, checks, changes[:SHOWN_CHANGES], number, len(recent), tuple(decisions))
+
+
+_REWRITES = frozenset({"DELETE", "FOLD COLUMN", "OPTIMIZE", "REORG", "RESTORE", "UPDATE"})
+"""The operations that write rows again and load none."""
+
+
+def _has_records(interval: IntervalRecord) -> bool:
+    return bool(interval.records or interval.corrupt or interval.quarantined)
 
 
 _URGENCY = (Status.ACT, Status.WATCH, Status.OK)

@@ -44,10 +44,34 @@ def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime
     """
     history = []
     for moment, by_leaf in counts:
-        values = tuple(_largest(by_leaf, column.path) for column in family.columns)
+        values = [_largest(by_leaf, column.path) for column in family.columns]
         if any(values):
-            history.append(IntervalCount(moment.version, values))
+            history.append(IntervalCount(moment.version, tuple(_own_values(family.columns, values))))
     return replace(family, history=tuple(history))
+
+
+def _own_values(columns: Sequence[ReportColumn], values: Sequence[int]) -> Iterator[int]:
+    """Yield how many values belong to each column alone.
+
+    A sibling of strings, or of arrays of them, also receives the values of the columns before it, as texts or items.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    for column, count in zip(columns, values, strict=True):
+        received = sum(n for other, n in zip(columns, values, strict=True) if _receives(column, other))
+        yield max(0, count - received)
+
+
+def _receives(column: ReportColumn, other: ReportColumn) -> bool:
+    """Tell whether a column of strings also receives the values of another column of its field."""
+    if not column.evolved_from or "string" not in column.type or "struct" in other.type:
+        return False
+    depths = (_array_depth(other.type), _array_depth(column.type))
+    return depths[0] < depths[1] or (depths[0] == depths[1] and "string" not in other.type)
+
+
+def _array_depth(brief: str) -> int:
+    return brief.count("array<")
 
 
 def _largest(by_leaf: Mapping[Path, int], path: Path) -> int:

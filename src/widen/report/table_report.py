@@ -116,7 +116,8 @@ class IntervalCount:
 
     Args:
         version: The version of the interval.
-        values: The number of values of each column, in their order; the elements of an array count one by one.
+        values: The number of values of each column alone, in their order: a sibling of strings also receives the values
+            of the others, which do not count here. The elements of an array count one by one.
     """
 
     version: int

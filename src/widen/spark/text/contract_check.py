@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 from widen.observe.contract import Breach, find_breaches
 from widen.observe.json_document import InvalidJson, parse_document
 from widen.observe.observation import RecordPosition
+from widen.spark.source.file_ranges import read_groups
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.text_tasks import NOTE, RecordPositions
 
@@ -109,9 +111,8 @@ def _collect(frame: DataFrame, task: Any) -> ContractReport:
 
 def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     positions, report = RecordPositions(), ContractReport()
-    for batch in batches:
-        for texts, places in positions.texts(batch):
-            report = report.merged(_check(contract, texts, places))
+    for texts, places in chain.from_iterable(map(positions.texts, read_groups(batches))):
+        report = report.merged(_check(contract, texts, places))
     yield _to_note(report)
 
 

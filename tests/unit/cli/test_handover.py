@@ -1,0 +1,76 @@
+"""The command handover without Spark, and a stream that finds nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command_line import run, told
+from support.drift_log import write_drift
+from widen.cli import follow, handover_command, lazy_imports
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    return str(write_drift(tmp_path / "orders"))
+
+
+def test_a_preview_says_what_is_lost_and_changes_nothing(table: str) -> None:
+    preview = told("handover", table, "--to", "deltalake", "--append", "--dry-run")
+    assert preview["drops"] == ["typeWidening", "checkpointProtection"]
+    assert (preview["version"], preview["dryRun"], preview["rows"], preview["pending"]) == (2, True, None, None)
+    text = run("handover", table, "--to", "polars", "--dry-run").stdout
+    assert "would drop typeWidening" in text
+    assert "lost: the record of type changes; files in old types are rewritten" in text
+    assert "polars reads it, and cannot append: checkpointProtection" in text
+    assert told("show", table)["version"] == 2
+
+
+def test_an_unknown_client_is_refused(table: str) -> None:
+    done = run("handover", table, "--to", "iceberg")
+    assert done.exit_code == 1
+    assert "Must be deltalake or polars" in done.stderr
+
+
+def test_a_client_that_does_not_read_the_table_is_an_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover_command, "_drop", lambda *_: "")
+    monkeypatch.setattr(handover_command, "find_spec", lambda _: object())
+    programs = {"deltalake": "import sys; sys.exit('does not open')", "polars": "print(29)"}
+    monkeypatch.setattr(handover_command, "_COUNTS", programs)
+    for client, words in (("deltalake", "does not open"), ("polars", "polars reads 29 rows, and the table has 30")):
+        done = run("handover", table, "--to", client)
+        assert done.exit_code == 1
+        assert words in done.stderr
+    programs["polars"] = "print(30)"
+    assert "polars reads version 2: 30 rows" in run("handover", table, "--to", "polars").stdout
+
+
+def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover_command, "_drop", lambda *_: "")
+    monkeypatch.setattr(handover_command, "find_spec", lambda _: None)
+    done = run("handover", table, "--to", "polars")
+    assert done.exit_code == 0
+    assert "polars is not installed here. To check: polars.read_delta(" in done.stderr
+
+
+def test_a_stream_that_finds_nothing_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stream:
+        def wait(self, _: float) -> bool:
+            return True
+
+    def start(*_: Any, on_interval: Any, **__: Any) -> Stream:
+        for result in results:
+            on_interval(result)
+        return Stream()
+
+    seen: list[Any] = []
+    monkeypatch.setattr(follow.spark_session, "spark_session", object)
+    monkeypatch.setattr(lazy_imports, "ingest_stream", start, raising=False)
+    for results in ([], ["loaded"]):
+        follow.follow_source(["in"], "t", "cp", seen.append, {})
+        assert ("nothing to load" in capsys.readouterr().err) is not bool(results)
+    assert seen == ["loaded"]

@@ -52,6 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen handover shop/orders --to deltalake --dry-run",
             "widen handover shop/orders --to polars",
         ),
+        "mirror": ("widen mirror shop/orders --catalog lake.db --identifier shop.orders",),
         "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
         "view": ("widen view shop/orders --name orders_by_field",),
         "fold": ("widen fold shop/orders total_string --dry-run",),

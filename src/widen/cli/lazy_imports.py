@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from widen.sql_commands.token_reader import split_statements
     from widen.table import IcebergTable, Table
     from widen.table.column_changes import ColumnChangesMixin
+    from widen.table.mirror import MirrorMixin
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
     from widen.table.schema_diff import diff_versions
@@ -60,6 +61,7 @@ __all__ = [
     "IcebergTable",
     "Loads",
     "LogStore",
+    "MirrorMixin",
     "PropertyChangesMixin",
     "QueryResult",
     "Table",
@@ -150,6 +152,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.sql_commands.token_reader": ("split_statements",),
     "widen.table": ("IcebergTable", "Table"),
     "widen.table.column_changes": ("ColumnChangesMixin",),
+    "widen.table.mirror": ("MirrorMixin",),
     "widen.table.property_changes": ("PropertyChangesMixin",),
     "widen.table.results": ("Loads",),
     "widen.table.schema_diff": ("diff_versions",),

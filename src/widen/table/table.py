@@ -24,6 +24,7 @@ from widen.table.change_feed import ChangeFeedMixin
 from widen.table.fold import FoldMixin
 from widen.table.local_frames import LocalFramesMixin
 from widen.table.maintenance import MaintenanceMixin
+from widen.table.mirror import MirrorMixin
 from widen.table.read_and_append import ReadAndAppendMixin
 from widen.table.vacuum import VacuumMixin
 
@@ -122,7 +123,9 @@ def create_table_as(
 CREATE_AS = "CREATE TABLE AS SELECT"
 
 
-class Table(ReadAndAppendMixin, LocalFramesMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin):
+class Table(
+    ReadAndAppendMixin, LocalFramesMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin, MirrorMixin
+):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -1,0 +1,29 @@
+"""``widen mirror``: an Iceberg table that shows a Delta table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import widen
+from support.command_line import run, told
+
+
+def test_an_empty_table_is_mirrored_once(tmp_path: Path) -> None:
+    place, catalog = str(tmp_path / "orders"), str(tmp_path / "lake.db")
+    widen.create_table(place, "id bigint", properties={"delta.enableIcebergCompatV2": "true"})
+    words = ("mirror", place, "--catalog", catalog, "--identifier", "shop.orders")
+    assert run(*words).stdout == "✓ shop.orders shows version 0: 0 added, 0 removed\n"
+    assert run(*words).stdout == "shop.orders shows version 0 already\n"
+    again = told(*words)
+    assert again == {
+        "identifier": "shop.orders", "version": 0, "snapshot": None, "changed": False, "added": 0, "removed": 0,
+    }  # fmt: skip
+    assert widen.IcebergTable("shop.orders", catalog=catalog).schema.names == ("id",)
+
+
+def test_a_table_without_compatibility_is_refused(tmp_path: Path) -> None:
+    widen.create_table(str(tmp_path / "plain"), "id bigint")
+    words = ("mirror", str(tmp_path / "plain"), "--catalog", str(tmp_path / "lake.db"), "--identifier", "a.b")
+    done = run(*words)
+    assert done.exit_code == 1
+    assert "it does not have IcebergCompatV1 or IcebergCompatV2" in " ".join(done.stderr.split())

@@ -14,6 +14,7 @@ from typing import Any
 import deltalake
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -249,6 +250,37 @@ def put_columns(table: Table, *columns: dict[str, Any]) -> None:
     metadata = msgspec.structs.replace(table.metadata, schema_string=text)
     commit(table.store, table.refresh().snapshot, [metadata], "SET TBLPROPERTIES", {}).or_raise()
     table.refresh()
+
+
+def test_shredded_variants_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes them with a setting, and reads them without one."""
+    settings = {"writeShredding.enabled": "true", "forceShreddingSchemaForTest": "a int, b string"}
+    for key, value in settings.items():
+        spark.conf.set(f"spark.sql.variant.{key}", value)
+    texts = ['{"a":1,"b":"x","c":[1]}', '{"a":"no"}', "5", None]
+    rows = spark.createDataFrame(list(enumerate(texts)), "id int, t string").selectExpr("id", "parse_json(t) AS v")
+    rows.coalesce(1).write.mode("overwrite").parquet(str(tmp_path))
+    for key in settings:
+        spark.conf.unset(f"spark.sql.variant.{key}")
+    [file] = tmp_path.glob("*.parquet")
+    assert "typed_value" in str(pq.read_schema(file))
+    names = ["variantType", "variantShredding"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"name": "id", "type": "integer", "nullable": True, "metadata": {}},
+            {"name": "v", "type": "variant", "nullable": True, "metadata": {}},
+        ],
+    }
+    metadata = {"id": "1", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(schema)}
+    metadata |= {"partitionColumns": [], "configuration": {}, "createdTime": 1}
+    add = {"path": file.name, "partitionValues": {}, "size": file.stat().st_size, "modificationTime": 1}
+    actions = [{"protocol": protocol}, {"metaData": metadata}, {"add": {**add, "dataChange": True}}]
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    found = Table(str(tmp_path)).read(spark=spark).selectExpr("id", "to_json(v)").orderBy("id").collect()
+    assert [tuple(row) for row in found] == list(enumerate(texts))
 
 
 def test_a_reader_feature_that_nobody_knows_is_refused(tmp_path: Path) -> None:

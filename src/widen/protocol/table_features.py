@@ -106,6 +106,8 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="vacuumProtocolCheck", is_reader=True),
     Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
     Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
+    Feature(name="variantShredding", is_reader=True, stops_writers=True, writes=False),
+    Feature(name="variantShredding-preview", is_reader=True, stops_writers=True, writes=False),
 )
 """Every feature that this version knows. Tables with other features are neither read nor written."""
 

@@ -246,7 +246,8 @@ def test_unknown_versions_are_refused(reader: int, writer: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["variantType", "variantType-preview", "icebergCompatV3", "materializePartitionColumns"]
+    "name",
+    ["variantType", "variantType-preview", "variantShredding", "icebergCompatV3", "materializePartitionColumns"],
 )
 def test_what_is_read_but_not_written(name: str) -> None:
     row = find_feature(name)
@@ -257,7 +258,7 @@ def test_what_is_read_but_not_written(name: str) -> None:
         ensure_writable(given, "/t")
 
 
-@pytest.mark.parametrize("name", ["catalogManaged", "coordinatedCommits-preview", "variantShredding"])
+@pytest.mark.parametrize("name", ["catalogManaged", "coordinatedCommits-preview", "geospatial"])
 def test_what_is_not_known_at_all(name: str) -> None:
     assert find_feature(name) is None
     with pytest.raises(UnsupportedFeatureForRead, match=name):

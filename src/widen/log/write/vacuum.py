@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
@@ -206,19 +206,30 @@ def _commit_end(store: LogStore, status: str, metrics: Mapping[str, int]) -> Com
 class _VisibleNames:
     """Which files may be deleted at all: not hidden ones, except partitions, change files and our own leftovers.
 
+    Files of another table in a folder of this one stay, too; Delta Spark would delete them.
+
+    Args:
+        partition_columns: The logical and the physical names of the partition columns.
+        other_tables: The folders of other tables, as far as the listing has come.
+
     Source: Delta Spark (DeltaTableUtils.isHiddenDirectory)
     """
 
     partition_columns: tuple[str, ...]
+    other_tables: set[str] = field(default_factory=set)
 
     def skips(self, folder: str) -> bool:
         """Tell whether nothing in a folder can be deleted."""
         if _LEFTOVER_FOLDERS.fullmatch(folder):
             return False
+        if folder.endswith(f"/{LOG}"):
+            self.other_tables.add(folder.removesuffix(LOG))
         return folder == _METADATA_FOLDER or any(map(self._is_hidden, folder.split("/")))
 
     def may_delete(self, path: str) -> bool:
-        """Tell whether the file may be deleted if no version needs it."""
+        """Tell whether the file may be deleted if no version needs it; asked after the listing."""
+        if any(map(path.startswith, self.other_tables)):
+            return False
         folder = path.rpartition("/")[0]
         is_visible = not any(map(self._is_hidden, _data_path(path).split("/"))) and folder != _METADATA_FOLDER
         return is_visible or _LEFTOVERS.fullmatch(path) is not None

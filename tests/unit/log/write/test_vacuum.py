@@ -190,6 +190,14 @@ def test_nothing_outside_of_the_table_is_touched(tmp_path: Path) -> None:
     assert (source / "unknown").exists()
 
 
+def test_another_table_in_a_folder_of_the_table_is_not_touched(tmp_path: Path) -> None:
+    for path in ("orphan", "sub/inner/a", "sub/orphan", "sub/innermost"):
+        write(tmp_path, path)
+    commit(tmp_path / "sub" / "inner", 0, PROTOCOL, metadata(), add("a"))
+    commit(tmp_path, 0, PROTOCOL, metadata())
+    assert planned(tmp_path) == ["orphan", "sub/innermost", "sub/orphan"]
+
+
 def test_less_than_the_retention_of_the_table_needs_a_word(tmp_path: Path) -> None:
     write(tmp_path, "orphan", days=0.1)
     commit(tmp_path, 0, PROTOCOL, metadata({"delta.deletedFileRetentionDuration": "interval 2 days"}))

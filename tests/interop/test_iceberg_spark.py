@@ -321,3 +321,27 @@ def test_writers_alternate(spark: SparkSession, iceberg: IcebergSpark, catalog: 
     assert len(agree(spark, iceberg, table, (f"{columns[0]} > 10", f"{columns[0]} IS NULL", "id < 9"))) == len(model)
     scanned = catalog.load_table("ns.turns").scan().to_arrow().to_pylist()
     assert {row["id"]: {c: row[c] for c in columns} for row in scanned} == model
+
+
+def test_a_mirror_and_an_ingestion_are_read_by_others(
+    spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
+) -> None:
+    compat = {"delta.enableIcebergCompatV2": "true", "delta.enableTypeWidening": "true"}
+    delta = widen.create_table(str(folder / "a delta"), COLUMNS, partition_by=["day"], properties=compat)
+    delta.append(spark.sql(ROWS.format(0, 9))).mirror(catalog=catalog, identifier="ns.mirror")
+    delta.alter_column("id", type="bigint").rename_column("text", "words").append(
+        spark.sql("SELECT * EXCEPT (text), text words FROM (" + ROWS.format(9, 12) + ")")
+    )
+    delta.delete("id = 2").table.mirror(catalog=catalog, identifier="ns.mirror")
+    rows = agree(
+        spark, iceberg, opened(folder, "ns.mirror"), ("id > 8", "words = 'text6'", "price < 1", "day < '1970-01-03'")
+    )
+    text = "to_json(struct(*), map('ignoreNullFields', 'false'))"
+    assert rows == sorted(row[0] for row in delta.refresh().read(spark=spark).selectExpr(text).collect())
+    source = folder / "drift.json"
+    lines = [{"n": 1, "v": 5, "l": [{"x": 1}]}, {"n": 2, "v": "five", "l": None}, {"n": 3, "v": 2.5, "new": {"a": "b"}}]
+    source.write_text("\n".join(map(json.dumps, lines)))
+    widen.ingest(str(source), "ns.drift", catalog=folder / "catalog.db", spark=spark)
+    assert len(agree(spark, iceberg, opened(folder, "ns.drift"), ("n > 1", "n = 2 OR v IS NULL"))) == 3
+    docs = {name: doc for name, _, doc in iceberg.sql("DESCRIBE default.ns.drift")}
+    assert docs["v_double"] == "evolved_from:v"

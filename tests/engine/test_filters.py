@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -163,6 +164,15 @@ FILTERS = st.recursive(
 LAYOUTS = st.sampled_from(("none", "name", "partitioned"))
 GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]
 """To make an example smaller takes longer here than to read it."""
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_both_zeros_are_equal_in_filters(spark: SparkSession, tmp_path: Path, zero: float) -> None:
+    (tmp_path / "in.json").write_text(f'{{"d":{zero},"s":{{"d":{zero}}}}}\n' * 5)  # a file with a dictionary
+    widen.ingest(tmp_path / "in.json", tmp_path / "t", spark=spark)
+    table = widen.Table(tmp_path / "t")
+    for where in ("d = 0", "d = -0.0D", "d >= 0", "d <= -0.0D", "d in (0.0D)", "s.d = 0", "s.d = -0.0D"):
+        assert (table.read(where=where, spark=spark).count(), table.read(spark=spark).where(where).count()) == (5, 5)
 
 
 @settings(max_examples=4, phases=GENERATED)

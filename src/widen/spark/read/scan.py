@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
+from widen.model.column_path import leaves
 from widen.model.sql_literal import to_identifier
-from widen.model.types import LONG, STRING, Field, StructType, quote_name
+from widen.model.types import DOUBLE, FLOAT, LONG, STRING, Field, StructType, quote_name
 from widen.planning.unify.unified_columns import unify_schema
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, mapping_mode
@@ -44,6 +45,12 @@ from widen.spark.spark_types import as_nullable, to_spark, visible_schema
 
 EXPLICIT_FILES = 32
 """The number of files up to which Spark gets their paths, each of which it looks up in the store."""
+
+_WITHOUT_DICTIONARY_FILTER = {"parquet.filter.dictionary.enabled": "false"}
+"""The filter on dictionaries takes 0.0 and -0.0 for two values: `d = 0` would lose the rows of a file with only -0.0.
+
+Source: docs/spark-facts.md#signed-zeros
+"""
 
 _EVERYTHING = UnknownPredicate()
 _SCHEME = r"^[A-Za-z0-9+.-]+:/*"
@@ -238,7 +245,10 @@ def open_files(
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
         fields += [Field(name, STRING) for name in scan.physical_partitions]
-    reader = spark.read.schema(to_spark(StructType(tuple(fields)))).options(**READ_OPTIONS)
+    schema = StructType(tuple(fields))
+    reader = spark.read.schema(to_spark(schema)).options(**READ_OPTIONS)
+    if any(leaf in (FLOAT, DOUBLE) for _, leaf in leaves(schema)):
+        reader = reader.options(**_WITHOUT_DICTIONARY_FILTER)
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
     reader = reader if base is None else reader.option("basePath", base)
     with translate_spark_errors():  # the classic session looks a few files up already here

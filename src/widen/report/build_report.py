@@ -165,6 +165,7 @@ class _CommitScan:
             parameters if isinstance(parameters, dict) else {},
             is_first=record.is_first,
             quarantined=record.quarantined,
+            changed_rows=record.changed_rows,
         )
 
     def origins(self) -> Iterator[tuple[Path, ColumnOrigin]]:

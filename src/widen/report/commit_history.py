@@ -5,8 +5,9 @@ Source: PROTOCOL.md#delta-log-entries
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from widen.errors import CorruptLog, VersionNotFound
 from widen.log.read.commit_lines import METADATA, decode_commit, read_non_file_actions
@@ -53,6 +54,12 @@ class CommitRecord:
     def corrupt(self) -> int | None:
         """How many strings its ingestion stored as corrupt records; None if the commit does not record it."""
         return self._metric(CORRUPT_TEXTS)
+
+    @property
+    def changed_rows(self) -> dict[str, int]:
+        """How many rows it inserted, updated and deleted, as far as the commit records it; none of them is 0."""
+        counts = {word: next(filter(None, map(self._metric, names)), 0) for word, names in _ROW_METRICS.items()}
+        return {word: count for word, count in counts.items() if count}
 
     def _metric(self, name: str) -> int | None:
         metrics = self.info.get("operationMetrics")
@@ -104,10 +111,11 @@ def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalR
         CorruptLog: a commit is damaged.
         StorageError: the storage cannot be read.
     """
-    return [_to_interval(record) for record in read_commits(snapshot, limit)][::-1]
+    return [to_interval(record) for record in read_commits(snapshot, limit)][::-1]
 
 
-def _to_interval(record: CommitRecord) -> IntervalRecord:
+def to_interval(record: CommitRecord) -> IntervalRecord:
+    """Return a commit as a history shows it, with the metrics that it records."""
     metrics, parameters = (record.info.get(key) for key in ("operationMetrics", "operationParameters"))
     numbers = metrics if isinstance(metrics, dict) else {}
     return IntervalRecord(
@@ -121,7 +129,18 @@ def _to_interval(record: CommitRecord) -> IntervalRecord:
         parameters if isinstance(parameters, dict) else {},
         is_first=record.is_first,
         quarantined=record.quarantined,
+        changed_rows=record.changed_rows,
     )
+
+
+_ROW_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "inserted": ("numTargetRowsInserted",),
+        "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+        "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+    }
+)
+"""The metrics of commits that count changed rows, as Delta Lake names them."""
 
 
 def _number(text: object) -> int | None:

@@ -43,6 +43,7 @@ class IntervalRecord:
         parameters: The operation parameters in the history.
         is_first: Whether it created the table.
         quarantined: How many records were quarantined; None if the log does not record it.
+        changed_rows: How many rows it inserted, updated and deleted, as its metrics say.
     """
 
     moment: VersionTime
@@ -55,6 +56,7 @@ class IntervalRecord:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     is_first: bool = False
     quarantined: int | None = None
+    changed_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def schema_changes(self) -> tuple[ColumnChange, ...]:

@@ -208,7 +208,9 @@ def interval_text(interval: IntervalRecord) -> list[str]:
     Only the number of columns is given for a commit that created the table.
     """
     lines = []
-    if interval.files:
+    if interval.changed_rows:
+        lines.append(", ".join(f"{word} {count_noun(rows, 'row')}" for word, rows in interval.changed_rows.items()))
+    if interval.files and not (interval.changed_rows and interval.records is None):
         lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
     summary = summarize_operation(interval.parameters, interval.operation)
     lines += [printable(summary)] if summary else []

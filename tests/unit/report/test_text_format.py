@@ -7,7 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from widen.report.text_format import printable, share_text, size_text, value_text
+from widen.report.commit_history import CommitRecord, to_interval
+from widen.report.report_model import VersionTime
+from widen.report.text_format import interval_text, printable, share_text, size_text, value_text
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,27 @@ def test_sizes() -> None:
         "999.9 MB",
         "1.0 PB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ({"numDeletedRows": "1", "numCopiedRows": "7", "numAddedFiles": "1"}, ["deleted 1 row"]),
+        ({"numUpdatedRows": "2000", "numAddedFiles": "1"}, ["updated 2,000 rows"]),
+        (
+            {
+                "numTargetRowsInserted": "1",
+                "numTargetRowsUpdated": "0",
+                "numTargetRowsDeleted": "3",
+                "numOutputRows": "5",
+                "numFiles": "2",
+                "numOutputBytes": "10",
+            },
+            ["inserted 1 row, deleted 3 rows", "wrote 5 records in 2 files, 10 B"],
+        ),
+        ({"numOutputRows": "5", "numFiles": "2", "numOutputBytes": "10"}, ["wrote 5 records in 2 files, 10 B"]),
+    ],
+)
+def test_a_commit_says_which_rows_it_changed(metrics: dict[str, str], expected: list[str]) -> None:
+    record = CommitRecord(VersionTime(1, 0), {"operationMetrics": metrics}, None, None)
+    assert interval_text(to_interval(record)) == expected

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from widen.spark.dml.merge_clause import MergeClause
 from widen.sql_commands.statements import TableName
+
+if TYPE_CHECKING:  # the forms of statements are read without Spark
+    from widen.spark.dml.merge_clause import MergeClause
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from widen.errors import FilesChanged, InvalidOption
 from widen.ingestion import ingest, ingest_stream, plan
 from widen.log.read.loads import FOLDER
 from widen.log.store.log_store import LogStore
-from widen.table import Table
+from widen.table import Table, create_table
 
 
 @pytest.fixture
@@ -112,6 +112,19 @@ def test_a_run_that_ends_before_its_commit_has_loaded_nothing(
     assert loaded(table) == [(0, 1, ["a.jsonl"])]
     assert ingest(str(landing), table, new=True, spark=spark).records == 1
     assert numbers(spark, table) == [1, 2]
+
+
+def test_a_table_that_may_have_forgotten_its_loads_takes_no_new_files(
+    spark: SparkSession, landing: Path, table: str
+) -> None:
+    expiring = "delta.setTransactionRetentionDuration"
+    created = create_table(table, "n bigint", properties={expiring: "interval 1 hours"})
+    put(landing, "a.jsonl", 1)
+    with pytest.raises(InvalidOption, match="lets the table forget"):
+        ingest(str(landing), table, new=True, spark=spark)
+    assert numbers(spark, table) == []
+    created.unset_properties([expiring])
+    assert ingest(str(landing), table, new=True, spark=spark).records == 1
 
 
 def test_streams_and_typed_files_are_recorded_and_rows_are_not(

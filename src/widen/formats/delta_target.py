@@ -15,7 +15,7 @@ from widen.errors import InvalidOption, TableNotFound
 from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
 from widen.formats.table_format import NO_PARAMETERS, CommitResult, LoadRecord, QuarantineWrite, StreamInterval
 from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.loads import Load, read_loads
+from widen.log.read.loads import Load, find_head, read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
@@ -57,6 +57,8 @@ NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
 )
 """The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
+
+_TXN_RETENTION = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +271,12 @@ class DeltaDraft:
         """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
 
         Raises:
+            InvalidOption: only new files are to be loaded, and the table may have forgotten which ones it has loaded.
             CommitUnknown: the store did not say whether the commit was written.
             StorageError: the store refused; nothing is visible.
         """
+        if loaded is not None and loaded.is_exclusive:
+            _ensure_remembers_loads(self.target.snapshot)
         txns = [] if interval is None else [_to_txn(interval)]
         actions = [*self._actions_after(result), *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}
@@ -362,3 +367,13 @@ def _ensure_location_empty(store: LogStore) -> None:
             value=store.location,
             expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other.path}.",
         )
+
+
+def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
+    """Raise if the record of loads may have expired with its transaction identifier: files would be loaded twice."""
+    if snapshot is not None and _TXN_RETENTION in snapshot.properties and find_head(snapshot) is None:
+        expected = (
+            f"{_TXN_RETENTION} lets the table forget which files it has loaded, and there is no record now. Unset the "
+            "property, or load the new files by name."
+        )
+        raise InvalidOption(option="new", value=True, expected=expected)

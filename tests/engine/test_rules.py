@@ -21,7 +21,6 @@ from widen.errors import (
     NotNullViolated,
     RowRefused,
     StringTooLong,
-    UnsupportedFeatureForWrite,
 )
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
@@ -279,14 +278,14 @@ def test_every_refused_row_is_of_one_family() -> None:
 # ---- ingestion -------------------------------------------------------------------------------------
 
 
-def test_an_ingestion_refuses_tables_that_make_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_ingestion_makes_the_values_that_records_lack(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "source.json"
     source.write_text('{"n": 1}\n')
-    for name, column in [
-        ("identityColumns", identity("i")),
-        ("generatedColumns", field("i", "int", delta__generationExpression="n + 1")),
-        ("allowColumnDefaults", field("i", "int", CURRENT_DEFAULT="7")),
+    for name, column, value in [
+        ("identityColumns", identity("i"), 1),
+        ("generatedColumns", field("i", "int", delta__generationExpression="n + 1"), 2),
+        ("allowColumnDefaults", field("i", "int", CURRENT_DEFAULT="7"), 7),
     ]:
         table = made(tmp_path / name, field("n", "int"), column)
-        with pytest.raises(UnsupportedFeatureForWrite, match=name):
-            widen.ingest(str(source), table.location, spark=spark)
+        widen.ingest(str(source), table.location, spark=spark)
+        assert [(row.n, row.i) for row in widen.Table(table.location).read(spark=spark).collect()] == [(1, value)], name

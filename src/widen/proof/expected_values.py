@@ -120,11 +120,12 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
         return _expected_array([(column, dim - 1) for column, dim in columns if dim], value, counts)
     if isinstance(value, MapObject):
         map_columns = [column.value for column, dim in columns if not dim and column.value is not None]
-        map_counts = ValueCounts()
-        form = _expected_map([(column, column.dim) for column in map_columns], value, map_counts)
-        if map_columns and form is not NOT_STORED:
-            counts.merge(map_counts)
-            return form
+        if map_columns:
+            map_counts = ValueCounts()
+            form = _expected_map([(column, column.dim) for column in map_columns], value, map_counts)
+            if form is not NOT_STORED:
+                counts.merge(map_counts)
+                return form
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):

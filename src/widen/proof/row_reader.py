@@ -240,12 +240,19 @@ def _find_epoch(parts: ColumnValues, *, has_dates: bool) -> tuple[SourceColumn, 
     A timestamp alone does not tell that the value was an integer.
     """
     for column, dim, value in parts:
-        number = value
-        for _ in range(dim):
-            number = number[0] if isinstance(number, list) and len(number) == 1 else None
+        number = _unwrap(value, dim)
         if dim and _is_epoch(number, has_dates=has_dates):
             return column, number, value
     return None
+
+
+def _unwrap(value: Any, dim: int) -> Any:
+    """Return the only item inside nested arrays, or `CONTRADICTION` if one of them does not have exactly one item."""
+    for _ in range(dim):
+        if value is None or len(value) != 1:
+            return CONTRADICTION
+        value = value[0]
+    return value
 
 
 def _merge_items(parts: ColumnValues, index: int) -> Any:
@@ -269,10 +276,9 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
     for column, dim, value in parts:
         if column is source_column:
             continue
-        for _ in range(dim):
-            if len(value) != 1:
-                return CONTRADICTION
-            value = value[0]
+        value = _unwrap(value, dim)
+        if value is CONTRADICTION:
+            return CONTRADICTION
         if source_column is not None and source_column.type_name == column.type_name == RECORD:
             first = _merge_record_columns(value, first)
         elif not _is_same_value(column, first, value):

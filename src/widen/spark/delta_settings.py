@@ -79,8 +79,7 @@ def has_fast_drop(spark: SparkSession | None) -> bool:
 
     Source: Delta Spark's setting of that name, true by default
     """
-    active = spark or SparkSession.getActiveSession()
-    return active is None or str(active.conf.get(FAST_DROP, "true")).lower() != "false"
+    return _is_on(spark, FAST_DROP)
 
 
 def has_retention_check(spark: SparkSession | None) -> bool:
@@ -91,5 +90,10 @@ def has_retention_check(spark: SparkSession | None) -> bool:
 
     Source: Delta Spark's setting of that name, true by default
     """
+    return _is_on(spark, RETENTION_CHECK)
+
+
+def _is_on(spark: SparkSession | None, setting: str) -> bool:
+    """Tell whether a setting that is true by default is true in a session, or in the active one."""
     active = spark or SparkSession.getActiveSession()
-    return active is None or str(active.conf.get(RETENTION_CHECK, "true")).lower() != "false"
+    return active is None or str(active.conf.get(setting, "true")).lower() != "false"

@@ -228,6 +228,17 @@ def test_freeze_fail_plan_and_hash(spark: SparkSession, tmp_path: Path, catalog:
     assert [path.suffix for path in (tmp_path / "catalog_warehouse/shop/orders/data").rglob("*.*")] == [".parquet"] * 2
 
 
+def test_new_files_are_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog
+) -> None:
+    source = write_lines(tmp_path / "in.json", [{"n": 1}])
+    for call in (widen.plan, widen.ingest):
+        with pytest.raises(InvalidOption, match="does not record which files"):
+            call(source, "shop.orders", to="iceberg", catalog=catalog, new=True, spark=spark)
+    assert not catalog.table_exists("shop.orders")
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
 def test_lines_that_are_no_records_are_kept(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     done = proved(spark, write_lines(tmp_path / "1.jsonl", ['{"n":1}', "no json"]), tmp_path)
     assert done.corrupt == 1

@@ -13,7 +13,14 @@ from typing import Any
 
 from widen.errors import InvalidOption, TableNotFound
 from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
-from widen.formats.table_format import NO_PARAMETERS, CommitResult, LoadRecord, QuarantineWrite, StreamInterval
+from widen.formats.table_format import (
+    NO_PARAMETERS,
+    CommitResult,
+    LoadRecord,
+    QuarantineWrite,
+    StreamInterval,
+    verify_rows,
+)
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.loads import Load, find_head, read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
@@ -42,13 +49,11 @@ from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.delta_files import DeltaRows, DeltaWriter
-from widen.spark.source.raw_batch import TEXT
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import Verification
-from widen.spark.text.verification import verify as verify_rows
 
 _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 """Files that a killed job leaves behind, and files that readers ignore."""
@@ -184,13 +189,16 @@ class DeltaTarget:
         txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return None if txn is None else StreamInterval(txn.app_id, txn.version)
 
-    def loads(self) -> tuple[Load, ...]:
-        """Return which source files the table has loaded, oldest load first.
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
+        """Return which source files the table has loaded; see `widen.formats.table_format.IngestTarget`.
 
         Raises:
+            InvalidOption: they are required, and the table may have forgotten them.
             CorruptLog: the record of loads is missing or damaged.
             StorageError: the store reported an error.
         """
+        if is_required:
+            _ensure_remembers_loads(self.snapshot)
         return read_loads(self.snapshot)
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
@@ -216,15 +224,8 @@ class DeltaTarget:
         Raises:
             TableError: the table cannot be read.
         """
-        snapshot = open_snapshot(self.store, version)
-        source, rows = batch.source_digests(snapshot.schema, self.policy), DeltaRows(self.store, snapshot)
-        texts = (
-            quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
-            if quarantine
-            else None
-        )
-        paths = [file.path for file in result.files]
-        return verify_rows(source, batch.table_digests(rows, paths, self.policy, texts), share)
+        rows = DeltaRows(self.store, open_snapshot(self.store, version))
+        return verify_rows(rows, self.policy, batch, result, quarantine, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +272,9 @@ class DeltaDraft:
         """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
 
         Raises:
-            InvalidOption: only new files are to be loaded, and the table may have forgotten which ones it has loaded.
             CommitUnknown: the store did not say whether the commit was written.
             StorageError: the store refused; nothing is visible.
         """
-        if loaded is not None and loaded.is_exclusive:
-            _ensure_remembers_loads(self.target.snapshot)
         txns = [] if interval is None else [_to_txn(interval)]
         actions = [*self._actions_after(result), *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}

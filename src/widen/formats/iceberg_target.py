@@ -20,6 +20,7 @@ from widen.formats.table_format import (
     LoadRecord,
     QuarantineWrite,
     StreamInterval,
+    verify_rows,
 )
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName
@@ -44,11 +45,9 @@ from widen.planning.evolution.policy import FixedColumn, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
-from widen.spark.source.raw_batch import TEXT
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import Verification
-from widen.spark.text.verification import verify as verify_rows
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
@@ -185,8 +184,15 @@ class IcebergTarget:
         number = None if self.table is None else names.last_interval(self.table.properties, app_id)
         return None if number is None else StreamInterval(app_id, number)
 
-    def loads(self) -> tuple[Load, ...]:
-        """Return no loads: an Iceberg table does not record its source files."""
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
+        """Return no loads: an Iceberg table does not record its source files.
+
+        Raises:
+            InvalidOption: they are required.
+        """
+        if is_required:
+            expected = "An Iceberg table does not record which files it has loaded. Use a stream with a checkpoint."
+            raise InvalidOption(option="new", value=True, expected=expected)
         return ()
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
@@ -209,14 +215,7 @@ class IcebergTarget:
             TableError: the table cannot be read.
         """
         rows = _read_rows(self.place, version)
-        source = batch.source_digests(rows.schema, self.policy)
-        texts = (
-            quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
-            if quarantine
-            else None
-        )
-        paths = [file.path for file in result.files]
-        return verify_rows(source, batch.table_digests(rows, paths, self.policy, texts), share)
+        return verify_rows(rows, self.policy, batch, result, quarantine, share)
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
@@ -313,13 +312,9 @@ class IcebergDraft:
         """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
 
         Raises:
-            InvalidOption: only new files are to be loaded, which needs a record of the loaded ones.
             SnapshotUnknown: the catalog did not say whether it has committed.
             StorageError: the catalog or the store refused; nothing is visible.
         """
-        if loaded is not None and loaded.is_exclusive:
-            expected = "An Iceberg table does not record which files it has loaded. Use a stream with a checkpoint."
-            raise InvalidOption(option="new", value=True, expected=expected)
         transaction, marks = self.transaction, {}
         summary = self._summary(plan, result)
         if interval is not None:

@@ -21,10 +21,12 @@ from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.table_files import TableRows
+from widen.spark.source.raw_batch import TEXT
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
-from widen.spark.text.verification import Verification
+from widen.spark.text.verification import Verification, verify
 
 __all__ = [
     "CommitResult",
@@ -42,6 +44,7 @@ __all__ = [
     "TableLocation",
     "after_commit",
     "retry_conflicts",
+    "verify_rows",
 ]
 
 CommitResult: TypeAlias = int | Conflicted
@@ -143,10 +146,14 @@ class IngestTarget(Protocol):
     def last_interval(self, app_id: str) -> StreamInterval | None:
         """Return the last interval of a stream that the table has, if any."""
 
-    def loads(self) -> tuple[Load, ...]:
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
         """Return which source files the table has loaded, oldest load first.
 
+        Args:
+            is_required: Whether files that the table has loaded must be known: only new ones are to be loaded.
+
         Raises:
+            InvalidOption: they are required, and the table does not know them.
             TableError: the record of loads cannot be read.
         """
 
@@ -310,3 +317,31 @@ class QuarantineContent(Protocol):
         Raises:
             TableError: the files cannot be written.
         """
+
+
+def verify_rows(
+    rows: TableRows,
+    policy: Policy,
+    batch: Batch,
+    result: BatchResult,
+    quarantine: QuarantineWrite | None,
+    share: float,
+) -> Verification:
+    """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`.
+
+    Args:
+        rows: The rows of the version that holds the records.
+        policy: The policy of the ingestion.
+        batch: The records.
+        result: The files that they were written to.
+        quarantine: The records that are in the quarantine instead, if any.
+        share: The share of the records to compare, above 0 and at most 1.
+
+    Raises:
+        TableError: the table cannot be read.
+    """
+    source, texts = batch.source_digests(rows.schema, policy), None
+    if quarantine:
+        texts = quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+    paths = [file.path for file in result.files]
+    return verify(source, batch.table_digests(rows, paths, policy, texts), share)

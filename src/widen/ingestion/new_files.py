@@ -121,9 +121,10 @@ class FileChoice:
 
         Raises:
             FilesChanged: files have changed since they were loaded, and that is to fail.
+            InvalidOption: only new files are to be loaded, and the table does not know which ones it has loaded.
             TableError: the record of loads cannot be read.
         """
-        found = compare_files(source.files, self.target.loads())
+        found = compare_files(source.files, self.target.loads(is_required=self.is_new))
         self.comparison = found
         if not self.is_new:
             return source

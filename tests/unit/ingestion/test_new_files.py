@@ -34,7 +34,7 @@ class Target:
     location: str = "shop"
     read: tuple[Load, ...] = field(default=LOADS)
 
-    def loads(self) -> tuple[Load, ...]:
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
         return self.read
 
 

@@ -34,6 +34,17 @@ def test_every_class_belongs_to_one_family() -> None:
     assert strays == []
 
 
+def test_every_class_is_listed_once() -> None:
+    defined = [
+        node.name
+        for module in modules()
+        if module.path.parent == PACKAGE / "errors"
+        for node in module.walk(ast.ClassDef)
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted(errors.__all__) == sorted(defined)
+
+
 def test_codes_are_stable_words_and_unique() -> None:
     codes = Counter(kind.code for kind in CLASSES.values() if "code" in vars(kind))
     assert [code for code, times in codes.items() if times > 1] == []

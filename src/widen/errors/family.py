@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+__all__ = [
+    "ContentionError",
+    "InternalError",
+    "RequestError",
+    "TableError",
+    "WidenError",
+]
+
 
 class WidenError(Exception):
     """The base of every error of this library.

@@ -7,6 +7,20 @@ from widen.errors.contention import CommitUnknown
 from widen.errors.family import ContentionError, RequestError, TableError
 from widen.errors.tables import StorageError, StorageRefused, TableNotFound
 
+__all__ = [
+    "CatalogError",
+    "CatalogNotFound",
+    "CatalogRefused",
+    "ColumnInUse",
+    "CorruptMetadata",
+    "IcebergTableNotFound",
+    "IcebergUnavailable",
+    "SnapshotUnknown",
+    "TableChanged",
+    "UnsupportedColumnType",
+    "UnsupportedIcebergVersion",
+]
+
 
 class IcebergUnavailable(RequestError):
     """The call needs PyIceberg, or a part of it that is not installed."""

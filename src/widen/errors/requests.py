@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
+__all__ = [
+    "AppendOnlyTable",
+    "EvolutionRefused",
+    "FeatureRequired",
+    "FilesChanged",
+    "InvalidConfig",
+    "InvalidOption",
+    "InvalidPath",
+    "InvalidStatement",
+    "InvalidType",
+    "LimitExceeded",
+    "NameNotFound",
+    "PackageMissing",
+    "PlanChanged",
+    "RetentionTooShort",
+    "SourceError",
+    "SparkUnavailable",
+    "UnmatchedFields",
+    "UnsupportedSpark",
+]
+
 
 class InvalidOption(RequestError):
     """An argument, an option or a property has an invalid value."""

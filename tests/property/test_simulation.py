@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
@@ -21,6 +23,7 @@ RUNS = int(os.environ.get("WIDEN_SIMULATIONS", "150"))
 FIRST = int(os.environ.get("WIDEN_SIMULATION_SEED", "0"))
 MANY = 1_000
 SEEDS_FOR_A_BUG = 400
+SEEDS_TO_REPEAT = (7, 14, 25, 33)
 
 
 def test_every_run_ends_as_if_its_commits_came_one_after_another() -> None:
@@ -41,10 +44,20 @@ def simulated(seeds: range) -> Iterator[Run]:
 
 
 def test_a_seed_decides_everything() -> None:
-    runs = [simulate(7) for _ in range(3)]
-    assert runs[0] == runs[1] == runs[2]
+    runs = [simulate(seed) for seed in SEEDS_TO_REPEAT]
+    assert [simulate(seed) for seed in SEEDS_TO_REPEAT] == runs
     assert runs[0].calls > 50
-    assert len({simulate(seed).trace for seed in range(5)}) == 5
+    assert len({run.trace for run in runs}) == len(runs)
+    assert traces_with_another_hash_seed() == [run.trace for run in runs]
+
+
+def traces_with_another_hash_seed() -> list[str]:
+    """Simulate the seeds in a process whose sets have another order."""
+    program = f"from {simulate.__module__} import simulate; [print(simulate(s).trace) for s in {SEEDS_TO_REPEAT}]"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize("bug", BUGS)

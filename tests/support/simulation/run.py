@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 from unittest import mock
 
+from support.simulation.decoded import log_decoded_once
 from support.simulation.oracle import Oracle
 from support.simulation.world import TEST, World
 from support.simulation.writer import Writer
@@ -77,6 +78,7 @@ def controlled(world: World) -> Iterator[None]:
             if name.startswith("widen.log.") and hasattr(module, "ThreadPoolExecutor"):
                 stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InTurn))
         stack.enter_context(without_locks(Snapshot, Committed, LogStore))
+        stack.enter_context(log_decoded_once())
         logger = logging.getLogger("widen")
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)

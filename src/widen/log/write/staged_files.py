@@ -66,7 +66,7 @@ def discard(store: LogStore, adds: Iterable[Add]) -> None:
 
     Storage errors are ignored.
     """
-    for job in {add.path.partition("/")[0] for add in adds}:
+    for job in dict.fromkeys(add.path.partition("/")[0] for add in adds):
         discard_folder(store, job)
 
 

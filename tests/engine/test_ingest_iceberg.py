@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from engine.test_ingest import VECTORS, key_of, write_lines
+from support.command_line import run, told
 from support.drift import STRINGS
 from widen.errors import EvolutionRefused, InvalidOption, PlanChanged, SnapshotUnknown
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
@@ -228,15 +230,31 @@ def test_freeze_fail_plan_and_hash(spark: SparkSession, tmp_path: Path, catalog:
     assert [path.suffix for path in (tmp_path / "catalog_warehouse/shop/orders/data").rglob("*.*")] == [".parquet"] * 2
 
 
-def test_new_files_are_refused_before_anything_is_written(
-    spark: SparkSession, tmp_path: Path, catalog: Catalog
-) -> None:
-    source = write_lines(tmp_path / "in.json", [{"n": 1}])
-    for call in (widen.plan, widen.ingest):
-        with pytest.raises(InvalidOption, match="does not record which files"):
-            call(source, "shop.orders", to="iceberg", catalog=catalog, new=True, spark=spark)
-    assert not catalog.table_exists("shop.orders")
-    assert list(tmp_path.rglob("*.parquet")) == []
+def test_only_new_files_are_loaded(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
+    place: dict[str, Any] = {"catalog": tmp_path / "catalog.db", "new": True, "spark": spark}
+    landing = str(tmp_path / "in")
+    write_lines(tmp_path / "in/a.jsonl", [{"n": 1}])
+    first = ingest(landing, "shop.orders", **place)
+    assert ingest(landing, "shop.orders", **place).is_unchanged
+    write_lines(tmp_path / "in/b.jsonl", [{"n": 2}])
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(ingest, landing, "shop.orders", **place) for _ in range(2)]
+        assert sorted(each.result().records for each in both) == [0, 1]
+    table = catalog.load_table("shop.orders")
+    assert rows(table) == [{"n": 1}, {"n": 2}]
+    command = ("loads", "shop.orders", "--catalog", str(tmp_path / "catalog.db"))
+    loads = told(*command)
+    assert [(each["records"], len(each["files"])) for each in loads] == [(1, 1), (1, 1)]
+    assert [each["version"] for each in loads] == [snapshot.snapshot_id for snapshot in table.snapshots()]
+    assert "b.jsonl" in run(*command, "--files").stdout
+
+    table.manage_snapshots().rollback_to_snapshot(first.version).create_tag(first.version, "day-1").commit()
+    assert ingest(landing, "shop.orders", **place).records == 1
+    assert rows(catalog.load_table("shop.orders")) == [{"n": 1}, {"n": 2}]
+    read = ("read", "shop.orders", "--catalog", str(tmp_path / "catalog.db"), "--json")
+    assert [sorted(run(*read, *point).stdout.split()) for point in ((), ("--branch", "main"), ("--tag", "day-1"))] == [
+        *(['{"n":1}', '{"n":2}'], ['{"n":1}', '{"n":2}'], ['{"n":1}']),
+    ]
 
 
 def test_lines_that_are_no_records_are_kept(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -163,6 +164,11 @@ def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> Non
     assert found[0]["files"][0]["modifiedMs"] == 1_700_000_000_000
     assert "a.jsonl" in run("loads", table).stdout
     assert "a.jsonl" in run("loads", table, "--files").stdout
+    shutil.rmtree(Path(table) / FOLDER)
+    missing = run("ingest", str(landing), "--into", table, "--new")
+    assert (missing.exit_code, "a part of the record of loads is missing" in missing.stderr) == (1, True)
+    assert run("ingest", str(landing), "--into", table).exit_code == 0
+    assert [(each["version"], len(each["files"])) for each in told("loads", table)] == [(2, 1)]
 
 
 def test_a_table_that_is_built_again_keeps_its_layout(spark: SparkSession, landing: Path, table: str) -> None:

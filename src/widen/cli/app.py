@@ -131,6 +131,7 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = MappingProxyType(
     {
         "show": iceberg_commands.show,
         "history": iceberg_commands.history,
+        "loads": iceberg_commands.loads,
         "read": iceberg_commands.read,
         "alter": iceberg_commands.alter,
         "view": iceberg_commands.view,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.text import Text
 
 from widen.cli import lazy_imports
@@ -12,7 +13,7 @@ from widen.cli.alter_command import ensure_one_change, parse_operations, request
 from widen.cli.output import note, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.repair_commands import print_view
-from widen.cli.show_commands import select_rows, show_rows
+from widen.cli.show_commands import select_rows, show_loads, show_rows
 from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ def history(table: str, catalog: str, limit: int | None = None, json: bool = Fal
 _SHOWN_COUNTS = ("added-records", "deleted-records", "added-data-files", "deleted-data-files", "added-delete-files")
 
 
+def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:
+    """Show which source files an Iceberg table has loaded."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    show_loads(opened.name, opened.loads(), lists_files=files, json=json)
+
+
 def read(
     table: str,
     catalog: str,
@@ -89,11 +96,16 @@ def read(
     unified: bool = False,
     limit: int | None = None,
     json: bool = False,
+    branch: Annotated[
+        str | None, typer.Option(help="The newest snapshot of a branch of an Iceberg table.", show_default=False)
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.", show_default=False)] = None,
 ) -> None:
     """Show rows of an Iceberg table."""
+    point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
         opened = lazy_imports.IcebergTable(table, catalog)
-        frame = select_rows(opened, (version, timestamp, where), select or (), unified=unified)
+        frame = select_rows(opened, where, select or (), unified=unified, **point)
     show_rows(frame, limit, json=json)
 
 

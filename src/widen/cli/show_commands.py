@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
     from widen.spark.spark_types import DataFrame
     from widen.table import IcebergTable, Table
+    from widen.table.results import Loads
 
 SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
@@ -99,10 +100,22 @@ def loads(
     """Show which source files a table has loaded, oldest first."""
     snapshot = _open_table(table, storage_option)
     found = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
+    show_loads(snapshot.location, found, lists_files=files, json=json)
+
+
+def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) -> None:
+    """Show the loads of a table of either format.
+
+    Args:
+        location: The table.
+        loads: Its loads.
+        lists_files: Whether to list every file.
+        json: Whether to write JSON.
+    """
     if json:
-        show_json(found.to_value())
-    elif found:
-        show_parts(lazy_imports.loads_parts(snapshot.location, found, lists_files=files))
+        show_json(loads.to_value())
+    elif loads:
+        show_parts(lazy_imports.loads_parts(location, loads, lists_files=lists_files))
     else:
         note("No load of files is recorded.")
 
@@ -171,7 +184,8 @@ def read(
     """Show rows in the current types of the columns. With --json, one object per line."""
     with progress("reading"):
         opened = lazy_imports.Table(table, shared_options.storage(storage_option))
-        frame = select_rows(opened, (version, timestamp, where), select or (), unified=unified)
+        point = {"version": version, "timestamp": timestamp}
+        frame = select_rows(opened, where, select or (), unified=unified, **point)
     show_rows(frame, limit, json=json)
 
 
@@ -214,27 +228,23 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
 
 
 def select_rows(
-    table: Table | IcebergTable,
-    wanted: tuple[int | None, str | None, str | None],
-    select: Sequence[str],
-    *,
-    unified: bool,
+    table: Table | IcebergTable, where: str | None, select: Sequence[str], *, unified: bool, **point: Any
 ) -> DataFrame:
     """Return rows of a table of either format.
 
     Args:
         table: The table.
-        wanted: The version, the timestamp and the condition.
+        where: The condition, if any.
         select: Columns or expressions; empty for all columns.
         unified: Whether to return one column for each source field.
+        point: The version or the timestamp to read, as the table's ``read`` takes them.
 
     Raises:
         InvalidOption: Spark cannot evaluate the condition or an expression, or two columns have one name.
     """
-    version, timestamp, where = wanted
     spark, failures = spark_session.spark_session(), lazy_imports.SPARK_ERRORS
     try:
-        frame = table.read(where, version=version, timestamp=timestamp, unified=unified, spark=spark)
+        frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         reason = str(error).partition("\n")[0]

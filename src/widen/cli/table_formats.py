@@ -20,10 +20,12 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
 
     Args:
         delta: The command.
-        iceberg: Has the parameters ``table`` and ``catalog``, and those of the options that Iceberg tables have too.
+        iceberg: Has the parameters ``table`` and ``catalog``, those of the options that Iceberg tables have too, and
+            with annotations those of the options that only Iceberg tables have.
     """
     before = inspect.signature(delta, eval_str=True).parameters
-    known = inspect.signature(iceberg).parameters
+    known = inspect.signature(iceberg, eval_str=True).parameters
+    only = [each for name, each in known.items() if name not in before and name != "catalog"]
     catalog = inspect.Parameter(
         "catalog", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=shared_options.Catalog
     )
@@ -32,14 +34,22 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
     def wrapper(**given: Any) -> None:
         name = given.pop("catalog")
         if name is None:
+            for each in only:
+                if given.pop(each.name) != each.default:
+                    raise typer.BadParameter(f"{_option(each.name)} is for Iceberg tables; name their --catalog.")
             delta(**given)
             return
         for option, value in given.items():
             if option not in known and value != before[option].default:
-                raise typer.BadParameter(f"--{option.replace('_', '-')} does not apply to Iceberg tables.")
+                raise typer.BadParameter(f"{_option(option)} does not apply to Iceberg tables.")
         iceberg(catalog=name, **{option: value for option, value in given.items() if option in known})
 
-    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in before.values()), catalog]
+    every = (*before.values(), *only)
+    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every), catalog]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
     return wrapper
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

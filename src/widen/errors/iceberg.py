@@ -78,7 +78,7 @@ class CorruptMetadata(TableError):
 
     code = "WIDEN_METADATA_CORRUPT"
     template = "The property {name} of {location} cannot be read: {reason}."
-    hint = "Use the version of Widen that wrote it, or remove the property; then columns are found by their names."
+    hint = "{fix}"
 
 
 class CatalogError(StorageError):

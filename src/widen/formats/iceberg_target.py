@@ -26,6 +26,7 @@ from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.loads import read_loads, record_load
 from widen.iceberg.partitions import (
     PartitionField,
     partition_columns,
@@ -185,15 +186,16 @@ class IcebergTarget:
         return None if number is None else StreamInterval(app_id, number)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        """Return no loads: an Iceberg table does not record its source files.
+        """Return which source files the table has loaded, oldest load first; Iceberg tables do not forget them.
 
         Raises:
-            InvalidOption: they are required.
+            CorruptMetadata: the record of loads is missing or damaged.
+            StorageError: the store reported an error.
         """
-        if is_required:
-            expected = "An Iceberg table does not record which files it has loaded. Use a stream with a checkpoint."
-            raise InvalidOption(option="new", value=True, expected=expected)
-        return ()
+        table = self.table
+        if table is None:
+            return ()
+        return read_loads(table.metadata, self.place.store(table.location(), table.io.properties))
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
@@ -322,9 +324,19 @@ class IcebergDraft:
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         if parameters:
             summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
-        transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
         transaction.add_snapshot(_files(result), summary)
+        if loaded is not None:
+            marks |= self._record(loaded.load, staged)
+        transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
         return transaction.commit(staged)
+
+    def _record(self, load: Load, staged: StagedFiles) -> dict[str, str]:
+        """Write the record of a load, and return the table property that names it."""
+        transaction, before = self.transaction, self.target.table
+        snapshot = transaction.metadata.snapshot_by_id(transaction.snapshot_id or 0)
+        assert snapshot is not None
+        store = self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
+        return record_load(before.metadata if before else None, snapshot, store, load, staged)
 
     def _summary(self, plan: Plan, result: BatchResult) -> dict[str, str]:
         seen, mode = result.seen, self.target.policy.mode.value

@@ -100,6 +100,7 @@ class _Sources(msgspec.Struct, frozen=True, rename={"version": "v", "columns": "
     columns: dict[int, ColumnSource | str]
 
 
+_FIX = "Use the version of Widen that wrote it, or remove the property; then columns are found by their names."
 _decode, _encode = msgspec.json.Decoder(_Sources).decode, msgspec.json.Encoder().encode
 
 
@@ -119,10 +120,10 @@ def read_sources(properties: Mapping[str, str], location: str) -> Mapping[int, C
     try:
         sources = _decode(text)
     except msgspec.DecodeError as error:
-        raise CorruptMetadata(location=location, name=SOURCES, reason=str(error)) from error
+        raise CorruptMetadata(location=location, name=SOURCES, reason=str(error), fix=_FIX) from error
     if sources.version > VERSION:
         reason = f"it has version {sources.version}, and this version of Widen reads up to {VERSION}"
-        raise CorruptMetadata(location=location, name=SOURCES, reason=reason)
+        raise CorruptMetadata(location=location, name=SOURCES, reason=reason, fix=_FIX)
     return {
         number: ColumnSource(source) if isinstance(source, str) else source
         for number, source in sources.columns.items()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from widen.errors import FilesChanged, InvalidOption
+from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
 from widen.formats.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 from widen.observe.observation import Observation
 from widen.spark.ingest.batch import Batch
@@ -124,7 +124,7 @@ class FileChoice:
             InvalidOption: only new files are to be loaded, and the table does not know which ones it has loaded.
             TableError: the record of loads cannot be read.
         """
-        found = compare_files(source.files, self.target.loads(is_required=self.is_new))
+        found = compare_files(source.files, self._loads())
         self.comparison = found
         if not self.is_new:
             return source
@@ -135,6 +135,15 @@ class FileChoice:
         if not skipped:
             return source
         return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))
+
+    def _loads(self) -> Sequence[Load]:
+        """Return the loads of the table; where the choice does not depend on them, a damaged record has none."""
+        try:
+            return self.target.loads(is_required=self.is_new)
+        except (CorruptLog, CorruptMetadata):
+            if self.is_new:
+                raise
+            return ()
 
 
 def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, choice: FileChoice) -> Batch | None:

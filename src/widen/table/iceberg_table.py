@@ -11,10 +11,13 @@ import pyarrow as pa
 
 from widen.iceberg.catalog import CatalogSource, to_table_name
 from widen.iceberg.column_changes import commit_columns, plan_columns
+from widen.iceberg.loads import read_loads
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.storage_options import to_storage_options
+from widen.log.store.log_store import LogStore
 from widen.log.write.commit import retry_conflicts
 from widen.model.argument_types import check_arguments
 from widen.model.notebook import html_table, shortened
@@ -33,7 +36,7 @@ from widen.spark.iceberg.scan import IcebergSource, read_iceberg
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.table.results import History, HistoryEntry
+from widen.table.results import History, HistoryEntry, Loads
 from widen.table.table_version import Self, to_ms
 
 
@@ -114,6 +117,18 @@ class IcebergTable:
             limit: The maximum number of snapshots.
         """
         return History(HistoryEntry(*entry) for entry in snapshot_commits(self._table.metadata, limit))
+
+    def loads(self) -> Loads:
+        """Return which source files were loaded into this version, oldest load first.
+
+        Raises:
+            CorruptMetadata: the record of loads is missing or damaged.
+            StorageError: the storage returned an error.
+
+        Source: docs/guide/files.md
+        """
+        store = LogStore(self.location, to_storage_options(self._table.io.properties))
+        return Loads(read_loads(self._table.metadata, store))
 
     def files(self) -> pa.Table:
         """Return the data files of the current snapshot: a row for each, with the columns of `FILE_COLUMNS`.

@@ -89,6 +89,11 @@ def test_what_does_not_work_is_told(catalog: str, words: tuple[str, ...], messag
     assert message in " ".join(done.stderr.split())
 
 
+def test_what_only_iceberg_tables_have_needs_a_catalog(tmp_path: Path) -> None:
+    done = run("read", str(tmp_path), "--tag", "day-1")
+    assert (done.exit_code, "--tag is for Iceberg tables; name their --catalog." in done.stderr) == (1, True)
+
+
 def test_a_catalog_that_is_not_configured_is_named(table: Table) -> None:
     done = run("show", "ns.orders", "--catalog", "nowhere")
     assert "The catalog nowhere cannot be opened" in " ".join(done.stderr.split())

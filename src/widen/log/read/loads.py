@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -78,7 +79,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         number: How many record files came before it.
         loads: The newest loads, oldest first.
-        segments: Files with older loads, oldest first, relative to `FOLDER`.
+        segments: Files with older loads, oldest first, in the same folder.
     """
 
     number: int = 0
@@ -87,7 +88,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_file(head: int) -> str:
-    """Return the name of a record file in `FOLDER`.
+    """Return the name of a record file.
 
     Args:
         head: The version of the transaction identifier that names it.
@@ -105,15 +106,51 @@ def find_head(snapshot: Snapshot | None) -> str | None:
     return record_file(txn.version) if txn is not None and txn.version > 0 else None
 
 
-def read_record(store: LogStore, name: str) -> Record:
-    """Return the content of a record file.
+@dataclass(frozen=True, slots=True)
+class RecordFolder:
+    """The folder with the record files of a table.
 
-    Raises:
-        FileMissing: the file does not exist.
-        CorruptLog: the file is damaged.
-        StorageError: the store reported an error.
+    Args:
+        store: The store of the table.
+        path: The path of the folder in the table.
     """
-    return _decode(name, store.read(f"{FOLDER}/{name}"))
+
+    store: LogStore
+    path: str = FOLDER
+
+    def file(self, name: str) -> str:
+        """Return the path of a record file in the table."""
+        return f"{self.path}/{name}"
+
+    def read(self, name: str) -> Record:
+        """Return the content of a record file.
+
+        Raises:
+            FileMissing: the file does not exist.
+            CorruptLog: the file is damaged.
+            StorageError: the store reported an error.
+        """
+        return _decode(self.file(name), self.store.read(self.file(name)))
+
+    def read_loads(self, head: str) -> tuple[Load, ...]:
+        """Return the loads of a record file and of its segments, oldest first.
+
+        Args:
+            head: The name of the record file.
+
+        Raises:
+            CorruptLog: a record file is missing or damaged.
+            StorageError: the store reported an error.
+        """
+        try:
+            record = self.read(head)
+            paths = [self.file(name) for name in record.segments]
+            older = [_decode(path, data).loads for path, data in zip(paths, self.store.read_many(paths), strict=True)]
+        except FileMissing as error:
+            fix = "Load files by name, without new; that begins a new record. Copy a table with its whole log."
+            reason = "a part of the record of loads is missing"
+            raise CorruptLog(path=self.file(head), reason=reason, fix=fix) from error
+        return (*chain.from_iterable(older), *record.loads)
 
 
 def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
@@ -127,16 +164,7 @@ def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
         StorageError: the store reported an error.
     """
     head = find_head(snapshot)
-    if snapshot is None or head is None:
-        return ()
-    try:
-        record = read_record(snapshot.store, head)
-        contents = snapshot.store.read_many([f"{FOLDER}/{name}" for name in record.segments])
-        older = [_decode(name, data).loads for name, data in zip(record.segments, contents, strict=True)]
-    except FileMissing as error:
-        fix = "Load files by name, without new; that begins a new record. Copy a table with its whole log."
-        raise CorruptLog(path=f"{FOLDER}/{head}", reason="a part of the record of loads is missing", fix=fix) from error
-    return (*chain.from_iterable(older), *record.loads)
+    return () if snapshot is None or head is None else RecordFolder(snapshot.store).read_loads(head)
 
 
 def encode_record(record: Record) -> bytes:
@@ -145,13 +173,12 @@ def encode_record(record: Record) -> bytes:
     return zlib.compress(_encoder.encode(_RecordWire(record.number, loads, record.segments)), 6)
 
 
-def _decode(name: str, data: bytes) -> Record:
+def _decode(path: str, data: bytes) -> Record:
     try:
         wire = _decoder.decode(zlib.decompress(data))
     except (zlib.error, msgspec.DecodeError) as error:
-        raise CorruptLog(
-            path=f"{FOLDER}/{name}", reason="it is not a record of loads", fix="Restore the file from a backup."
-        ) from error
+        fix = "Restore the file from a backup."
+        raise CorruptLog(path=path, reason="it is not a record of loads", fix=fix) from error
     loads = tuple(_from_wire(load) for load in wire.loads)
     return Record(number=wire.number, loads=loads, segments=wire.segments)
 

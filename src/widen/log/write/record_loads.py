@@ -22,10 +22,10 @@ from widen.log.read.loads import (
     NONCE_BITS,
     Load,
     Record,
+    RecordFolder,
     encode_record,
     find_head,
     read_loads,
-    read_record,
     record_file,
 )
 from widen.log.read.snapshot import Snapshot, open_snapshot
@@ -107,53 +107,78 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
         loads = read_loads(then)
     except CorruptLog:  # record files that are not needed any more are deleted after a while
         loads = tuple(load for load in read_loads(now) if load.version <= then.version)
-    return (_put_record(now.store, version, Record(loads=loads)),)
+    return (_to_txn(put_record(RecordFolder(now.store), version, Record(loads=loads), StagedFiles())),)
 
 
 def _write_record(store: LogStore, base: Snapshot | None, load: Load, staged: StagedFiles) -> Txn:
     version = 0 if base is None else base.version + 1
     load = msgspec.structs.replace(load, version=version, loaded_ms=current_ms())
-    record = _with_load(store, base, load, staged)
-    txn = _put_record(store, version, record)
-    staged.add_undo(partial(store.delete, [f"{FOLDER}/{record_file(txn.version)}"]))
-    return txn
+    return _to_txn(write_record(RecordFolder(store), find_head(base), load, version, staged))
 
 
-def _with_load(store: LogStore, base: Snapshot | None, load: Load, staged: StagedFiles) -> Record:
-    """Return the record of a version with one more load."""
-    head = find_head(base)
-    if base is None or head is None:
+def _to_txn(head: int) -> Txn:
+    return Txn(app_id=APP_ID, version=head, last_updated=current_ms())
+
+
+def write_record(folder: RecordFolder, head: str | None, load: Load, version: int, staged: StagedFiles) -> int:
+    """Write a record file with one more load, and return the number that names it; see `record_file`.
+
+    Args:
+        folder: The folder of the table.
+        head: The newest record file; None if there is none.
+        load: The load, with its version and time.
+        version: A number that grows with each commit to the table.
+        staged: Deletes the file if the commit is not made.
+    """
+    return put_record(folder, version, _with_load(folder, head, load, version, staged), staged)
+
+
+def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int, staged: StagedFiles) -> Record:
+    """Return a record with one more load."""
+    if head is None:
         return Record(loads=(load,))
     try:
-        record = read_record(store, head)
+        record = folder.read(head)
     except FileMissing:  # a copy of a table without its hidden files: the record begins anew
         return Record(loads=(load,))
     number = record.number + 1
     if number % CLEANUP_EVERY == 0:
-        _delete_old_records(store, {head, *record.segments})
+        _delete_old_records(folder, {head, *record.segments})
     if sum(len(each.files) for each in record.loads) < MAX_INLINE_FILES:
         return Record(number=number, loads=(*record.loads, load), segments=record.segments)
     segments: tuple[str, ...] = (*record.segments, head)
     if len(segments) > MAX_SEGMENTS:
-        merged = _put_record(store, load.version, Record(number=number, loads=read_loads(base)))
-        segments = (record_file(merged.version),)
-        staged.add_undo(partial(store.delete, [f"{FOLDER}/{segments[0]}"]))
+        merged = put_record(folder, version, Record(number=number, loads=folder.read_loads(head)), staged)
+        segments = (record_file(merged),)
     return Record(number=number, loads=(load,), segments=segments)
 
 
-def _put_record(store: LogStore, version: int, record: Record) -> Txn:
-    """Write a record file under a name that no other writer uses, and return the identifier that names it."""
+def put_record(folder: RecordFolder, version: int, record: Record, staged: StagedFiles) -> int:
+    """Write a record file under a name that no other writer uses, and return the number that names it.
+
+    Args:
+        folder: The folder of the table.
+        version: A number that grows with each commit to the table.
+        record: The record.
+        staged: Deletes the file if the commit is not made.
+
+    Raises:
+        InternalError: every name is taken, which should not happen.
+        StorageError: the store reported an error.
+    """
     data = encode_record(record)
     for _ in range(MAX_RACES):
         head = version << NONCE_BITS | (secrets.randbits(NONCE_BITS) or 1)
-        if store.put_if_absent(f"{FOLDER}/{record_file(head)}", data):
-            return Txn(app_id=APP_ID, version=head, last_updated=current_ms())
-    raise InternalError(reason=f"{MAX_RACES} names of records in {store.location} are taken")
+        path = folder.file(record_file(head))
+        if folder.store.put_if_absent(path, data):
+            staged.add_undo(partial(folder.store.delete, [path]))
+            return head
+    raise InternalError(reason=f"{MAX_RACES} names of records in {folder.store.location} are taken")
 
 
-def _delete_old_records(store: LogStore, needed: Collection[str]) -> None:
+def _delete_old_records(folder: RecordFolder, needed: Collection[str]) -> None:
     """Delete record files that no version needs any more; storage errors are ignored, since files only cost space."""
     before_ms = current_ms() - KEPT_MS
     with suppress(StorageError):
-        entries = [entry for entry in store.list(FOLDER) if entry.path.rpartition("/")[2] not in needed]
-        store.delete([entry.path for entry in entries if entry.modified_ms < before_ms])
+        entries = [entry for entry in folder.store.list(folder.path) if entry.path.rpartition("/")[2] not in needed]
+        folder.store.delete([entry.path for entry in entries if entry.modified_ms < before_ms])

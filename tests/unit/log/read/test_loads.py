@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from widen.errors import ConcurrentTransaction, CorruptLog
-from widen.log.read.loads import FOLDER, Load, LoadedFile, Record, encode_record, find_head, read_loads, read_record
+from widen.log.read.loads import FOLDER, Load, LoadedFile, Record, RecordFolder, encode_record, find_head, read_loads
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write import record_loads
@@ -66,7 +66,7 @@ def test_each_load_has_its_version_files_and_counts(store: LogStore) -> None:
 def test_a_record_that_is_written_reads_back_equal(store: LogStore) -> None:
     whole = Record(number=3, loads=(load("a"), load("ü b")), segments=("x",))
     store.put(f"{FOLDER}/x1", encode_record(whole))
-    assert read_record(store, "x1") == whole
+    assert RecordFolder(store).read("x1") == whole
 
 
 def test_an_earlier_version_has_the_loads_of_its_time(store: LogStore) -> None:
@@ -92,7 +92,7 @@ def test_many_loads_become_segments_that_are_read_in_order(store: LogStore, monk
         record(store, load(str(number)))
         head = find_head(open_snapshot(store))
         assert head is not None
-        assert len(read_record(store, head).segments) <= 2
+        assert len(RecordFolder(store).read(head).segments) <= 2
     assert [files for _, files in names(store)] == [[str(number)] for number in range(12)]
 
 

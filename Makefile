@@ -47,8 +47,8 @@ interop: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Icebe
 	@$(PYTEST) tests/interop $(ARGS)
 
 .PHONY: faults
-faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes (hours)
-	@WIDEN_TEST_FAULTS=1 $(PYTEST) tests/property/test_log_faults.py tests/engine/test_faults.py tests/engine/test_kill.py $(ARGS)
+faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes
+	@WIDEN_TEST_FAULTS=1 $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py tests/engine/test_faults.py tests/engine/test_kill.py $(ARGS)
 
 fuzz: setup ## 10,000 damaged logs: none may do more than raise an error of ours
 	@WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} $(PYTEST) tests/property/test_log_fuzz.py $(ARGS)

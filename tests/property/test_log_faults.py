@@ -5,18 +5,20 @@ These operations only touch the log; those that run jobs are in `tests/engine/te
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.fault import Operation, chosen, complaints, faults_of
+from support.log_writer import append
+from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.checkpoint_barrier import ensure_checkpoint
-from widen.log.write.commit import StagedFiles, commit
-from widen.log.write.log_cleanup import clean_up
-from widen.protocol.actions import Add
+from widen.log.write.log_cleanup import DAY_MS, clean_up
 from widen.table import Table, create_table
 
 pytestmark = pytest.mark.sweep
@@ -26,23 +28,6 @@ CI_FAULTS = 24
 
 EVERY_VERSION = {"delta.checkpointInterval": "1", "delta.enableTypeWidening": "true"}
 POLICIES = {"classic": {}, "v2": {"delta.checkpointPolicy": "v2"}}
-
-
-def add(store: LogStore, path: str) -> Add:
-    store.put(path, b"rows")
-    stats = '{"numRecords":1}'
-    return Add(path=path, partition_values={}, size=4, modification_time=1, data_change=True, stats=stats)
-
-
-def append(place: Path, path: str = "job/n.parquet") -> int:
-    """What every change of rows does, without the job that writes them."""
-    store = LogStore(str(place / "t"))
-    base = open_snapshot(store)
-    with StagedFiles() as staged:
-        file = add(store, path)
-        staged.add_files(store, [file])
-        outcome = commit(store, base, [file], "WRITE", {"mode": "Append"}, staged=staged)
-    return outcome.or_raise().snapshot.version
 
 
 def prepare(place: Path, **properties: str) -> None:
@@ -56,9 +41,19 @@ def prepare_without_files(place: Path) -> None:
     Table(str(place / "t")).alter_column("a", type="long")
 
 
+def prepare_expired(place: Path, **properties: str) -> None:
+    """Make versions 0 to 3 so old that a cleanup deletes those before the checkpoint of version 3."""
+    prepare(place, **properties)
+    for number in range(3):
+        append(place, f"more{number}/m.parquet")
+    old = (current_ms() - 100 * DAY_MS) / 1000
+    for path in (place / "t" / "_delta_log").rglob("*"):
+        if path.is_file() and not path.name.startswith(f"{4:020d}"):  # sidecars as well, also those in use
+            os.utime(path, (old, old))
+
+
 def clean(place: Path) -> None:
-    table = Table(str(place / "t"))
-    clean_up(table.snapshot, retention_ms=0, unit_ms=1, now_ms=0)
+    assert clean_up(Table(str(place / "t")).snapshot, retention_ms=DAY_MS)
 
 
 def checkpoint(place: Path) -> None:
@@ -83,17 +78,22 @@ STEPS = {
     "add column": lambda place: table(place).add_columns({"c": "int"}).version,
     "rename column": lambda place: table(place).rename_column("a", "z").version,
     "drop column": lambda place: table(place).drop_columns("b").version,
-    "add feature": lambda place: table(place).add_feature("appendOnly").version,
+    "add feature": lambda place: table(place).add_feature("deletionVectors").version,
     "restore": lambda place: table(place).restore(0).version,
     "checkpoint": checkpoint,
-    "cleanup": clean,
 }
+FIRST_KEPT = 3
 OPERATIONS = [
     Operation("create", lambda place: place.mkdir(), create),
     *(
-        Operation(f"{name} ({policy})", lambda place, more=more: prepare(place, **more), run)
+        Operation(f"{name} ({policy})", partial(prepare, **more), run)
         for policy, more in POLICIES.items()
         for name, run in STEPS.items()
+    ),
+    *(
+        Operation(f"{name} ({policy})", partial(prepare_expired, **more), run, first_kept=FIRST_KEPT)
+        for policy, more in POLICIES.items()
+        for name, run in {"cleanup": clean, "append with cleanup": append}.items()
     ),
     Operation(
         "row tracking",

@@ -20,14 +20,17 @@ from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.table import Table
 
-WRITES = ("put_if_absent", "put", "delete")
 READS = ("read", "read_many", "open", "create", "exists", "list", "list_from")
 FULL = "WIDEN_TEST_FAULTS"
 """The environment variable that asks for every fault; without it a sample is taken."""
 
 
 class Fault(Enum):
-    """What happens to a call. ``LATE``: no answer now, and the call takes effect when everybody has looked."""
+    """What happens to a call.
+
+    ``LATE``: no answer now, and the call takes effect when everybody has looked. ``HALF``: only half of the files of a
+    call for several are deleted.
+    """
 
     REFUSED = "refused"
     ANSWER_LOST = "answer lost"
@@ -36,10 +39,13 @@ class Fault(Enum):
     INTERRUPT_AFTER = "interrupt after"
     MEMORY = "out of memory after"
     FOREIGN = "foreign error after"
+    HALF = "half done"
 
 
 OF_READS = (Fault.REFUSED, Fault.INTERRUPT_BEFORE, Fault.INTERRUPT_AFTER, Fault.MEMORY, Fault.FOREIGN)
 """A read whose answer is lost, or comes late, is one that was refused."""
+OF_WRITES = tuple(fault for fault in Fault if fault is not Fault.HALF)
+FAULTS_OF: dict[str, Sequence[Fault]] = {"put_if_absent": OF_WRITES, "put": OF_WRITES, "delete": tuple(Fault)}
 
 
 class OutsideError(Exception):
@@ -60,7 +66,7 @@ class Injector:
     calls: list[str] = field(default_factory=list)
     late: list[Callable[[], object]] = field(default_factory=list)
 
-    def around(self, name: str, call: Callable[[], Any]) -> Any:
+    def around(self, name: str, call: Callable[[], Any], half: Callable[[], Any]) -> Any:
         self.calls.append(name)
         if self.fault is None or len(self.calls) - 1 != self.number:
             return call()
@@ -69,6 +75,9 @@ class Injector:
         if self.fault is Fault.LATE:
             self.late.append(call)
             raise StorageError(location="there", reason="timed out", fix="")
+        if self.fault is Fault.HALF:
+            half()
+            raise StorageError(location="there", reason="connection lost", fix="")
         if self.fault is Fault.INTERRUPT_BEFORE:
             raise KeyboardInterrupt
         found = call()
@@ -84,7 +93,7 @@ class Injector:
     def active(self) -> Iterator[None]:
         """Let the calls of this process go through here; nothing waits for the disk meanwhile."""
         with mock.patch.object(os, "fsync"):
-            patches = [mock.patch.object(LogStore, name, self._patched(name)) for name in (*WRITES, *READS)]
+            patches = [mock.patch.object(LogStore, name, self._patched(name)) for name in (*FAULTS_OF, *READS)]
             for patch in patches:
                 patch.start()
             try:
@@ -97,7 +106,8 @@ class Injector:
         original = getattr(LogStore, name)
 
         def patched(store: LogStore, *words: Any, **more: Any) -> Any:
-            return self.around(name, partial(original, store, *words, **more))
+            half = lambda: original(store, list(words[0])[::2])  # noqa: E731
+            return self.around(name, partial(original, store, *words, **more), half)
 
         return patched
 
@@ -113,6 +123,7 @@ class Operation:
         tables: The tables, by the names of their folders.
         is_one_commit: Whether it is one commit, so that an error other than those of commits means that nothing is
             visible.
+        first_kept: The first version that it may not delete, and before which a run without faults deletes all.
     """
 
     name: str
@@ -120,6 +131,7 @@ class Operation:
     run: Callable[[Path], int | None]
     tables: tuple[str, ...] = ("t",)
     is_one_commit: bool = True
+    first_kept: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,12 +149,15 @@ def faults_of(operation: Operation, template: Path, work: Path) -> list[Spot]:
     shutil.copytree(template, work)
     injector = Injector()
     with injector.active():
-        operation.run(work)
+        acknowledged = operation.run(work)
+    location = operation.tables[0]
+    assert acknowledged is None or acknowledged > _newest(template / location), "it has changed nothing"
+    assert min(read_log(work / location)) == operation.first_kept, "it has not deleted what it may delete"
     shutil.rmtree(work)
     return [
         Spot(number, call, fault)
         for number, call in enumerate(injector.calls)
-        for fault in (Fault if call in WRITES else OF_READS)
+        for fault in FAULTS_OF.get(call, OF_READS)
     ]
 
 
@@ -173,7 +188,8 @@ def complaints(operation: Operation, template: Path, work: Path, spot: Spot) -> 
         with suppress(WidenError):
             call()
     after = _newest(work / operation.tables[0])
-    found = [wrong for name in operation.tables for wrong in table_complaints(work / name, before[name])]
+    first = operation.first_kept
+    found = [wrong for name in operation.tables for wrong in table_complaints(work / name, before[name], first)]
     if acknowledged is not None and after < acknowledged:
         found.append(f"version {acknowledged} was acknowledged, and {after} is the newest")
     if ended is not None and after > max(before[operation.tables[0]], default=-1):
@@ -196,19 +212,26 @@ def _error_complaints(operation: Operation, ended: BaseException, after: int) ->
     return []
 
 
-def table_complaints(location: Path, before: dict[int, bytes]) -> list[str]:
-    """What must be true of a table whatever has happened: nothing that was committed is gone, and it can be used."""
+def table_complaints(location: Path, before: dict[int, bytes], first_kept: int = 0) -> list[str]:
+    """What must be true of a table whatever has happened: nothing that was committed is gone, and it can be used.
+
+    Args:
+        location: Of the table.
+        before: Its log before.
+        first_kept: The first version that may not be gone.
+    """
     newest, found = _newest(location), []
     log = read_log(location)
-    found += [f"version {version} is lost or changed" for version, data in before.items() if log.get(version) != data]
+    kept = {version: data for version, data in before.items() if version >= first_kept}
+    found += [f"version {version} is lost or changed" for version, data in kept.items() if log.get(version) != data]
     if newest < 0:
         return found
     store = LogStore(str(location))
-    for version in range(max(before, default=0), newest + 1):
+    for version in range(first_kept or max(before, default=0), newest + 1):
         files = open_snapshot(store, version).files()["path"].to_pylist()
         found += [f"file {path} of version {version} is gone" for path in files if not store.exists(store.plain(path))]
     with mock.patch.object(os, "fsync"):
-        written = Table(str(location)).set_properties({"written": "afterwards"})
+        written = Table(str(location)).set_properties({"written": f"after {newest}"})
     if written.version != newest + 1:
         found.append(f"the next commit became version {written.version}, not {newest + 1}")
     return found

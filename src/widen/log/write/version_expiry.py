@@ -15,7 +15,8 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 
 PAUSE_MS = 60_000
-"""A commit that took longer checks again whether its base expired: the machine may have slept in between."""
+"""After a longer commit, a version of which the store cannot tell whether readers see it counts as unknown: the machine
+may have slept in between."""
 
 
 def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableAlreadyExists | None:
@@ -42,9 +43,18 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
     return BaseExpired(version=listing.newest, location=store.location, reason=reason)
 
 
-def is_reachable(store: LogStore, version: int) -> bool:
-    """Tell whether readers certainly see a version that was just written."""
+def is_reachable(store: LogStore, version: int, *, if_unknown: bool) -> bool:
+    """Tell whether readers see a version that was just written.
+
+    A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`.
+
+    Args:
+        store: The store of the table.
+        version: The version.
+        if_unknown: What to return if the store fails: the version is written, so this must not look like a failed
+            commit.
+    """
     try:
         return version == 0 or store.exists(commit_path(version - 1)) or list_log(store).newest == version
-    except WidenError:  # the version is written, so this must not look like a failed commit
-        return False
+    except WidenError:
+        return if_unknown

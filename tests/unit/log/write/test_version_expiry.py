@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from widen.errors import BaseExpired, TableAlreadyExists
+from widen.errors import BaseExpired, StorageRefused, TableAlreadyExists
 from widen.log.read import commit_timestamps
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
@@ -78,18 +78,37 @@ def test_a_table_whose_first_version_was_cleaned_up_is_not_made_again(base: Snap
     assert not base.store.exists(f"_delta_log/{0:020d}.json")
 
 
-def test_a_writer_that_was_paused_until_its_base_had_expired_does_not_claim_its_commit(
+def test_a_base_that_is_cleaned_up_right_before_the_log_entry_is_written_is_not_claimed(
     base: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = LogStore.put_if_absent
 
-    def paused(store: LogStore, path: str, data: bytes) -> bool:
+    def put_late(store: LogStore, path: str, data: bytes) -> bool:
         clean_up(base)
-        now_ms = commit_timestamps.current_ms()
-        monkeypatch.setattr("widen.log.write.commit.current_ms", lambda: now_ms + 3_600_000)
         return put(store, path, data)
 
-    monkeypatch.setattr(LogStore, "put_if_absent", paused)
+    monkeypatch.setattr(LogStore, "put_if_absent", put_late)
     outcome = commit(base.store, base, [add("late")], "WRITE", {})
     assert isinstance(outcome, Unknown)
     assert outcome.error.fields["version"] == 1
+
+
+@pytest.mark.parametrize(("pause_ms", "outcome"), [(0, Committed), (3_600_000, Unknown)])
+def test_a_store_that_fails_after_the_log_entry_is_written_makes_only_a_paused_commit_unknown(
+    base: Snapshot, monkeypatch: pytest.MonkeyPatch, pause_ms: int, outcome: type
+) -> None:
+    put = LogStore.put_if_absent
+
+    def put_and_fail_later(store: LogStore, path: str, data: bytes) -> bool:
+        written = put(store, path, data)
+        now_ms = commit_timestamps.current_ms()
+        monkeypatch.setattr("widen.log.write.commit.current_ms", lambda: now_ms + pause_ms)
+        monkeypatch.setattr(LogStore, "exists", refuse)
+        return written
+
+    def refuse(store: LogStore, path: str) -> bool:
+        raise StorageRefused(location=path, reason="the store refused", fix="")
+
+    newest = open_snapshot(base.store)
+    monkeypatch.setattr(LogStore, "put_if_absent", put_and_fail_later)
+    assert isinstance(commit(base.store, newest, [add("late")], "WRITE", {}), outcome)

@@ -43,7 +43,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
+interop: setup $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)
 
 .PHONY: faults
@@ -102,6 +102,9 @@ $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py && touch $@
+
+$(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/rest_catalog.xml $(WORK)/venv.stamp
+	@$(RUN) tools/jars.py rest_catalog.xml && touch $@
 
 $(WORK)/data/real.stamp: tools/real.py tools/real.json
 	@$(PYTHON) tools/real.py && touch $@

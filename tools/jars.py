@@ -1,7 +1,8 @@
 """Fetch Delta Lake and Iceberg for Spark from Maven Central into ``.work/jars`` and check it against ``jars.json``.
 
 With the Maven client where it is installed, else with the resolver that is built into Spark. There is no third
-way: without these jars `make interop` fails, because tests that did not run have not passed.
+way: without these jars `make interop` fails, because tests that did not run have not passed. With ``rest_catalog.xml``
+as its argument it fetches the jars of that POM into ``.work/jars/rest_catalog``, for which it needs Maven.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ JARS = ROOT / ".work" / "jars"
 IVY = ROOT / ".work" / "ivy"
 
 
-def main() -> int:
+REST_CATALOG = "9427e152576cb0e84e4d8061ebc285ef5a91a2b3c16d9b4afb12746d753ed19a"
+"""The digest of the names and the digests of the jars of ``rest_catalog.xml``."""
+
+
+def main(pom: str | None = None) -> int:
     """Leave every pinned jar in place, checked, or return 1 with one line of why."""
+    if pom is not None:
+        return _rest_catalog(ROOT / "tools" / pom)
     pins: dict[str, str] = json.loads((ROOT / "tools" / "jars.json").read_text())
     JARS.mkdir(parents=True, exist_ok=True)
     missing = [coordinate for coordinate in pins if not jar(coordinate).exists()]
@@ -30,6 +37,21 @@ def main() -> int:
     for coordinate in wrong:
         print(f"INTEROP CANNOT RUN: {jar(coordinate)} is not the {coordinate} that was pinned.", file=sys.stderr)
     return int(bool(wrong))
+
+
+def _rest_catalog(pom: Path) -> int:
+    """Fetch what the POM names, and check it as a whole."""
+    folder, maven = JARS / pom.stem, shutil.which("mvn")
+    shutil.rmtree(folder, ignore_errors=True)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    if maven is None or not _ok([maven, "-q", "-B", "-f", str(pom), *goal]):
+        print(f"INTEROP CANNOT RUN: Maven is missing, or did not get what {pom} names.", file=sys.stderr)
+        return 1
+    names = sorted(each.name for each in folder.iterdir())
+    digest = hashlib.sha256("".join(f"{name} {_digest(folder / name)}\n" for name in names).encode()).hexdigest()
+    if digest != REST_CATALOG:
+        print(f"INTEROP CANNOT RUN: {folder} is not what was pinned, but {digest}.", file=sys.stderr)
+    return int(digest != REST_CATALOG)
 
 
 def jar(coordinate: str) -> Path:
@@ -72,4 +94,4 @@ def _digest(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

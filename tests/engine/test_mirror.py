@@ -9,6 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
+from support.command_line import told
 from support.iceberg_files import embedded_catalog
 from widen.errors import InvalidOption
 from widen.log.store.log_store import LogStore
@@ -55,7 +56,9 @@ def ids(spark: SparkSession, table: widen.Table, where: str | None = None) -> li
     return sorted(row.id for row in table.refresh().read(where, spark=spark).select("id").collect())
 
 
-def test_the_mirror_follows_every_change(spark: SparkSession, table: widen.Table, catalog: SqlCatalog) -> None:
+def test_the_mirror_follows_every_change(
+    spark: SparkSession, table: widen.Table, catalog: SqlCatalog, tmp_path: Path
+) -> None:
     done = table.mirror(catalog=catalog, identifier="ns.m")
     assert (done.version, done.added, done.removed) == (1, table.files().num_rows, 0)
     mirror = catalog.load_table("ns.m")
@@ -81,6 +84,8 @@ def test_the_mirror_follows_every_change(spark: SparkSession, table: widen.Table
     wanted = sorted(row[0] for row in table.read(spark=spark).selectExpr(text).collect())
     assert sorted(row[0] for row in ours.read(spark=spark).selectExpr(text).collect()) == wanted
     assert sorted(mirror.scan().to_arrow()["id"].to_pylist()) == ids(spark, table)
+    words = ("handover", table.location, "--to", "iceberg", "--identifier", "ns.m")
+    assert told(*words, "--catalog", str(tmp_path / "catalog.db"))["rows"] == len(ids(spark, table))
 
 
 def test_only_the_log_is_read(

@@ -118,7 +118,7 @@ def follow_source(
 
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
-        with _stop_requested() as stop:
+        with stop_requested() as stop:
             stream = lazy_imports.ingest_stream(
                 source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=count, **options
             )
@@ -133,7 +133,7 @@ def follow_source(
 
 
 @contextmanager
-def _stop_requested() -> Iterator[Event]:
+def stop_requested() -> Iterator[Event]:
     """Yield an event that is set by the first SIGINT or SIGTERM; a second one ends the process at once."""
     stop = Event()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""The command ``handover``: drop what another client does not know, and prove that it opens the table.
+"""The command ``handover``: drop what another client does not know, or mirror, and prove that it opens the table.
 
 Source: docs/guide/hand-over.md
 """
@@ -21,6 +21,9 @@ from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
 from widen.errors import ProtectedVersionsRemain, RetentionNotExpired, StorageError
 
+ICEBERG = "iceberg"
+"""The client that gets a mirror of the table."""
+
 if TYPE_CHECKING:
     from widen.planning.alter.handover import HandoverPlan
     from widen.table import Table
@@ -28,17 +31,34 @@ if TYPE_CHECKING:
 
 def handover(
     table: shared_options.Table,
-    to: Annotated[str, typer.Option("--to", metavar="CLIENT", help="deltalake or polars.", show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", show_default=False)
+    ],
     append: Annotated[
         bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
+    catalog: shared_options.Catalog = None,
+    identifier: Annotated[
+        str | None,
+        typer.Option(
+            "--identifier",
+            metavar="NAME",
+            help="With iceberg: the Iceberg table, e.g. shop.orders.",
+            show_default=False,
+        ),
+    ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Hand a table over to deltalake or polars. Proves that the client reads it."""
+    """Hand a table over to deltalake, polars or Iceberg. Proves that the client reads it."""
     settings = shared_options.storage(storage_option)
     opened = lazy_imports.Table(table, settings)
+    if to == ICEBERG:
+        _hand_to_iceberg(opened, catalog, identifier, appends=append, is_dry=dry_run, json=json)
+        return
+    if catalog is not None or identifier is not None:
+        raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
     plan = lazy_imports.plan_handover(lazy_imports.to_table_state(opened.snapshot), to, appends=append)
     pending = "" if dry_run else _drop(opened, plan)
     rows = None if dry_run else _prove(opened, to, settings)
@@ -87,17 +107,65 @@ def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None
     if find_spec(client) is None:
         return None
     expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
+    return _count(client, table.location, {"location": table.location, "settings": settings}, expected)
+
+
+def _count(client: str, location: str, asked: Mapping[str, object], expected: int | None) -> int:
+    """Return the number of rows that a client reads, in a process of its own.
+
+    Args:
+        client: A key of `_COUNTS`.
+        location: The table, for the error.
+        asked: What the program of the client needs to know.
+        expected: The number of rows of the table; None if it is not known.
+
+    Raises:
+        StorageError: the client does not open the table, or reads another number of rows.
+    """
     command = [sys.executable, "-c", _COUNTS[client]]
-    question = msgspec.json.encode({"location": table.location, "settings": settings}).decode()
+    question = msgspec.json.encode(asked).decode()
     done = subprocess.run(command, input=question, capture_output=True, text=True, check=False)
     last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
     fix = "Report this, with the protocol of the table."
     if done.returncode or not last.isdecimal():
-        raise StorageError(location=table.location, reason=f"{client} does not read it: {last}", fix=fix)
+        raise StorageError(location=location, reason=f"{client} does not read it: {last}", fix=fix)
     if expected is not None and int(last) != expected:
         reason = f"{client} reads {last} rows, and the table has {expected}"
-        raise StorageError(location=table.location, reason=reason, fix=fix)
+        raise StorageError(location=location, reason=reason, fix=fix)
     return int(last)
+
+
+def _hand_to_iceberg(
+    table: Table, catalog: str | None, identifier: str | None, *, appends: bool, is_dry: bool, json: bool
+) -> None:
+    """Mirror a table as an Iceberg table, and prove that PyIceberg reads every file of it.
+
+    Raises:
+        typer.BadParameter: an option is missing, or does not apply.
+    """
+    if catalog is None or identifier is None:
+        raise typer.BadParameter("--to iceberg needs --catalog and --identifier.")
+    if appends:
+        raise typer.BadParameter("--append does not apply: writers of the Iceberg table do not change the Delta table.")
+    rows = None
+    if is_dry:
+        lazy_imports.ensure_mirrorable(table.snapshot)
+    else:
+        table.mirror(catalog=catalog, identifier=identifier)
+        opened = lazy_imports.to_catalog(catalog).open()
+        asked = {"name": opened.name, "properties": opened.properties, "identifier": identifier}
+        expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
+        rows = _count("pyiceberg", identifier, asked, expected)
+    if json:
+        show_json(
+            {"client": ICEBERG, "identifier": identifier, "version": table.version, "dryRun": is_dry, "rows": rows}
+        )
+    elif rows is None:
+        show([Text(f"would mirror version {table.version} as {identifier}")])
+    else:
+        count = lazy_imports.text_format.count_noun(rows, "row")
+        show([Text.assemble(("✓ ", "bold green"), f"PyIceberg reads version {table.version} as {identifier}: {count}")])
+        note("Run `widen mirror --follow` to keep it up to date.")
 
 
 _QUESTION = "import json, sys; asked = json.load(sys.stdin); "
@@ -110,6 +178,10 @@ _COUNTS: Mapping[str, str] = MappingProxyType(
         "polars": f"{_QUESTION}import polars; "
         "rows = polars.scan_delta(asked['location'], storage_options=asked['settings'] or None); "
         "print(rows.select(polars.len()).collect().item())",
+        "pyiceberg": f"{_QUESTION}from pyiceberg.catalog import load_catalog; "
+        "table = load_catalog(asked['name'], **asked['properties']).load_table(asked['identifier']); "
+        "scan = table.scan(selected_fields=(table.schema().fields[0].name,)); "
+        "print(sum(rows.num_rows for rows in scan.to_arrow_batch_reader()))",
     }
 )
 """A program for each client: it counts the rows of the table that it is asked about."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
+    from widen.iceberg.catalog import to_catalog
+    from widen.iceberg.mirror import ensure_mirrorable
     from widen.ingestion import check_contract, ingest, ingest_stream, plan, replay
     from widen.ingestion.new_files import name_some
     from widen.log.read.loads import read_loads
@@ -71,6 +73,7 @@ __all__ = [
     "check_contract",
     "contract_parts",
     "diff_versions",
+    "ensure_mirrorable",
     "evolution_rules",
     "find_old_files",
     "find_old_files_locally",
@@ -107,6 +110,7 @@ __all__ = [
     "supported_features",
     "terminal",
     "text_format",
+    "to_catalog",
     "to_identifier",
     "to_table_state",
     "translate_spark_errors",
@@ -116,6 +120,8 @@ __all__ = [
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.planning.unify.contract": ("build_contract",),
+    "widen.iceberg.catalog": ("to_catalog",),
+    "widen.iceberg.mirror": ("ensure_mirrorable",),
     "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
     "widen.ingestion.new_files": ("name_some",),
     "widen.log.read.loads": ("read_loads",),

@@ -291,5 +291,6 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
 
 def _is_access_denied(error: Exception) -> bool:
     """Tell whether AWS denied access; its client raises one class for everything, with a code."""
-    code = getattr(error, "response", {}).get("Error", {}).get("Code", "") if hasattr(error, "response") else ""
+    response = getattr(error, "response", None)  # None or an object in the errors of other HTTP clients
+    code = response.get("Error", {}).get("Code", "") if isinstance(response, Mapping) else ""
     return code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")

@@ -94,16 +94,17 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
         ContentionError: another writer changed the mirror first, or the outcome is unknown.
         StorageError: the catalog returned an error.
     """
-    plan = _plan(snapshot)
     table = name.find()
+    if table is not None:
+        ensure_writable(name, table)
+        if _mirrored_version(snapshot, name, table) == snapshot.version:
+            return Mirrored(str(name), snapshot.version, None, 0, 0)
+    plan = _plan(snapshot)
     if table is None:
         transaction = IcebergTransaction(name, _create(snapshot, name, plan), is_new=True)
         added = [plan.to_data_file(add) for add in to_adds(snapshot.files())]
         removed: list[DataFile] = []
     else:
-        ensure_writable(name, table)
-        if _mirrored_version(snapshot, name, table) == snapshot.version:
-            return Mirrored(str(name), snapshot.version, None, 0, 0)
         added, removed = _difference(snapshot, table, plan)
         transaction = IcebergTransaction(name, _with_schema(name, table, plan.schema))
     _add_snapshot(transaction, snapshot.version, added, removed)
@@ -111,6 +112,16 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
     if isinstance(outcome, Conflicted):
         outcome.or_raise()
     return Mirrored(str(name), snapshot.version, transaction.snapshot_id, len(added), len(removed))
+
+
+def ensure_mirrorable(snapshot: Snapshot) -> None:
+    """Check that a version of a Delta table can be mirrored.
+
+    Raises:
+        InvalidOption: it cannot.
+        UnsupportedColumnType: Iceberg does not have the type of a column.
+    """
+    _plan(snapshot)
 
 
 def _mirrored_version(snapshot: Snapshot, name: TableName, table: Table) -> int:

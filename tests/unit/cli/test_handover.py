@@ -10,6 +10,7 @@ import pytest
 from support.command_line import run, told
 from support.drift_log import write_drift
 from widen.cli import follow, handover_command, lazy_imports
+from widen.table import create_table
 
 
 @pytest.fixture
@@ -29,9 +30,32 @@ def test_a_preview_says_what_is_lost_and_changes_nothing(table: str) -> None:
 
 
 def test_an_unknown_client_is_refused(table: str) -> None:
-    done = run("handover", table, "--to", "iceberg")
+    done = run("handover", table, "--to", "duckdb")
     assert done.exit_code == 1
-    assert "Must be deltalake or polars" in done.stderr
+    assert "Must be deltalake, polars or iceberg" in done.stderr
+
+
+def test_iceberg_gets_a_mirror_that_pyiceberg_reads(tmp_path: Path) -> None:
+    place = str(tmp_path / "orders")
+    create_table(place, "id bigint", properties={"delta.enableIcebergCompatV2": "true"})
+    words = (
+        "handover",
+        place,
+        "--to",
+        "iceberg",
+        "--catalog",
+        str(tmp_path / "lake.db"),
+        "--identifier",
+        "shop.orders",
+    )
+    assert run(*words, "--dry-run").stdout == "would mirror version 0 as shop.orders\n"
+    assert not (tmp_path / "lake.db").exists()
+    assert told(*words) == {
+        "client": "iceberg", "identifier": "shop.orders", "version": 0, "dryRun": False, "rows": 0,
+    }  # fmt: skip
+    assert "--append does not apply" in run(*words, "--append").stderr
+    assert "needs --catalog and --identifier" in run("handover", place, "--to", "iceberg").stderr
+    assert "are for --to iceberg" in run("handover", place, "--to", "polars", *words[-2:]).stderr
 
 
 def test_a_client_that_does_not_read_the_table_is_an_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:

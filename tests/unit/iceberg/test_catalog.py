@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+import requests
 from pyiceberg import types as ice
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, NotInstalledError, ServerError
@@ -115,6 +116,8 @@ def test_without_pyiceberg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
         (PermissionError(13, "no"), CatalogRefused),
         (ServerError("down"), CatalogError),
         (ConnectionError("refused"), CatalogError),
+        (requests.ConnectionError("refused"), CatalogError),
+        (requests.HTTPError("no", response=requests.Response()), CatalogError),
         (NotInstalledError("boto3 is missing"), IcebergUnavailable),
         (ModuleNotFoundError("No module named 'boto3'"), IcebergUnavailable),
     ],

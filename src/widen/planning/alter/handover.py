@@ -82,7 +82,7 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     """
     known = CLIENTS.get(client)
     if known is None:
-        expected = f"Must be {' or '.join(CLIENTS)}. An Iceberg table is written by an ingestion into one."
+        expected = f"Must be {', '.join(CLIENTS)} or iceberg."
         raise InvalidOption(option="--to", value=client, expected=expected)
     present = supported_features(state.protocol)
     disturbing = present & (known.unreadable | (known.unwritable if appends else frozenset()))

@@ -58,7 +58,7 @@ def test_what_is_lost_is_said() -> None:
     [
         (("columnMapping",), "polars", False, "does not read tables with columnMapping, which cannot be dropped"),
         (("rowTracking",), "deltalake", True, "does not write tables with rowTracking, which cannot be dropped"),
-        ((), "iceberg", False, "Must be deltalake or polars. An Iceberg table is written by an ingestion into one."),
+        ((), "duckdb", False, "Must be deltalake, polars or iceberg."),
     ],
 )
 def test_what_hinders_a_client(features: tuple[str, ...], client: str, appends: bool, words: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
+    from widen.flows import Flow, FlowBatch, flow, flow_chain
     from widen.ingestion import (
         IngestResult,
         IngestStream,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContentionError",
+    "Flow",
+    "FlowBatch",
     "FoldResult",
     "History",
     "IcebergTable",
@@ -49,6 +52,8 @@ __all__ = [
     "WidenError",
     "check_contract",
     "create_table",
+    "flow",
+    "flow_chain",
     "ingest",
     "ingest_stream",
     "plan",
@@ -59,6 +64,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Flow": "widen.flows",
+    "FlowBatch": "widen.flows",
+    "flow": "widen.flows",
+    "flow_chain": "widen.flows",
     "FoldResult": "widen.planning.unify.fold_plan",
     "History": "widen.table.results",
     "Loads": "widen.table.results",

@@ -29,10 +29,11 @@ LAYERS = {
     "ingestion": 8,
     "sql_commands": 8,
     "report": 8,
-    "cli": 9,
-    "types": 10,
-    "__init__": 10,
-    "__main__": 10,
+    "flows": 9,
+    "cli": 10,
+    "types": 11,
+    "__init__": 11,
+    "__main__": 11,
 }
 
 FOREIGN = {
@@ -49,6 +50,7 @@ FOREIGN = {
     "formats": {"msgspec"},
     "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "typing_extensions"},
+    "flows": {"msgspec"},
     "sql_commands": {"lark", "pyarrow", "sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},

@@ -1,8 +1,8 @@
 """The command line: its commands and exit codes.
 
 Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage errors included; 2, ``plan`` found changes;
-3, ``plan`` found what the mode refuses or keeps out, or ``ingest`` a batch over a limit; 130, interrupted; 141, the
-reader of the output has gone away. An error is a message with a hint and never a traceback.
+3, ``plan`` found what the mode refuses or keeps out, or ``ingest`` or ``flow`` a batch over a limit; 130, interrupted;
+141, the reader of the output has gone away. An error is a message with a hint and never a traceback.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from widen.cli import (
     alter_command,
     explain_command,
+    flow_command,
     handover_command,
     iceberg_commands,
     ingest_commands,
@@ -103,6 +104,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
     {
         "ingest": ingest_commands.ingest,
         "plan": ingest_commands.plan,
+        "flow": flow_command.flow,
         "show": show_commands.show,
         "history": show_commands.history,
         "contract": show_commands.contract,

@@ -17,6 +17,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen plan orders/tuesday/ --into shop/orders --pin total=text --json",
             "widen plan orders/tuesday/ --contract orders.json",
         ),
+        "flow": (
+            "widen flow shop/orders --into shop/days --keys day --checkpoint cp --once",
+            "widen flow chain.toml",
+        ),
         "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
         "history": ("widen history shop/orders --limit 10",),
         "contract": ("widen contract shop/orders",),

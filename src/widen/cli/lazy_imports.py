@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
+    from widen.flows import flow, flow_chain
     from widen.iceberg.catalog import to_catalog
     from widen.iceberg.mirror import ensure_mirrorable
     from widen.ingestion import check_contract, ingest, ingest_stream, plan, replay
@@ -79,6 +80,8 @@ __all__ = [
     "find_old_files_locally",
     "find_rule",
     "find_session",
+    "flow",
+    "flow_chain",
     "has_type_changes",
     "ingest",
     "ingest_stream",
@@ -122,6 +125,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.planning.unify.contract": ("build_contract",),
     "widen.iceberg.catalog": ("to_catalog",),
     "widen.iceberg.mirror": ("ensure_mirrorable",),
+    "widen.flows": ("flow", "flow_chain"),
     "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
     "widen.ingestion.new_files": ("name_some",),
     "widen.log.read.loads": ("read_loads",),

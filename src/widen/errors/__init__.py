@@ -49,7 +49,8 @@ WidenError
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
 │   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
-│   └── PlanChanged         the plan of a batch is not the plan that was approved
+│   ├── PlanChanged         the plan of a batch is not the plan that was approved
+│   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
 │   │   └── IcebergTableNotFound
@@ -64,6 +65,7 @@ WidenError
 │   ├── ProtectedVersionsRemain
 │   ├── CheckpointBarrierFailed   a checkpoint that a downgrade needs could not be written
 │   ├── JobFailed           a Spark job failed
+│   ├── SourceHistoryLost   the source of a flow has lost changes that the flow has not read
 │   ├── PostCommitFailed    the change is committed, but a step after the commit failed
 │   └── StorageError        the store reported an error: permission, space, network
 │       ├── StorageRefused  the store rejected the write: nothing was written
@@ -77,6 +79,7 @@ WidenError
 │   ├── AttemptsExhausted   another writer won the version in every attempt
 │   ├── BaseExpired         the version that the change is based on was cleaned up
 │   ├── TableChanged        another writer committed to the Iceberg table
+│   ├── FlowTaken           another process runs the same flow
 │   └── CommitUnknown       the store did not report whether the commit was written
 │       └── SnapshotUnknown   the catalog did not report whether it has the snapshot
 └── InternalError           a defect of Widen: report it
@@ -94,6 +97,7 @@ from widen.errors import (
     contention,
     family,
     feature_drops,
+    flows,
     iceberg,
     requests,
     row_changes,
@@ -106,6 +110,7 @@ from widen.errors.constraints import *
 from widen.errors.contention import *
 from widen.errors.family import *
 from widen.errors.feature_drops import *
+from widen.errors.flows import *
 from widen.errors.iceberg import *
 from widen.errors.requests import *
 from widen.errors.row_changes import *
@@ -119,6 +124,7 @@ __all__ += constraints.__all__
 __all__ += contention.__all__
 __all__ += family.__all__
 __all__ += feature_drops.__all__
+__all__ += flows.__all__
 __all__ += iceberg.__all__
 __all__ += requests.__all__
 __all__ += row_changes.__all__

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 
 from widen.errors import InvalidOption
-from widen.formats.delta_target import DeltaLocation
+from widen.formats.delta_flow_source import DeltaFlowSource
+from widen.formats.delta_location import DeltaLocation
+from widen.formats.flow_source import FlowSource
 from widen.formats.iceberg_target import IcebergLocation
 from widen.formats.table_format import TableLocation
 from widen.iceberg.catalog import CatalogSource, to_table_name
@@ -50,3 +52,16 @@ def find_table(
         if value:
             raise InvalidOption(option=option, value=value, expected="Only ingestions into Iceberg have this option.")
     return DeltaLocation(LogStore(into, storage_options))
+
+
+def find_flow_source(location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> FlowSource:
+    """Return a table as the source of a flow: a Delta table. Nothing is read yet.
+
+    Args:
+        location: A local path or a URL.
+        storage_options: Settings and credentials of its store.
+
+    Raises:
+        InvalidOption: the scheme of the URL is not supported.
+    """
+    return DeltaFlowSource(LogStore(location, storage_options))

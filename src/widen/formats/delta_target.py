@@ -5,14 +5,12 @@ Source: docs/evolution-rules.md#d1
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from widen.errors import InvalidOption, TableNotFound
-from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
+from widen.errors import InvalidOption
 from widen.formats.table_format import (
     NO_PARAMETERS,
     CommitResult,
@@ -33,30 +31,26 @@ from widen.model.types import StructType
 from widen.planning.alter.create_table import plan_create_table
 from widen.planning.alter.identity_columns import advance_identities
 from widen.planning.alter.metadata_change import with_operations
-from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.file_fields import for_file_fields
-from widen.planning.evolution.fixed_columns import find_fixed_columns
 from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, Plan
 from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.evolution.source_metadata import CORRUPT, find_date_fields, role_field, with_sources
+from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.column_metadata import find_identity
-from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
+from widen.spark.dml.change_context import ChangeResult
+from widen.spark.dml.operation_metrics import delete_metrics
+from widen.spark.dml.replaced_rows import ReplacedRows, remove_replaced_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.delta_files import DeltaRows, DeltaWriter
-from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import Verification
-
-_LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
-"""Files that a killed job leaves behind, and files that readers ignore."""
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
     {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
@@ -64,57 +58,6 @@ NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
 """The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
 
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaLocation:
-    """Where a Delta table is or will be; see `widen.formats.table_format.TableLocation`.
-
-    Args:
-        store: Of the table.
-    """
-
-    store: LogStore
-
-    @property
-    def location(self) -> str:
-        """The path or URL."""
-        return self.store.location
-
-    def resolve(self, location: str) -> str:
-        """Return the absolute path or the URL of another table."""
-        return to_place(location)
-
-    def open(self, policy: Policy) -> DeltaTarget:
-        """Return the newest version of the table, or the empty location of a new one.
-
-        Raises:
-            InvalidOption: there is no table but there are other files.
-            UnsupportedFeatureForWrite: the table has a feature that this version does not support.
-            TableError: the table cannot be read.
-        """
-        try:
-            snapshot = open_snapshot(self.store)
-        except TableNotFound:
-            _ensure_location_empty(self.store)
-            return DeltaTarget(self.store, None, for_file_fields(policy))
-        state = _state(snapshot)
-        ensure_writable(state.protocol, self.location)
-        policy = replace(
-            policy,
-            table_format=table_format_of(state),
-            fixed_columns=find_fixed_columns(state),
-            date_fields=policy.date_fields | find_date_fields(state.schema),
-        )
-        return DeltaTarget(self.store, snapshot, for_file_fields(policy))
-
-    def quarantine(self, location: str | None) -> DeltaQuarantine:
-        """Return the quarantine of the table; see `widen.formats.table_format.TableLocation`.
-
-        Raises:
-            InvalidOption: it is the location of the table, or its scheme is not supported.
-        """
-        return DeltaQuarantine(quarantine_store(self.store, location))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +109,7 @@ class DeltaTarget:
             assert isinstance(metadata, Metadata)
             assert isinstance(protocol, Protocol)
             return DeltaDraft(self, protocol, metadata, actions)
-        state = _state(self.snapshot)
+        state = to_state(self.snapshot)
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
@@ -237,12 +180,18 @@ class DeltaDraft:
         protocol: The protocol that the files are written under.
         metadata: The metadata that the files are written under.
         actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
+        replaced: The rows that the commit removes, if any.
     """
 
     target: DeltaTarget
     protocol: Protocol
     metadata: Metadata
     actions: tuple[Action, ...]
+    replaced: ReplacedRows | None = None
+
+    def replacing(self, rows: ReplacedRows) -> DeltaDraft:
+        """Return a draft whose commit also removes rows."""
+        return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         """Write a batch as files; nothing is committed.
@@ -282,6 +231,11 @@ class DeltaDraft:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
             operation, history = "STREAMING UPDATE", {**self._parameters(plan), **stream, **parameters}
         metrics, target = _metrics(plan, result), self.target
+        removal = self._remove_rows(result)
+        staged.add_folders(target.store, removal.folders)
+        if self.replaced is not None:
+            metrics |= {**delete_metrics(removal), **metrics}
+        actions += removal.actions
 
         def commit_on(base: Snapshot | None, *loads: Txn) -> Outcome:
             return commit(
@@ -291,6 +245,7 @@ class DeltaDraft:
                 operation,
                 history,
                 metrics=metrics,
+                reads=removal.reads,
                 staged=staged,
                 max_attempts=1 if loads else MAX_ATTEMPTS,
             )
@@ -308,6 +263,13 @@ class DeltaDraft:
                 interval=None if interval is None else _to_txn(interval),
             )
         return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+
+    def _remove_rows(self, result: BatchResult) -> ChangeResult:
+        """Return the removal of the rows that the batch replaces."""
+        snapshot = self.target.snapshot
+        if self.replaced is None or snapshot is None:
+            return ChangeResult()
+        return remove_replaced_rows(snapshot, self.metadata, self.replaced, _adds(result))
 
     def _actions_after(self, result: BatchResult) -> Sequence[Action]:
         """Return the actions with the values of identity columns that the rows have used up."""
@@ -353,18 +315,9 @@ def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
     return metadata if with_paths == schema else metadata.with_schema(with_paths)
 
 
-def _state(snapshot: Snapshot) -> TableState:
+def to_state(snapshot: Snapshot) -> TableState:
+    """Return the state of a version that an ingestion plans with."""
     return TableState(snapshot.version, snapshot.protocol, snapshot.metadata)
-
-
-def _ensure_location_empty(store: LogStore) -> None:
-    other = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
-    if other is not None:
-        raise InvalidOption(
-            option="into",
-            value=store.location,
-            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other.path}.",
-        )
 
 
 def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#d1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,14 @@ class IcebergLocation:
     def location(self) -> str:
         """The name of the table."""
         return str(self.name)
+
+    @property
+    def can_replace_rows(self) -> bool:
+        """Whether a commit can replace rows: it only appends."""
+        return False
+
+    def add_features(self, names: Collection[str]) -> None:
+        """Do nothing: the format has no features."""
 
     def resolve(self, location: str) -> str:
         """Return the name of another table, which is a name in the same catalog."""

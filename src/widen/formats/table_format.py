@@ -9,10 +9,10 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from widen.log.read.loads import Load, LoadedFile
 from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
@@ -20,6 +20,7 @@ from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
+from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.table_files import TableRows
 from widen.spark.source.raw_batch import TEXT
@@ -38,6 +39,8 @@ __all__ = [
     "Quarantine",
     "QuarantineContent",
     "QuarantineWrite",
+    "ReplacedRows",
+    "RowReplacingDraft",
     "StagedFiles",
     "StreamInterval",
     "TableDraft",
@@ -85,6 +88,21 @@ class TableLocation(Protocol):
     @property
     def location(self) -> str:
         """The path or URL."""
+
+    @property
+    def can_replace_rows(self) -> bool:
+        """Whether a commit can replace rows: whether its drafts are `RowReplacingDraft`."""
+
+    def add_features(self, names: Collection[str]) -> None:
+        """Add table features that the types of a source need, if there is a table and its format has features.
+
+        Args:
+            names: The features, by their names in Delta Lake.
+
+        Raises:
+            ContentionError: another writer changed the table first.
+            TableError: the table cannot be read or written.
+        """
 
     def resolve(self, location: str) -> str:
         """Return the location of another table from a caller so that it means the same in every process."""
@@ -213,6 +231,18 @@ class TableDraft(Protocol):
         Raises:
             CommitUnknown: the store did not say whether the commit was written.
             StorageError: the store refused; nothing is visible.
+        """
+
+
+@runtime_checkable
+class RowReplacingDraft(TableDraft, Protocol):
+    """A draft whose commit can remove rows and add others."""
+
+    def replacing(self, rows: ReplacedRows) -> TableDraft:
+        """Return a draft whose commit also removes rows.
+
+        Args:
+            rows: The rows to remove.
         """
 
 

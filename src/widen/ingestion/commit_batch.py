@@ -34,6 +34,30 @@ from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
 
+@dataclass(frozen=True, slots=True)
+class CommitGuard:
+    """What a batch asks of the version that it is committed to, at each attempt.
+
+    Args:
+        interval: The interval of a stream that the batch is, if any.
+    """
+
+    interval: StreamInterval | None = None
+
+    def is_repeated(self, target: IngestTarget) -> bool:
+        """Tell whether the table has the batch already."""
+        return self.interval is not None and target.has_interval(self.interval)
+
+    def guarded(self, draft: TableDraft, plan: Plan) -> TableDraft:
+        """Return the draft that commits the batch.
+
+        Args:
+            draft: The table as the plan changes it.
+            plan: The plan.
+        """
+        return draft
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
     """The table that a batch goes to, and the conditions.
@@ -50,6 +74,8 @@ class BatchRequest:
         is_strict: Whether every option that names a field must have an effect.
         limits: What the batch must fulfil.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
+        guard: What the batch asks of the version that it is committed to; by default that it has not the interval.
+        replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
 
     table: TableLocation
@@ -62,6 +88,13 @@ class BatchRequest:
     is_strict: bool = False
     limits: BatchLimits = NO_LIMITS
     is_new: bool = False
+    guard: CommitGuard | None = None
+    replaces_rows: bool = False
+
+    @property
+    def commit_guard(self) -> CommitGuard:
+        """What the batch asks of the version that it is committed to."""
+        return CommitGuard(self.interval) if self.guard is None else self.guard
 
     def open_target(self) -> IngestTarget:
         """Return the newest version of the table.
@@ -120,7 +153,7 @@ class _BatchCommit:
         batch, request = self.batch, self.request
         opened = self.target if conflict is None else request.open_target()
         target = opened.with_file_fields(batch.names)
-        if request.interval and target.has_interval(request.interval):
+        if request.commit_guard.is_repeated(target):
             return _repeated(target)
         self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
         written = write_until_plan_is_stable(target, self.observed, partial(write_pass, batch, request.progress))
@@ -129,7 +162,9 @@ class _BatchCommit:
             staged.add_undo(partial(written.draft.discard, written.result))
             if not request.may_be_empty:
                 ensure_has_records(batch, written)
-            elif not has_content(written) and (target.version is None or not batch.bad_files):
+            elif not has_content(written) and (
+                target.version is None or not (batch.bad_files or request.replaces_rows)
+            ):
                 _write_quarantine(batch, written, request)
                 return None
             ensure_plan_allowed(written.plan, request)
@@ -140,7 +175,7 @@ class _BatchCommit:
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
                 staged.add_undo(quarantine.undo)
-            version = written.draft.commit(
+            version = request.commit_guard.guarded(written.draft, written.plan).commit(
                 written.plan,
                 written.result,
                 staged=staged,
@@ -168,7 +203,9 @@ def _repeated(target: IngestTarget) -> WrittenBatch:
 
 
 def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
-    kept_out = with_bad_files(written.result.kept_out, find_session(), batch.bad_files)
+    kept_out = written.result.kept_out
+    session = find_session() if kept_out is None else kept_out.sparkSession
+    kept_out = with_bad_files(kept_out, session, batch.bad_files)
     if kept_out is None:
         return None
     version = -1 if written.target.version is None else written.target.version

@@ -10,7 +10,7 @@ import pytest
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
-from widen.formats.delta_target import DeltaLocation
+from widen.formats.delta_location import DeltaLocation
 from widen.formats.iceberg_target import IcebergLocation
 
 

@@ -101,6 +101,23 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=True)
 
 
+def read_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
+    """Return the rows of files like `read_snapshot`; the files need not be live in the version.
+
+    Args:
+        spark: The session, classic or Connect.
+        store: The store of the table.
+        snapshot: The version whose columns and types the rows have.
+        files: Rows of a list of files.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a change that is not in the matrix.
+        CorruptLog: the schema violates the rules of column mapping.
+        StorageError: the store cannot be read.
+    """
+    return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=False)
+
+
 def file_keys(store: LogStore, files: pa.Table) -> list[str]:
     """Return the value of the column `FILE` for each file of a list."""
     return [key_of(store.uri(path)) for path in files["path"].to_pylist()]

@@ -1,0 +1,179 @@
+"""The command ``flow``: one flow, or a chain of flows from a TOML file.
+
+Source: docs/guide/flow.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from widen.cli import ingest_options, lazy_imports, shared_options, spark_session
+from widen.cli.follow import EventFile, stop_requested
+from widen.cli.output import note, show, show_json
+from widen.cli.step_display import progress
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from widen.flows import Flow, FlowBatch
+
+CHAIN = ".toml"
+
+
+class Removed(str, Enum):
+    """What a flow without keys does with updates and deletions: the values of `widen.flows.run_flow.REMOVED`."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+def flow(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows."),
+    ],
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="TABLE", help="The table to write.", show_default=False)
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="QUERY", help="A query over the table `source`.", show_default=False),
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys",
+            metavar="COLUMN[=SQL]",
+            help="A column by which rows are replaced, or an expression over the source; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="The directory that records the progress.", show_default=False
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when the target has what the source has now.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0, help="Seconds between two looks at the source.")] = 5,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", min=1, help="The size from which on a batch is full.", show_default=False),
+    ] = None,
+    removed: Annotated[
+        Removed, typer.Option("--removed", help="Without keys: fail on updates and deletions, or skip their versions.")
+    ] = Removed.FAIL,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Begin with a batch that replaces all rows.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
+    to: ingest_options.To = None,
+    catalog: shared_options.Catalog = None,
+    partition_by: ingest_options.PartitionBy = None,
+    evolve: ingest_options.Mode = None,
+    config: ingest_options.Config = None,
+    pins: ingest_options.Pins = None,
+    max_columns: ingest_options.MaxColumns = None,
+    numbers: ingest_options.NumberForm = None,
+    quarantine: ingest_options.Quarantine = None,
+    samples: ingest_options.Samples = None,
+    events: shared_options.Events = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Carry the changes of one table to another, schema included."""
+    options: dict[str, Any] = {
+        "sql": sql,
+        "keys": _parse_keys(keys),
+        "checkpoint": checkpoint,
+        "max_bytes": max_bytes,
+        "to": to and to.value,
+        "catalog": catalog,
+        "partition_by": partition_by or None,
+        "evolve": evolve and evolve.value,
+        "config": config,
+        "pins": shared_options.pairs(pins, "--pin") or None,
+        "max_columns": max_columns,
+        "numbers": numbers and numbers.value,
+        "quarantine": quarantine,
+        "samples": samples and samples.value,
+        "into": into,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    shared: dict[str, Any] = {
+        "every_seconds": every,
+        "rebuild": rebuild,
+        "storage_options": shared_options.storage(storage_option),
+        "on_event": None if events is None else EventFile(events),
+        "on_batch": partial(_report, json),
+    }
+    if source.endswith(CHAIN):
+        _ensure_alone(given)
+        start = partial(lazy_imports.flow_chain, source, **shared)
+    else:
+        _ensure_given(given, "into", "checkpoint")
+        start = partial(lazy_imports.flow, source, **given, removed=removed.value, verify=verify, **shared)
+    _run(start, once=once)
+
+
+def _run(start: Callable[..., Flow], *, once: bool) -> None:
+    with progress("starting Spark") as update:
+        spark = update.watch(spark_session.spark_session())
+        if once:
+            start(spark=spark, progress=update, once=True)
+            return
+        with stop_requested() as stop:
+            running = start(spark=spark, progress=update)
+            while not running.wait(1):
+                if stop.is_set():
+                    update("finishing the batch")
+                    running.stop()
+    note("stopped; run it again with this checkpoint to continue.")
+
+
+def _report(as_json: bool, batch: FlowBatch) -> None:
+    """Show the result of a batch."""
+    if as_json:
+        show_json(batch.to_value())
+    else:
+        show(_parts(batch))
+    if batch.skipped:
+        versions = lazy_imports.name_some([str(version) for version in batch.skipped])
+        note(f"left out, because rows were updated or removed: version {versions} of {batch.source}", "bold red")
+    result = batch.result
+    if result is not None and result.quarantined:
+        counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
+        note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
+
+
+def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
+    span = f"version {batch.last}" if batch.first == batch.last else f"versions {batch.first} to {batch.last}"
+    result = batch.result
+    if result is None:
+        yield Text(f"{batch.into} has {span} of {batch.source}; no row has changed.")
+        return
+    yield lazy_imports.terminal.version_line(result.version, batch.into)
+    written = lazy_imports.text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
+    yield Text(f"  {written}, from {span} of {batch.source}")
+    yield from lazy_imports.terminal.plan_parts(result.plan)
+
+
+def _parse_keys(words: Sequence[str] | None) -> dict[str, str] | None:
+    """Return the keys by their columns; a column alone is its own expression."""
+    parts = (word.partition("=") for word in words or ())
+    return {name: text if equals else lazy_imports.to_identifier(name) for name, equals, text in parts} or None
+
+
+def _ensure_given(given: Mapping[str, object], *names: str) -> None:
+    for name in names:
+        if name not in given:
+            raise typer.BadParameter("Is needed, unless the source is a file with a chain.", param_hint=f"--{name}")
+
+
+def _ensure_alone(given: Mapping[str, object]) -> None:
+    for name in given:
+        raise typer.BadParameter("Must be in the file of the chain.", param_hint=f"--{name.replace('_', '-')}")

@@ -1,0 +1,12 @@
+"""Flows: what changes in one table is carried on to another, range of versions by range of versions.
+
+Source: docs/guide/flow.md
+"""
+
+from __future__ import annotations
+
+from widen.flows.flow_loop import Flow
+from widen.flows.flow_result import FlowBatch
+from widen.flows.run_flow import flow, flow_chain
+
+__all__ = ["Flow", "FlowBatch", "flow", "flow_chain"]

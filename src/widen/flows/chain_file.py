@@ -1,0 +1,85 @@
+"""A chain of flows in a TOML file: a table ``[[step]]`` for each flow, in their order.
+
+Source: docs/guide/flow.md#a-chain; TOML 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+import msgspec
+
+from widen.errors import InvalidConfig
+
+
+class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One flow of a chain; its settings are arguments of `widen.flow`.
+
+    Args:
+        source: The table to read.
+        into: The table to write.
+        checkpoint: The directory for the progress of the flow.
+        sql: The query over the table ``source``.
+        keys: The columns by which rows are replaced.
+        max_bytes: The size from which on a batch is full.
+        removed: What a flow without keys does with versions that update or remove rows.
+        verify: Whether to compare the rows of each batch with the table.
+        to: The format of the target.
+        catalog: Its catalog.
+        partition_by: Its partition fields.
+        evolve: What the target may become.
+        pins: Types and modes of single fields.
+        config: A file with a policy.
+        max_columns: The maximum number of leaf columns.
+        numbers: What fractions become.
+        quarantine: The table for rows that fixed columns cannot hold.
+        samples: How values are shown.
+    """
+
+    source: str
+    into: str
+    checkpoint: str
+    sql: str | None = None
+    keys: list[str] | dict[str, str] | None = None
+    max_bytes: int | None = None
+    removed: str = "fail"
+    verify: bool | float = False
+    to: str | None = None
+    catalog: str | None = None
+    partition_by: list[str] | None = None
+    evolve: str | None = None
+    pins: dict[str, str] | None = None
+    config: str | None = None
+    max_columns: int | None = None
+    numbers: str | None = None
+    quarantine: str | None = None
+    samples: str | None = None
+
+
+class _Chain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    step: list[ChainStep]
+
+
+def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
+    """Return the flows in a file.
+
+    Raises:
+        InvalidConfig: the file cannot be read, is not TOML, has an unknown setting or an invalid value, or two of its
+            flows have one checkpoint.
+    """
+    name = fspath(file)
+    try:
+        steps = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_Chain).step
+    except OSError as error:
+        raise InvalidConfig(place=name, reason=error.strerror or str(error), expected="Must be a TOML file.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        expected = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
+        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+    folders = [step.checkpoint.rstrip("/") for step in steps]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            expected = "Each flow needs a checkpoint of its own."
+            raise InvalidConfig(place=name, reason=f"two flows have the checkpoint {folder}", expected=expected)
+    return steps

@@ -1,0 +1,319 @@
+"""One flow: it reads what has changed in its source, a range of versions at a time, and commits it to its target.
+
+Each batch is planned anew from the types that its rows have, by the rules of an ingestion. So a new column, a wider
+type or another kind of values does not stop a flow.
+
+Source: docs/guide/flow.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from widen.errors import FlowChanged, InvalidOption, SourceRowsRemoved, TableNotFound
+from widen.flows.batch_guard import FlowGuard
+from widen.flows.checkpoint import Checkpoint, Progress, to_flow_id
+from widen.flows.flow_result import FlowBatch
+from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
+from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval
+from widen.ingestion.batch_limits import parse_limits
+from widen.ingestion.commit_batch import BatchRequest, commit_batch
+from widen.ingestion.finish_interval import IntervalWatch, persist_if_reread, to_result
+from widen.ingestion.result import IngestResult
+from widen.planning.evolution.policy import Mode
+from widen.spark.flow.flow_keys import FlowKeys
+from widen.spark.flow.flow_query import FlowQuery, to_layout, type_features
+from widen.spark.ingest.open_source import BatchReader, persist_source
+from widen.spark.spark_types import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSettings:
+    """What a flow reads, computes and writes.
+
+    Args:
+        source: The table that it reads.
+        query: What it makes of the rows.
+        keys: The keys by which it replaces rows; None to append rows.
+        request: The table that it writes, and the conditions of each commit.
+        reader: Makes a batch of rows.
+        checkpoint: Where it keeps its progress.
+        watch: The verification and the callback of each batch.
+        max_bytes: The size of the added files from which on a batch is full.
+        skips_removed: Whether a flow without keys leaves out versions that update or remove rows.
+    """
+
+    source: FlowSource
+    query: FlowQuery
+    keys: FlowKeys | None
+    request: BatchRequest
+    reader: BatchReader
+    checkpoint: Checkpoint
+    watch: IntervalWatch
+    max_bytes: int | None = None
+    skips_removed: bool = False
+
+    @property
+    def into(self) -> str:
+        """The location of the target."""
+        return self.request.table.location
+
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether a new target gets the columns of the query, in their order and with their types.
+
+        The planner would order them by name and choose types that Iceberg has, too.
+        """
+        return self.request.table.can_replace_rows and self.request.policy.mode is not Mode.FAIL
+
+    @property
+    def key_texts(self) -> dict[str, str]:
+        """The keys with their expressions."""
+        return {} if self.keys is None else dict(self.keys.expressions)
+
+
+class FlowStep:
+    """A flow that can be run again and again; it goes on where its checkpoint and its target are.
+
+    Args:
+        spark: The session.
+        settings: What it reads, computes and writes.
+        rebuild: Whether the first batch replaces all rows of the target.
+    """
+
+    def __init__(self, spark: SparkSession, settings: FlowSettings, *, rebuild: bool = False) -> None:
+        self._spark, self._settings, self._rebuilds = spark, settings, rebuild
+        self._newest: SourceVersion
+        self._progress: Progress
+
+    def run(self) -> Iterator[FlowBatch]:
+        """Commit batches until the target has the version of the source that is the newest now, and yield each.
+
+        Raises:
+            FlowChanged: the checkpoint belongs to another flow, or the target does not have what it should have.
+            FlowKeyRefused: a key cannot tell which rows to replace.
+            SourceRowsRemoved: the flow has no keys, and rows of the source were updated or removed.
+            SourceHistoryLost: the source has lost changes that the flow has not read.
+            WidenError: as in `widen.ingest`.
+        """
+        self._newest = self._settings.source.newest()
+        self._progress = self._begin()
+        while (batch := self._next()) is not None:
+            yield batch
+
+    def _begin(self) -> Progress:
+        """Return the progress of the flow, after a check that it is the same flow."""
+        settings, table_id = self._settings, self._newest.table_id
+        found, keys, query = settings.checkpoint.read(), settings.key_texts, settings.query.text
+        new = Progress(
+            flow_id=to_flow_id(table_id, query, keys),
+            source=settings.source.location,
+            source_id=table_id,
+            into=settings.into,
+            query=query,
+            keys=keys,
+        )
+        if self._rebuilds:
+            self._ensure_quarantine_empty()
+            self._rebuilds = False
+            new = msgspec.structs.replace(new, pending=self._newest.version, is_rebuild=True)
+            return settings.checkpoint.write(new)
+        if found is None:
+            return settings.checkpoint.create(new)
+        for is_same, reason in (
+            (found.source_id == table_id, f"{settings.source.location} is another table than before"),
+            (found.query == query, f"its query was {found.query or 'empty'}"),
+            (found.keys == keys, f"its keys were {', '.join(found.keys) or 'none'}"),
+        ):
+            if not is_same:
+                raise FlowChanged(checkpoint=settings.checkpoint.location, reason=reason)
+        return found
+
+    def _ensure_quarantine_empty(self) -> None:
+        """Check that a rebuild does not compute records again that a replay would add, too."""
+        request = self._settings.request
+        try:
+            quarantine = request.table.quarantine(request.quarantine)
+            is_empty = quarantine.open().is_empty
+        except TableNotFound:
+            return
+        if not is_empty:
+            expected = f"Replay or delete the records in {quarantine.location} first: a rebuild computes them again."
+            raise InvalidOption(option="rebuild", value=True, expected=expected)
+
+    def _next(self) -> FlowBatch | None:
+        """Commit the next batch; return None if the target has the newest version."""
+        progress = self._progress
+        target = self._settings.request.open_target()
+        if progress.is_rebuild:
+            return self._rebuild()
+        committed = target.last_interval(progress.flow_id)
+        self._ensure_same_target(committed)
+        versions = [progress.version, None if committed is None else committed.number]
+        done = max((version for version in versions if version is not None), default=None)
+        if done is None:
+            return self._read_all() if self._settings.keys else self._read_part(target)
+        if done > self._newest.version:
+            reason = f"it has read version {done} of {self._settings.source.location}, which does not exist any more"
+            raise FlowChanged(checkpoint=self._settings.checkpoint.location, reason=reason)
+        pending = progress.pending if progress.pending is not None and progress.pending > done else None
+        end = self._newest.version if pending is None else pending
+        return None if done == end else self._follow(done, end, committed, is_pinned=pending is not None)
+
+    def _ensure_same_target(self, committed: StreamInterval | None) -> None:
+        expected = self._progress.committed
+        if expected is not None and (committed is None or committed.number < expected):
+            reason = (
+                f"{self._settings.into} does not say any more that it has version {expected} of the source; it was "
+                "replaced, or its transactions have expired"
+            )
+            raise FlowChanged(checkpoint=self._settings.checkpoint.location, reason=reason)
+
+    # ---- batches ---------------------------------------------------------------------------------------
+
+    def _rebuild(self) -> FlowBatch:
+        """Replace all rows of the target."""
+        version = self._progress.pending
+        assert version is not None
+        self._tell(f"computing {self._settings.into} again from version {version}")
+        rows = self._settings.source.rows(self._spark, version)
+        result = self._commit_keyed(rows, [rows], version, None, replaces_all=True)
+        return self._finish(version, version, result, is_rebuild=True)
+
+    def _read_all(self) -> FlowBatch:
+        """Read the first version of a flow with keys at once: rows with one key can be in all of its files."""
+        pending = self._progress.pending
+        version = self._newest.version if pending is None else pending
+        self._advance(pending=version)
+        self._tell(f"reading version {version}")
+        rows = self._settings.source.rows(self._spark, version)
+        result = self._commit_keyed(rows, [rows], version, None)
+        return self._finish(version, version, result)
+
+    def _read_part(self, target: IngestTarget) -> FlowBatch:
+        """Read the next part of the first version of a flow without keys."""
+        settings, progress = self._settings, self._progress
+        if progress.snapshot is None:
+            self._advance(snapshot=self._newest.version, part_bytes=settings.max_bytes)
+            progress = self._progress
+        version = progress.snapshot
+        assert version is not None
+        parts = settings.source.parts(version, progress.part_bytes)
+        written = target.last_interval(parts_id := f"{progress.flow_id}-parts")
+        number = max(progress.parts, 0 if written is None else written.number + 1)
+        if number >= len(parts):
+            return self._finish(version, version, None)
+        is_last = number == len(parts) - 1
+        self._tell(f"reading part {number + 1} of {len(parts)} of version {version}")
+        interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
+        rows = settings.source.rows(self._spark, version, parts[number])
+        result = self._commit(settings.query.run(self._spark, rows), interval, None if is_last else written)
+        if is_last:
+            return self._finish(version, version, result, part=number)
+        self._advance(parts=number + 1)
+        return FlowBatch(settings.source.location, settings.into, version, version, result=result, part=number)
+
+    def _follow(self, done: int, end: int, committed: StreamInterval | None, *, is_pinned: bool) -> FlowBatch:
+        """Read the next range of versions."""
+        settings = self._settings
+        limits = RangeLimits(end, settings.max_bytes, is_pinned=is_pinned, only_added=settings.keys is None)
+        versions = settings.source.range_after(done, limits)
+        self._advance(version=done, pending=versions.last)
+        if versions.is_empty:
+            return self._finish(done + 1, versions.last, None)
+        self._tell(f"reading versions {done + 1} to {versions.last}")
+        if settings.keys is None:
+            self._ensure_only_added(versions)
+            rows = settings.query.run(self._spark, versions.added_rows(self._spark))
+            result = self._commit(rows, StreamInterval(self._progress.flow_id, versions.last), committed)
+            return self._finish(done + 1, versions.last, result, skipped=tuple(versions.removing))
+        rows = settings.source.rows(self._spark, versions.last)
+        result = self._commit_keyed(rows, versions.changed_rows(self._spark), versions.last, committed)
+        return self._finish(done + 1, versions.last, result)
+
+    def _ensure_only_added(self, versions: VersionRange) -> None:
+        if versions.removing and not self._settings.skips_removed:
+            first, *others = map(str, versions.removing)
+            named = f"version {first}" + (f" and {len(others)} later ones" if others else "")
+            source = self._settings.source.location
+            raise SourceRowsRemoved(into=self._settings.into, location=source, versions=named)
+
+    # ---- commits ---------------------------------------------------------------------------------------
+
+    def _commit_keyed(
+        self,
+        rows: DataFrame,
+        changed: Sequence[DataFrame],
+        version: int,
+        committed: StreamInterval | None,
+        *,
+        replaces_all: bool = False,
+    ) -> IngestResult | None:
+        """Compute the rows of all changed keys again, and replace those of the target.
+
+        Args:
+            rows: The rows of the source.
+            changed: Frames with all rows that were added or removed.
+            version: The version of the source.
+            committed: The last batch that the target has.
+            replaces_all: Whether all rows of the target are replaced.
+        """
+        settings, spark = self._settings, self._spark
+        interval = StreamInterval(self._progress.flow_id, version)
+        if settings.keys is None:
+            return self._commit(settings.query.run(spark, rows), interval, committed, ReplacedRows(spark))
+        with persist_source(settings.keys.find_changed(changed)) as keys:
+            computed = settings.query.run(spark, settings.keys.rows_of(rows, keys))
+            with persist_source(computed) as result:
+                settings.keys.ensure_kept(result, keys)
+                replaced = ReplacedRows(spark, settings.keys.columns, None if replaces_all else keys)
+                return self._commit(result, interval, committed, replaced)
+
+    def _commit(
+        self,
+        rows: DataFrame,
+        interval: StreamInterval,
+        previous: StreamInterval | None,
+        replaced: ReplacedRows | None = None,
+    ) -> IngestResult | None:
+        settings = self._settings
+        request = replace(
+            settings.request,
+            interval=interval,
+            guard=FlowGuard(interval, settings.into, previous, replaced),
+            replaces_rows=replaced is not None,
+        )
+        if replaced is not None:  # a record of the quarantine would not be replaced with the rows of its key
+            request = replace(request, limits=parse_limits(max_kept_out=0))
+        features = type_features(rows) & self._newest.features
+        if features:
+            request.table.add_features(features)
+        target = request.open_target()
+        if target.version is None and settings.keeps_layout:
+            request = replace(request, policy=replace(request.policy, layout=to_layout(rows)))
+            target = request.open_target()
+        with persist_if_reread(rows, target, settings.watch) as source:
+            batch = settings.reader.open(self._spark, source)
+            written = commit_batch(batch, request, target)
+            return None if written is None else to_result(batch, written, request, settings.watch)
+
+    # ---- progress --------------------------------------------------------------------------------------
+
+    def _finish(self, first: int, last: int, result: IngestResult | None, **more: Any) -> FlowBatch:
+        """Record that all versions up to the last one have been read."""
+        committed = self._progress.committed if result is None else last
+        ended = {"pending": None, "snapshot": None, "part_bytes": None, "parts": 0, "is_rebuild": False}
+        self._advance(version=last, committed=committed, **ended)
+        return FlowBatch(self._settings.source.location, self._settings.into, first, last, result=result, **more)
+
+    def _advance(self, **changes: Any) -> None:
+        new = msgspec.structs.replace(self._progress, **changes)
+        if new != self._progress:
+            self._progress = self._settings.checkpoint.write(new)
+
+    def _tell(self, step: str) -> None:
+        self._settings.request.progress(f"{step} of {self._settings.source.location}")

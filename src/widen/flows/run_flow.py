@@ -1,0 +1,296 @@
+"""Start a flow, or a chain of flows.
+
+Source: docs/guide/flow.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike, fspath
+
+from widen.errors import InvalidOption
+from widen.flows.chain_file import read_chain
+from widen.flows.checkpoint import Checkpoint
+from widen.flows.flow_loop import Flow, OnBatch
+from widen.flows.flow_step import FlowSettings, FlowStep
+from widen.formats import find_flow_source, find_table
+from widen.formats.table_format import TableLocation
+from widen.iceberg.catalog import CatalogSource
+from widen.ingestion.commit_batch import BatchRequest
+from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share
+from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.log.store.log_store import LogStore
+from widen.model.argument_types import check_arguments
+from widen.model.progress import Progress, no_progress
+from widen.model.types import quote_name
+from widen.planning.evolution.policy import Policy
+from widen.spark.flow.flow_keys import FlowKeys
+from widen.spark.flow.flow_query import FlowQuery
+from widen.spark.session import find_session
+from widen.spark.source.source_files import to_place
+from widen.spark.spark_types import DataFrame, SparkSession
+
+SKIP = "skip"
+REMOVED = ("fail", SKIP)
+"""What a flow without keys does with versions of its source that update or remove rows."""
+
+
+@check_arguments
+def flow(
+    source: str | PathLike[str],
+    into: str | PathLike[str],
+    *,
+    checkpoint: str | PathLike[str],
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    sql: str | None = None,
+    keys: Sequence[str] | Mapping[str, str] | None = None,
+    once: bool = False,
+    every_seconds: float = 5,
+    max_bytes: int | None = None,
+    removed: str = "fail",
+    rebuild: bool = False,
+    verify: bool | float = False,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = no_progress,
+    on_event: OnEvent | None = None,
+    on_batch: OnBatch | None = None,
+    evolve: str | None = None,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    max_columns: int | None = None,
+    numbers: str | None = None,
+    quarantine: str | PathLike[str] | None = None,
+    samples: str | None = None,
+) -> Flow:
+    """Carry what changes in one table on to another, and return the running flow.
+
+    The first batch reads the newest version of the source. Each later batch reads a range of its versions, is planned
+    from the types that the rows have now, and is one commit. Each version is committed exactly once, also if the
+    process is killed and started again with the same checkpoint.
+
+    Args:
+        source: The Delta table to read.
+        into: The table to write; the first batch creates it if it does not exist.
+        checkpoint: The directory for the progress of the flow; use a separate one for each flow.
+        transform: Computes the rows of the target from rows of the source.
+        sql: The same as a query over the table ``source``. With neither of them the rows are carried on as they are.
+        keys: The columns by which rows are replaced, or expressions over the source by the names of the columns, e.g.
+            ``{"day": "to_date(placed_at)"}``. The query then sees all rows of the source whose keys occur in a row that
+            was added, updated or removed, and its result replaces the rows of the target with these keys. Without keys
+            the query sees the added rows, and its result is appended.
+        once: Whether to return when the target has what the source has now; otherwise the flow runs in a thread of its
+            own until it is stopped.
+        every_seconds: The time to wait before the source is looked at again.
+        max_bytes: The size of the added files from which on a batch is full; it has at least one version, or for the
+            first version of a flow without keys, at least one file.
+        removed: What a flow without keys does with a version that updates or removes rows: ``fail``, or ``skip`` to
+            leave out the whole version.
+        rebuild: Whether to begin with a batch that replaces all rows of the target, computed from the newest version of
+            the source: after a change of the query, or if the source has lost its history.
+        verify: Whether to compare the rows of each batch with the table after the commit; or the share of the rows.
+        to: The format of the target; see `ingest`.
+        catalog: See `ingest`.
+        partition_by: See `ingest`.
+        storage_options: Settings and credentials of the stores of both tables and of the checkpoint.
+        spark: The session to work in; by default the active one, else a local one.
+        progress: Called with a description of each step.
+        on_event: Called with each change of the schema of the target after its commit.
+        on_batch: Called with the `FlowBatch` of each batch after its commit.
+        evolve: See `ingest`.
+        pins: See `ingest`.
+        config: See `ingest`.
+        max_columns: See `ingest`.
+        numbers: See `ingest`.
+        quarantine: See `ingest`; for flows without keys.
+        samples: See `ingest`.
+
+    Returns:
+        The flow. With ``once`` it has ended; else it raises the error of a failed batch when it is awaited.
+
+    Raises:
+        InvalidOption: an argument cannot be used.
+        FlowChanged: the checkpoint belongs to another flow, or the target does not have what it should have.
+        FlowKeyRefused: a key cannot tell which rows to replace.
+        SourceRowsRemoved: the flow has no keys, and rows of the source were updated or removed.
+        SourceHistoryLost: the source has lost changes that the flow has not read.
+        EvolutionRefused: the policy forbids the changes that a batch needs; nothing of the batch is visible.
+        LimitExceeded: a flow with keys has a row that a fixed column of the target cannot hold.
+        TableError: a table cannot be read or written.
+
+    Source: docs/guide/flow.md
+    """
+    session = find_session(spark)
+    step = _to_step(
+        session,
+        source=source,
+        into=into,
+        checkpoint=checkpoint,
+        query=FlowQuery(transform, sql),
+        keys=keys,
+        max_bytes=max_bytes,
+        removed=removed,
+        rebuild=rebuild,
+        watch=IntervalWatch(parse_share(verify), on_event),
+        table=find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by),
+        storage_options=storage_options,
+        progress=progress,
+        words=IngestOptions(
+            evolve=evolve,
+            pins=pins,
+            config=config,
+            max_columns=max_columns,
+            numbers=numbers,
+            quarantine=quarantine,
+            samples=samples,
+        ),
+    )
+    return _run([step], on_batch, every_seconds, once=once)
+
+
+@check_arguments
+def flow_chain(
+    chain: str | PathLike[str],
+    *,
+    once: bool = False,
+    every_seconds: float = 5,
+    rebuild: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = no_progress,
+    on_event: OnEvent | None = None,
+    on_batch: OnBatch | None = None,
+) -> Flow:
+    """Run a chain of flows, one after another, again and again.
+
+    Args:
+        chain: A TOML file with a table ``[[step]]`` for each flow, in their order; its keys are arguments of `flow`.
+        once: See `flow`.
+        every_seconds: See `flow`.
+        rebuild: See `flow`; it applies to all flows of the chain.
+        storage_options: See `flow`.
+        spark: The session to work in; by default the active one, else a local one.
+        progress: See `flow`.
+        on_event: See `flow`.
+        on_batch: See `flow`.
+
+    Returns:
+        The running chain; see `flow`.
+
+    Raises:
+        InvalidConfig: the file cannot be read, or it has an unknown setting or an invalid value.
+        WidenError: as in `flow`.
+
+    Source: docs/guide/flow.md#a-chain
+    """
+    session, steps = find_session(spark), []
+    for each in read_chain(chain):
+        table = find_table(each.into, storage_options, to=each.to, catalog=each.catalog, partition_by=each.partition_by)
+        step = _to_step(
+            session,
+            source=each.source,
+            into=each.into,
+            checkpoint=each.checkpoint,
+            query=FlowQuery(sql=each.sql),
+            keys=each.keys,
+            max_bytes=each.max_bytes,
+            removed=each.removed,
+            rebuild=rebuild,
+            watch=IntervalWatch(parse_share(each.verify), on_event),
+            table=table,
+            storage_options=storage_options,
+            progress=progress,
+            words=IngestOptions(
+                evolve=each.evolve,
+                pins=each.pins,
+                config=each.config,
+                max_columns=each.max_columns,
+                numbers=each.numbers,
+                quarantine=each.quarantine,
+                samples=each.samples,
+            ),
+        )
+        steps.append(step)
+    return _run(steps, on_batch, every_seconds, once=once)
+
+
+def _to_step(
+    session: SparkSession,
+    *,
+    source: str | PathLike[str],
+    into: str | PathLike[str],
+    checkpoint: str | PathLike[str],
+    query: FlowQuery,
+    keys: Sequence[str] | Mapping[str, str] | None,
+    max_bytes: int | None,
+    removed: str,
+    rebuild: bool,
+    watch: IntervalWatch,
+    table: TableLocation,
+    storage_options: Mapping[str, str] | None,
+    progress: Progress,
+    words: IngestOptions,
+) -> FlowStep:
+    """Return a flow from the words of a caller."""
+    _ensure_usable(query, removed, max_bytes)
+    reader, policy = parse_options(words, storage_options)
+    expressions = _parse_keys(keys)
+    if expressions and not table.can_replace_rows:
+        raise InvalidOption(option="keys", value=[*expressions], expected="Flows into Iceberg only append rows.")
+    _ensure_keys_kept(expressions, policy)
+    found = find_flow_source(to_place(source), storage_options)
+    if found.location == table.location:
+        raise InvalidOption(option="into", value=fspath(into), expected="Must not be the source.")
+    request = BatchRequest(
+        table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=to_quarantine(words, table)
+    )
+    settings = FlowSettings(
+        source=found,
+        query=query,
+        keys=FlowKeys(table.location, expressions) if expressions else None,
+        request=request,
+        reader=reader,
+        checkpoint=Checkpoint(LogStore(to_place(checkpoint), storage_options)),
+        watch=watch,
+        max_bytes=max_bytes,
+        skips_removed=removed == SKIP,
+    )
+    return FlowStep(session, settings, rebuild=rebuild)
+
+
+def _run(steps: Sequence[FlowStep], on_batch: OnBatch | None, every_seconds: float, *, once: bool) -> Flow:
+    if every_seconds < 0:
+        raise InvalidOption(option="every_seconds", value=every_seconds, expected="Must be a number >= 0.")
+    running = Flow(steps, on_batch)
+    if once:
+        running.run_once()
+    else:
+        running.start(every_seconds)
+    return running
+
+
+def _ensure_usable(query: FlowQuery, removed: str, max_bytes: int | None) -> None:
+    if query.sql is not None and query.transform is not None:
+        raise InvalidOption(option="sql", value=query.sql, expected="Give sql or transform, not both.")
+    if removed not in REMOVED:
+        raise InvalidOption(option="removed", value=removed, expected=f"Must be {' or '.join(REMOVED)}.")
+    if max_bytes is not None and max_bytes < 1:
+        raise InvalidOption(option="max_bytes", value=max_bytes, expected="Must be an integer >= 1.")
+
+
+def _parse_keys(keys: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the expressions of keys by their columns; a column alone is its own expression."""
+    if isinstance(keys, str):
+        raise InvalidOption(option="keys", value=keys, expected="Must be a list of columns.")
+    return dict(keys) if isinstance(keys, Mapping) else {name: quote_name(name) for name in keys or ()}
+
+
+def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
+    """Check that the policy does not change the values of keys, by which their rows are found again."""
+    for name in keys:
+        for option, paths in {"pins": policy.pins, "exclude": policy.excluded, "mask": policy.masked}.items():
+            if (name,) in paths:
+                raise InvalidOption(option=option, value=name, expected="Must not name a key. Use the query instead.")

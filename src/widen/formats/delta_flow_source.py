@@ -1,0 +1,215 @@
+"""A Delta table as the source of a flow.
+
+Source: docs/guide/flow.md; PROTOCOL.md#add-file-and-remove-file, #add-cdc-file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from widen.errors import SourceHistoryLost, VersionNotFound
+from widen.formats.flow_source import RangeLimits, SourceVersion
+from widen.log.read.file_list import concat_files, from_adds
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.log.read.version_diff import missing_files
+from widen.log.store.log_store import LogStore
+from widen.model.schema_json import from_json
+from widen.planning.write.readable_change import is_readable_in
+from widen.protocol.actions import Add, Remove
+from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from widen.protocol.table_features import supported_features
+from widen.spark.dml.changed_rows import read_changed_rows
+from widen.spark.read.scan import read_files, read_snapshot
+from widen.spark.spark_types import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFlowSource:
+    """A Delta table that a flow reads; see `widen.formats.flow_source.FlowSource`.
+
+    Args:
+        store: Of the table.
+    """
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+        return self.store.location
+
+    def newest(self) -> SourceVersion:
+        """Return the newest version.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        snapshot = open_snapshot(self.store)
+        return SourceVersion(snapshot.metadata.id, snapshot.version, frozenset(supported_features(snapshot.protocol)))
+
+    def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
+        """Return the files of a version in parts; see `widen.formats.flow_source.FlowSource`.
+
+        Raises:
+            SourceHistoryLost: the version was deleted.
+            TableError: the table cannot be read.
+        """
+        files = self._open(version).files()
+        columns = (files[name].to_pylist() for name in ("modification_time_ms", "path", "size_bytes"))
+        return _split([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
+
+    def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
+        """Return the rows of a version.
+
+        Raises:
+            SourceHistoryLost: the version was deleted.
+            TableError: the table cannot be read.
+        """
+        return read_snapshot(spark, self.store, self._open(version), only=paths)
+
+    def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
+        """Return the changes after a version.
+
+        Raises:
+            SourceHistoryLost: a version was deleted.
+            TableError: the table cannot be read.
+        """
+        before = self._open(version)
+        with _explain_loss(self.location):
+            changes = list(_limited(before, version_changes(self.store, version + 1, limits.last), limits))
+        last = self._open(changes[-1].version)
+        schemas = (from_json(each.metadata.schema_string) for each in changes if each.metadata is not None)
+        is_growth = all(is_readable_in(schema, last.schema) for schema in [before.schema, *schemas])
+        return DeltaVersionRange(before, last, tuple(changes), is_growth)
+
+    def _open(self, version: int) -> Snapshot:
+        with _explain_loss(self.location):
+            return open_snapshot(self.store, version)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaVersionRange:
+    """The changes of rows in versions of a Delta table; see `widen.formats.flow_source.VersionRange`.
+
+    Args:
+        before: The version before the first one.
+        newest: The last version.
+        changes: The changes of each version.
+        is_growth: Whether all rows can be read in the schema of the last version.
+    """
+
+    before: Snapshot
+    newest: Snapshot
+    changes: tuple[VersionChanges, ...]
+    is_growth: bool
+
+    @property
+    def last(self) -> int:
+        """The last version."""
+        return self.newest.version
+
+    @property
+    def removing(self) -> Sequence[int]:
+        """The versions that remove rows."""
+        return [each.version for each in self.changes if each.removed]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no version changes rows, nor renames, drops or replaces a column."""
+        return self.is_growth and not any(each.added or each.removed for each in self.changes)
+
+    def added_rows(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the versions that only add rows, in the columns and types of the last version.
+
+        Raises:
+            SourceHistoryLost: a file was deleted.
+            TableError: the table cannot be read.
+        """
+        adds = [add for each in self.changes if not each.removed for add in each.added]
+        self._ensure_present(adds)
+        return read_files(spark, self.newest.store, self.newest, concat_files([from_adds(adds)]))
+
+    def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
+        """Return frames that together have every added and every removed row.
+
+        If columns were renamed, dropped or replaced, these are all rows of the versions before and after: every row may
+        then be another one, although its file is not touched.
+
+        Raises:
+            SourceHistoryLost: a file was deleted.
+            TableError: the table cannot be read.
+        """
+        if not self.is_growth:
+            return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]
+        if not self.removing:
+            return [self.added_rows(spark)]
+        # A version with change data files has all of its changes there; its removed files are not read.
+        derived = [each for each in self.changes if not each.change_files]
+        self._ensure_present([add for each in derived for add in each.added])
+        self._ensure_present([_as_add(remove) for each in derived for remove in each.removed])
+        changed = read_changed_rows(spark, self.newest, self.changes)
+        return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
+
+    def _ensure_present(self, adds: Sequence[Add]) -> None:
+        """Raise if a file that is not live any more was deleted by a vacuum.
+
+        Raises:
+            SourceHistoryLost: a file was deleted.
+        """
+        live = set(self.newest.files()["path"].to_pylist())
+        gone = missing_files(self.newest.store, [add for add in adds if add.path not in live])
+        if gone:
+            reason = f"the file {gone[0]} was deleted by a vacuum"
+            raise SourceHistoryLost(location=self.newest.location, reason=reason)
+
+
+def _limited(before: Snapshot, changes: Iterable[VersionChanges], limits: RangeLimits) -> Iterator[VersionChanges]:
+    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema."""
+    size_bytes, schema, is_first = 0, before.schema, True
+    for each in changes:
+        new = schema if each.metadata is None else from_json(each.metadata.schema_string)
+        is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes
+        is_cut = is_full or (limits.only_added and not is_readable_in(schema, new))
+        if is_cut and not is_first and not limits.is_pinned:
+            return
+        yield each
+        size_bytes, schema, is_first = size_bytes + sum(add.size for add in each.added), new, False
+
+
+def _split(files: Sequence[tuple[str, int]], max_bytes: int | None) -> list[list[str]]:
+    parts: list[list[str]] = []
+    size_bytes = 0
+    for path, size in files:
+        if not parts or (max_bytes is not None and size_bytes >= max_bytes):
+            parts.append([])
+            size_bytes = 0
+        parts[-1].append(path)
+        size_bytes += size
+    return parts
+
+
+def _as_add(remove: Remove) -> Add:
+    return Add(
+        path=remove.path,
+        partition_values={},
+        size=0,
+        modification_time=0,
+        data_change=False,
+        deletion_vector=remove.deletion_vector,
+    )
+
+
+@contextmanager
+def _explain_loss(location: str) -> Iterator[None]:
+    """Translate the error of a version that the log no longer has.
+
+    Raises:
+        SourceHistoryLost: the version was deleted.
+    """
+    try:
+        yield
+    except VersionNotFound as error:
+        raise SourceHistoryLost(location=location, reason=str(error.message).rstrip(".")) from error

@@ -1,0 +1,1 @@
+"""The DataFrames of a flow: its query and its keys."""

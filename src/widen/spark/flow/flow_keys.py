@@ -1,0 +1,108 @@
+"""The keys of a flow: which rows of the source and of the target belong together.
+
+Source: docs/guide/flow.md#keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import functions as F
+
+from widen.errors import FlowKeyRefused
+from widen.errors.foreign import first_line
+from widen.model.types import quote_name
+from widen.protocol.type_widening import is_widening
+from widen.spark.dml.replaced_rows import KEY, semi_join_keys
+from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
+from widen.spark.spark_types import DataFrame, from_spark
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKeys:
+    """The keys of a flow.
+
+    Args:
+        into: The target, for errors.
+        expressions: Over the rows of the source, in Spark SQL, by the column of the target.
+    """
+
+    into: str
+    expressions: Mapping[str, str]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The key columns of the target."""
+        return tuple(self.expressions)
+
+    def find_changed(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """Return the keys of rows, each once, in columns named `KEY` and a number.
+
+        Args:
+            frames: The rows, with the columns of the source at one version each.
+
+        Raises:
+            FlowKeyRefused: an expression cannot be used, or its type has changed into one that is not wider.
+        """
+        keys = [self._keys(frame) for frame in frames]
+        first, *others = (from_spark(each.schema) for each in keys)
+        for other in others:
+            for name, old, new in zip(self.columns, first, other, strict=True):
+                if old.type != new.type and not (is_widening(old.type, new.type) or is_widening(new.type, old.type)):
+                    reason = f"its type has changed from {old.type.sql} to {new.type.sql}"
+                    raise self._refused(name, reason, _REBUILD)
+        return reduce(DataFrame.unionAll, keys).distinct()
+
+    def rows_of(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
+        """Return the rows of the source with some keys.
+
+        Args:
+            rows: The rows of the source.
+            keys: As `find_changed` returns them.
+        """
+        return semi_join_keys(rows, list(self.expressions.values()), keys)
+
+    def ensure_kept(self, result: DataFrame, keys: DataFrame) -> None:
+        """Check that every row of the target has a key of the rows that it was computed from.
+
+        Args:
+            result: The rows of the target.
+            keys: The keys of the rows of the source.
+
+        Raises:
+            FlowKeyRefused: the query does not return a key column, or returns another key.
+            JobFailed: the Spark job failed.
+        """
+        known = {name.casefold() for name in result.columns}
+        for name in self.columns:
+            if name.casefold() not in known:
+                raise self._refused(name, "the query does not return it", "Select it, or correct keys.")
+        names = [quote_name(name) for name in self.columns]
+        with translate_spark_errors():
+            known_rows = semi_join_keys(result, names, keys)
+            counts = result.agg(F.count(F.lit(1))).unionAll(known_rows.agg(F.count(F.lit(1)))).collect()
+        if counts[0][0] != counts[1][0]:
+            reason = "the query returns rows with another key than the rows of the source that it computes them from"
+            raise self._refused(", ".join(self.columns), reason, _SAME)
+
+    def _keys(self, frame: DataFrame) -> DataFrame:
+        columns = [F.expr(text).alias(f"{KEY}{number}") for number, text in enumerate(self.expressions.values())]
+        try:
+            keys = frame.select(*columns)
+            _ = keys.schema
+        except SPARK_ERRORS as error:
+            reason = f"Spark says: {first_line(error).rstrip('.')}"
+            raise self._refused(", ".join(self.columns), reason, _SAME) from error
+        return keys
+
+    def _refused(self, key: str, reason: str, fix: str) -> FlowKeyRefused:
+        return FlowKeyRefused(key=key, into=self.into, reason=reason, fix=fix)
+
+
+_SAME = (
+    "A key is a column of the source that the query returns as it is, or an expression over the source, e.g. "
+    "keys={'day': 'to_date(placed_at)'}."
+)
+_REBUILD = "Cast the key in the query and in keys, and use rebuild=True (--rebuild)."

@@ -183,3 +183,22 @@ def test_a_table_that_is_built_again_keeps_its_layout(spark: SparkSession, landi
     assert [field.name for field in Table(table + "2").schema] == names
     with pytest.raises(InvalidOption, match="layout_of cannot be"):
         plan(str(landing), table + "3", layout_of=table + "4", spark=spark)
+
+
+def test_small_named_files_take_no_spark_job_and_are_the_same_files_as_in_their_folder(
+    spark: SparkSession, landing: Path, table: str
+) -> None:
+    names = ["a.jsonl", "b.jsonl", "empty.jsonl"]
+    for number, name in enumerate(names):
+        put(landing, name, *[number] * (name != "empty.jsonl"))
+        os.utime(landing / name, ns=(0, 1_700_000_000_123_999_999))
+    before = spark.sparkContext.statusTracker().getJobIdsForGroup()
+    ingest([str(landing / name) for name in names], table, spark=spark, source_columns=True)
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup() == before
+    assert Table(table).loads()[0].files[0].modified_ms == 1_700_000_000_123
+    assert ingest(str(landing), table, new=True, spark=spark).compared.known == tuple(
+        f"file:{landing / name}" for name in names[:2]
+    )
+    ingest(str(landing), table, spark=spark, source_columns=True)
+    rows = Table(table).read(spark=spark).select("n", "_source_file").collect()
+    assert sorted(map(tuple, rows)) == sorted(2 * [(n, f"file:{landing / name}") for n, name in enumerate(names[:2])])

@@ -133,7 +133,7 @@ def replay(
     quarantine = request.table.quarantine(fspath(source))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
-    batch = TextBatch(quarantined_texts(content.rows(session)), quarantine.location)
+    batch = TextBatch(session, partial(quarantined_texts, content.rows(session)), quarantine.location)
     result = retry_conflicts(_Replay(batch, content, request).attempt)
     if result.replayed:
         with after_commit(request.table.location, result.version):

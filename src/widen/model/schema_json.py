@@ -5,6 +5,7 @@ Source: PROTOCOL.md#schema-serialization-format
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,8 +18,9 @@ _MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, Attribut
 """Raised for invalid JSON, for JSON that is nested too deeply, and for values of an unexpected shape."""
 
 
+@lru_cache(maxsize=16)
 def from_json(text: str) -> StructType:
-    """Return the schema in a ``schemaString``.
+    """Return the schema in a ``schemaString``. The last ones are kept, since a commit asks for the same one many times.
 
     Raises:
         CorruptLog: the text is not valid JSON, or its outermost type is not a struct.

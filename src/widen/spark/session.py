@@ -70,6 +70,15 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     return session
 
 
+def is_driver(spark: SparkSession) -> bool:
+    """Tell whether this process is the driver of Spark, and sees the files that Spark lists; a Connect client is not.
+
+    Args:
+        spark: The session.
+    """
+    return getattr(spark, "sparkContext", None) is not None
+
+
 _FIX = "Install Java 17 or later and set JAVA_HOME to it. Set WIDEN_DEBUG=1 to see the whole output of Java."
 
 

@@ -295,13 +295,13 @@ class SimulatedFiles:
     def exists(self, path: str) -> bool:
         return self._call("exists", path, lambda: path in self.world.stored)  # type: ignore[no-any-return]
 
-    def list(self, folder: str, *, deep: bool) -> list[FileEntry]:
-        return self._call("list", folder, lambda: self._listed(folder, deep=deep))  # type: ignore[no-any-return]
+    def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
+        return self._call("list", folder, lambda: self._listed(folder, start, deep=deep))  # type: ignore[no-any-return]
 
-    def _listed(self, folder: str, *, deep: bool) -> list[FileEntry]:
-        start = f"{folder.rstrip('/')}/" if folder else ""
-        found = (path for path in self.world.stored if path.startswith(start))
-        kept = sorted(path for path in found if deep or "/" not in path[len(start) :])
+    def _listed(self, folder: str, start: str, *, deep: bool) -> list[FileEntry]:
+        root = f"{folder.rstrip('/')}/" if folder else ""
+        found = (path for path in self.world.stored if path.startswith(root) and path >= start)
+        kept = sorted(path for path in found if deep or "/" not in path[len(root) :])
         return [FileEntry(path, len(self.world.stored[path][0]), self.world.stored[path][1]) for path in kept]
 
     def delete(self, paths: Iterable[str]) -> None:

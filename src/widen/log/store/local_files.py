@@ -153,18 +153,18 @@ class LocalFiles:
         """Tell whether a file exists at that path."""
         return os.path.isfile(self._absolute(path))
 
-    def list(self, folder: str, *, deep: bool) -> list[FileEntry]:
-        """Return the files in a folder in name order; a missing folder is empty.
+    def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
+        """Return the files in a folder in name order, from a path on if one is given; a missing folder is empty.
 
         Raises:
             StorageError: the operating system reported an error.
         """
         try:
-            return sorted(self._entries(folder.rstrip("/"), deep=deep), key=lambda entry: entry.path)
+            return sorted(self._entries(folder.rstrip("/"), start, deep=deep), key=lambda entry: entry.path)
         except OSError as error:
             raise _translate(self._absolute(folder), error) from error
 
-    def _entries(self, folder: str, *, deep: bool) -> Iterator[FileEntry]:
+    def _entries(self, folder: str, start: str, *, deep: bool) -> Iterator[FileEntry]:
         try:
             scan = os.scandir(self._absolute(folder))
         except FileNotFoundError:
@@ -174,8 +174,8 @@ class LocalFiles:
                 path = f"{folder}/{item.name}" if folder else item.name
                 if item.is_dir():
                     if deep:
-                        yield from self._entries(path, deep=True)
-                elif not item.name.endswith(STAGED):
+                        yield from self._entries(path, start, deep=True)
+                elif path >= start and not item.name.endswith(STAGED):
                     with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
                         status = item.stat()
                         yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)

@@ -185,7 +185,7 @@ class LogStore:
         if isinstance(self._files, ObjectStoreFiles):
             entries = self._files.list(folder, deep=False, start=_path_before(path))
         else:
-            entries = self._files.list(folder, deep=False)
+            entries = self._files.list(folder, deep=False, start=path)
         return (entry for entry in entries if entry.path >= path)
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol as Interface
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed
 from widen.log.write.staged_files import discard_folder
@@ -25,7 +27,7 @@ from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
 from widen.spark.text.contract_check import ContractReport, check_texts
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
-from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
+from widen.spark.text.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
 from widen.spark.text.verification import Side, build_row_side, build_text_side
 from widen.spark.write.part_file import PartSink
 
@@ -122,7 +124,8 @@ class TextBatch:
     """A batch of records as JSON texts.
 
     Args:
-        texts: The raw batch.
+        spark: The session.
+        read: Returns the raw batch.
         name: The name of the source in errors.
         left_out: The names of the files that are not read.
         file_fields: The fields that records get from their files.
@@ -130,9 +133,11 @@ class TextBatch:
         files: The files that are read.
         bad_files: The files that cannot be read.
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
+        ranges: The same texts for a task in this process, if they are few.
     """
 
-    texts: DataFrame
+    spark: SparkSession
+    read: Callable[[], DataFrame]
     name: str
     left_out: tuple[str, ...] = ()
     file_fields: FileFields | None = None
@@ -140,6 +145,12 @@ class TextBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     read_again: Callable[[], DataFrame] | None = None
+    ranges: pa.RecordBatch | None = None
+
+    @cached_property
+    def texts(self) -> DataFrame:
+        """The raw batch, for Spark."""
+        return self.read()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing, because texts have no schema; see `Batch`."""
@@ -148,12 +159,12 @@ class TextBatch:
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of the texts; see `Batch`."""
         with _name_largest_file(self.files), translate_spark_errors():
-            return merge_notes(collect_notes(self.texts, self._with_file_fields(attempt)))
+            return merge_notes(self._collect_notes(self._with_file_fields(attempt)))
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records; see `Batch`. The tasks write the files themselves if the table allows it."""
         attempt = self._with_file_fields(attempt)
-        sink = writer.find_sink(self.texts.sparkSession)
+        sink = writer.find_sink(self.spark)
         with _name_largest_file(self.files):
             if sink is not None:
                 return self._write_in_tasks(replace(attempt, sink=sink), sink, writer)
@@ -177,19 +188,23 @@ class TextBatch:
         self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        return build_row_side(table.read(self.texts.sparkSession, paths), table.schema, policy, kept_out)
+        return build_row_side(table.read(self.spark, paths), table.schema, policy, kept_out)
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)
+
+    def _collect_notes(self, attempt: BatchWriteSpec) -> list[TaskNote]:
+        return collect_notes(self.texts if self.ranges is None else self.ranges, attempt)
 
     def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
             undo.callback(discard_folder, sink.store, sink.job)
             with translate_spark_errors():
-                notes = collect_notes(self.texts, attempt)
+                notes = self._collect_notes(attempt)
             undo.pop_all()
         parts = [part for note in notes for part in note.parts]
-        discard_folder(sink.store, sink.job, but=[part.path for part in parts])
+        if self.ranges is None:  # Spark may have run a task twice
+            discard_folder(sink.store, sink.job, but=[part.path for part in parts])
         return BatchResult(writer.from_parts(parts), merge_notes(notes))
 
 

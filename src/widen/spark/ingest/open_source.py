@@ -24,7 +24,8 @@ from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.csv_texts import parse_dialect, read_csv, read_lines
 from widen.spark.source.file_format import FileFormat, parse_format
-from widen.spark.source.json_texts import read_column, read_json, read_json_by_spark
+from widen.spark.source.file_ranges import small_ranges
+from widen.spark.source.json_texts import is_small, read_column, read_json, read_json_by_spark
 from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
     FilePath,
@@ -95,7 +96,7 @@ class BatchReader:
 
         Args:
             spark: The session.
-            files: Columns ``path``, ``length`` and ``modificationTime``.
+            files: The columns of `widen.spark.source.source_files.list_files`.
 
         Raises:
             SourceError: the names of the files indicate several formats.
@@ -124,6 +125,18 @@ class BatchReader:
     def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
+        if source.format is FileFormat.JSON and not self.options:
+            return TextBatch(
+                spark,
+                lambda: read_json(spark, source).coalesce(count_partitions(spark, source)),
+                source.name,
+                source.left_out,
+                file_fields if names else None,
+                names,
+                source.files,
+                read_again=partial(read_json_by_spark, spark, source),
+                ranges=small_ranges(spark, source.files) if all(map(is_small, source.files)) else None,
+            )
         partitions = count_partitions(spark, source)
         if source.format.is_typed:
             records = [
@@ -140,14 +153,11 @@ class BatchReader:
                 value=dict(self.options),
                 expected=f"The format {source.format.value} does not have options.",
             )
-        elif source.format is FileFormat.TEXT:
-            texts = read_lines(spark, source, detects=self.detects)
         else:
-            texts = read_json(spark, source)
+            texts = read_lines(spark, source, detects=self.detects)
         texts = texts.coalesce(partitions)
-        again = partial(read_json_by_spark, spark, source) if source.format is FileFormat.JSON else None
         fields = file_fields if names else None
-        return TextBatch(texts, source.name, source.left_out, fields, names, source.files, read_again=again)
+        return TextBatch(spark, lambda: texts, source.name, source.left_out, fields, names, source.files)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
@@ -161,7 +171,8 @@ class BatchReader:
         if self.format is FileFormat.JSON:
             file_fields = FileFields(False, self._file_fields().loaded_at)
             names = file_fields.names([""])
-            return TextBatch(read_column(rows), _DATA_FRAME, (), file_fields if names else None, names)
+            texts, fields = read_column(rows), file_fields if names else None
+            return TextBatch(rows.sparkSession, lambda: texts, _DATA_FRAME, (), fields, names)
         if self.format is not None or self.options:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
@@ -173,7 +184,7 @@ class BatchReader:
 
 
 def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
-    return TextBatch(spark.createDataFrame([], RAW_SCHEMA), source.name, source.left_out)
+    return TextBatch(spark, partial(spark.createDataFrame, [], RAW_SCHEMA), source.name, source.left_out)
 
 
 @contextmanager

@@ -19,13 +19,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
-from widen.spark.source.source_files import LENGTH, MODIFIED, PATH, as_literal, source_error_reason, unusable_source
+from widen.spark.source.source_files import as_literal, list_files, source_error_reason, unusable_source
 from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
 """Ingests the rows of a micro-batch, given its number."""
 
-_FILES = f"{PATH} string, {MODIFIED} timestamp, {LENGTH} bigint, content binary"
+_FILES = "path string, modificationTime timestamp, length bigint, content binary"
 _FOREVER = "36500d"
 """The maximum age of new files; by default Spark skips files that are a week older than the newest."""
 
@@ -33,7 +33,7 @@ _FOREVER = "36500d"
 def file_stream(
     spark: SparkSession, paths: Sequence[str], max_files: int | None = None, max_bytes: int | None = None
 ) -> DataFrame:
-    """Return the stream of new files in locations, with the columns `PATH`, `LENGTH` and `MODIFIED`, without content.
+    """Return the stream of new files in locations, with the columns of `list_files`.
 
     Args:
         spark: The session.
@@ -51,7 +51,7 @@ def file_stream(
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
-        return reduce(DataFrame.unionAll, (reader.load(path).select(PATH, LENGTH, MODIFIED) for path in paths))
+        return reduce(DataFrame.unionAll, (list_files(reader.load(path)) for path in paths))
     except PySparkException as error:
         fix = "Use a directory or a pattern whose files can be read."
         raise unusable_source(", ".join(paths), source_error_reason(error), fix) from error

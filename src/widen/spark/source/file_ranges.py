@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile
+from widen.spark.session import is_driver
 from widen.spark.source.line_range import read_lines
 from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, TEXT, WHOLE, TextGroup, split_groups
 from widen.spark.source.source_files import SourceFile
@@ -29,6 +30,9 @@ from widen.spark.spark_errors import RESTORE_FILE
 
 MIN_TASK_BYTES = 4 * 2**20
 """Least bytes for which a task pays, as with Spark's own splits."""
+
+MAX_LOCAL_BYTES = 2**20
+"""Maximum number of bytes for which a task runs in this process."""
 
 HEAD_BYTES = 2**20
 """Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
@@ -73,6 +77,22 @@ def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
         and len(files) <= MAX_RANGED_FILES
         and all(_PLAIN_URI.fullmatch(file.uri) is not None and _COMPRESSED.search(file.uri) is None for file in files)
     )
+
+
+def small_ranges(spark: SparkSession, files: Sequence[SourceFile]) -> pa.RecordBatch | None:
+    """Return files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks.
+
+    A Spark job takes longer than such a task.
+
+    Args:
+        spark: The session.
+        files: The files.
+    """
+    if not is_driver(spark) or sum(file.size_bytes for file in files) > MAX_LOCAL_BYTES or not can_read(spark, files):
+        return None
+    ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
+    row = {TEXT: msgspec.json.encode(ranges), FILE: "", PART: RANGES_PART, WHOLE: False}
+    return pa.RecordBatch.from_pylist([row])
 
 
 def read_ranges(

@@ -16,13 +16,11 @@ from pyspark.sql import functions as F
 
 from widen.errors import SourceError
 from widen.errors.foreign import first_line
+from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
-
-PATH, LENGTH, MODIFIED, URI = "path", "length", "modificationTime", "uri"
-"""The columns of a list of files: path, size in bytes, time of the last change, and perhaps the URI as Spark has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class SourceFile:
         path: Its URI, without escapes.
         size_bytes: Its size in bytes.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
-        uri: Its URI as Spark writes it; empty if it is not known.
+        uri: Its URI as Spark writes it.
     """
 
     path: str
@@ -143,29 +141,61 @@ def find_source(
 def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    named = _list_named_files(spark, paths)
+    if named is not None:
+        return named
     try:
-        return to_source_files(_with_uris(reader.load(list(paths))))
+        return to_source_files(list_files(reader.load(list(paths))))
     except PySparkException:
         if [*map(as_literal, paths)] == [*paths]:
             raise
     if len(paths) > 1:
         return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
-    return to_source_files(_with_uris(reader.load([*map(as_literal, paths)])))
+    return to_source_files(list_files(reader.load([*map(as_literal, paths)])))
 
 
-def _with_uris(files: DataFrame) -> DataFrame:
-    return files.withColumn(URI, F.col("_metadata.file_path"))
+def _list_named_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of the local disk that plain paths name, without a Spark job; None if Spark has to list them.
+
+    Spark decides whether a path without a scheme is local, and whether a file is hidden. A job leaves out empty files.
+    """
+    plain = ["/" + path.removeprefix("file:").lstrip("/") for path in paths]
+    is_plain = all(map(_PLAIN_PATH.fullmatch, paths)) and all(map(os.path.isfile, plain))
+    if not is_plain or len(paths) > MAX_NAMED_FILES or not is_driver(spark):
+        return None
+    if sorted(spark.read.text(list(paths)).inputFiles()) != sorted(f"file://{path}" for path in plain):
+        return None
+    try:
+        found = [(path, os.stat(path)) for path in sorted(plain)]
+    except FileNotFoundError:  # deleted meanwhile
+        return None
+    return [SourceFile(f"file:{p}", s.st_size, s.st_mtime_ns // 1_000_000, f"file:{p}") for p, s in found if s.st_size]
+
+
+MAX_NAMED_FILES = 32
+"""Maximum number of files that are listed without a Spark job: Spark looks at each of them in turn."""
+
+_PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
+"""Local paths in which no character is escaped in a URI, or part of a pattern."""
+
+
+def list_files(files: DataFrame) -> DataFrame:
+    """Return the columns of a `SourceFile` for each file that Spark's source ``binaryFile`` reads.
+
+    Args:
+        files: Columns ``path``, ``length`` and ``modificationTime``.
+    """
+    uri = F.col("_metadata.file_path").alias("uri")
+    return files.select("path", "length", F.unix_millis("modificationTime").alias("modified_ms"), uri)
 
 
 def to_source_files(files: DataFrame) -> list[SourceFile]:
     """Return a list of files as values, sorted by name.
 
     Args:
-        files: Columns `PATH`, `LENGTH` and `MODIFIED`, and perhaps `URI`.
+        files: The columns of `list_files`.
     """
-    uri = F.col(URI) if URI in files.columns else F.lit("").alias(URI)
-    rows = files.select(PATH, LENGTH, F.unix_millis(MODIFIED), uri).collect()
-    return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
+    return sorted((SourceFile(*row) for row in files.collect()), key=lambda file: file.path)
 
 
 def choose_files(

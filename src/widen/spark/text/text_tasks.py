@@ -115,13 +115,19 @@ def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
     return texts.mapInArrow(partial(_run_task, spec), to_spark(as_nullable(schema)))
 
 
-def collect_notes(texts: DataFrame, spec: BatchWriteSpec) -> list[TaskNote]:
+def collect_notes(texts: DataFrame | pa.RecordBatch, spec: BatchWriteSpec) -> list[TaskNote]:
     """Return the notes of the tasks of a batch. Their rows go to the sink of the spec, if it has one.
 
     Args:
-        texts: A raw batch; see `widen.spark.source.raw_batch`.
+        texts: A raw batch; see `widen.spark.source.raw_batch`. The task of an Arrow batch runs in this process.
         spec: What the rows are made for.
     """
+    if isinstance(texts, pa.RecordBatch):
+        return [
+            msgspec.json.decode(note, type=TaskNote)
+            for rows in _run_quiet_task(spec, [texts])
+            for note in rows.column(NOTE).to_pylist()
+        ]
     notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
     return [msgspec.json.decode(row[NOTE], type=TaskNote) for row in notes]
 
@@ -176,11 +182,13 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Rows have no cycles, and the collector takes longer to look for some than the task to make the rows."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 class _TextTask:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from widen.cli.app import app
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
+def run(*words: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), input=input)
 
 
 def told(*words: str) -> Any:

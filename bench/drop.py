@@ -64,7 +64,7 @@ def write_table(spark: SparkSession, table: Path, old: int, rows: int) -> Path:
     if not done.exists():
         shutil.rmtree(table, ignore_errors=True)
         made = widen.create_table(str(table), NARROW, properties={"delta.enableTypeWidening": "true"})
-        made.append(_frame(spark, old, rows, "int")).alter_column("quantity", type="bigint")
+        made.append(_frame(spark, old, rows, "int")).table.alter_column("quantity", type="bigint")
         if old < FILES:
             made.append(_frame(spark, FILES - old, rows, "bigint"))
         done.touch()

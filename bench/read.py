@@ -108,7 +108,7 @@ def write_table(spark: SparkSession, old: str, new: str, value: str, rows: int, 
         shutil.rmtree(place, ignore_errors=True)
         table = widen.create_table(str(place), _columns(old if old_files else new), properties=PROPERTIES)
         if old_files:
-            table.append(_rows(spark, value, old, old, 0, old_files, rows)).alter_column("value", type=new)
+            table.append(_rows(spark, value, old, old, 0, old_files, rows)).table.alter_column("value", type=new)
         if old_files < FILES:
             table.append(_rows(spark, value, old, new, old_files, FILES, rows))
         (place / "_done").touch()

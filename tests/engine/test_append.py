@@ -66,7 +66,10 @@ def test_statistics_are_those_of_delta(spark: SparkSession, tmp_path: Path) -> N
         ),
         (None, Decimal("-2.00"), 0.25, 0.0, "a", None, instant, moment, None, None, None, None, None, "p"),
     ]
-    table.append(spark.createDataFrame(rows, columns).coalesce(1))
+    done = table.append(spark.createDataFrame(rows, columns).coalesce(1))
+    assert (done.operation, done.version, done.table.version) == ("WRITE", 1, 1)
+    assert (done.metrics["numFiles"], done.metrics["numOutputRows"]) == (1, 2)
+    assert {key: str(value) for key, value in done.metrics.items()} == table.history(limit=1)[0].metrics
     (found,) = statistics(table)
     if spark.version.startswith("4.0."):  # there the session alone decides how times are written: as INT96, unbounded
         found["minValues"]["t"] = found["maxValues"]["t"] = "2024-05-01T12:00:00.123Z"

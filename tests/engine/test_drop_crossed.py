@@ -79,7 +79,7 @@ def test_everything_at_once(spark: SparkSession, tmp_path: Path) -> None:
     table.append(rows(spark, 0, OLD).union(rows(spark, 4, OLD)))
     table.delete("id IN (1, 4)", spark=spark)
     table.alter_columns({path: {"type": new} for path, new in WIDER.items()})
-    table.append(rows(spark, 8, NEW)).delete("id = 8", spark=spark)
+    table.append(rows(spark, 8, NEW)).table.delete("id = 8", spark=spark)
     before, with_ids, files = table.read(spark=spark).orderBy("id").collect(), ids(tmp_path), live(tmp_path)
     table.drop_feature("typeWidening", spark=spark)
     assert_same(table.read(spark=spark).orderBy("id").collect(), before)

@@ -94,8 +94,10 @@ def test_drop_unused_table_feature_on_empty_table(spark: SparkSession, tmp_path:
 def test_drop_unused_table_feature_on_table_with_data(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
-        file(spark, [1, 2, 3], "tinyint")
+    table = (
+        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
+        .append(file(spark, [1, 2, 3], "tinyint"))
+        .table
     )
     drop(table, SUCCESS, 0, spark)
     assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2, 3])
@@ -123,8 +125,10 @@ def test_drop_table_feature_on_table_with_data_added_only_after_type_change(
 def test_drop_table_feature_on_table_with_data_added_before_type_change(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
-        file(spark, [1, 2, 3], "tinyint")
+    table = (
+        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
+        .append(file(spark, [1, 2, 3], "tinyint"))
+        .table
     )
     _three_calls(table.alter_column("a", type="int"), 1, spark)
 
@@ -132,8 +136,10 @@ def test_drop_table_feature_on_table_with_data_added_before_type_change(
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_fully_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
-        file(spark, [0, 1, 2], "tinyint")
+    table = (
+        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
+        .append(file(spark, [0, 1, 2], "tinyint"))
+        .table
     )
     table.alter_column("a", type="int").update({"a": "a + 1"}, spark=spark)
     _three_calls(table, 0, spark)
@@ -142,10 +148,12 @@ def test_drop_table_feature_on_table_with_data_added_before_type_change_and_full
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_partially_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(
-        file(spark, [11, 12], "tinyint")
+    table = (
+        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
+        .append(file(spark, [11, 12], "tinyint"))
+        .table
     )
-    table.append(file(spark, [3], "tinyint")).alter_column("a", type="int").update(
+    table.append(file(spark, [3], "tinyint")).table.alter_column("a", type="int").update(
         {"a": "a - 10"}, "a > 4", spark=spark
     )
     _three_calls(table, 1, spark)
@@ -164,7 +172,7 @@ def _three_calls(table: Table, rewritten: int, spark: SparkSession) -> None:
 
 def test_void_to_any_is_not_considered_type_widening_and_causes_no_rewrite(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a int, v void", properties=ENABLED)
-    table.append(spark.createDataFrame([(1,), (2,)], "a int").coalesce(1)).alter_column("v", type="int")
+    table.append(spark.createDataFrame([(1,), (2,)], "a int").coalesce(1)).table.alter_column("v", type="int")
     table.append(spark.createDataFrame([(3, 3)], "a int, v int").coalesce(1))
     drop(table, SUCCESS, 0, spark)
     assert_same(map(tuple, table.read(spark=spark).collect()), [(1, None), (2, None), (3, 3)])
@@ -235,7 +243,7 @@ def test_drop_feature_after_every_type_change_at_every_depth(spark: SparkSession
 
 
 def test_drop_feature_after_a_type_change_with_schema_evolution(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
     table.append(file(spark, [1024], "int"), merge_schema=True)
     drop(table, CURRENT, 1, spark)
     assert column_types(table) == INTEGERS
@@ -269,7 +277,9 @@ def test_dropping_feature_after_clone_correctly_rewrites_files_with_old_type(
 ) -> None:
     source, place = tmp_path / "source", tmp_path / "cl one"
     table = widen.create_table(str(source), "a tinyint", properties={"delta.enableTypeWidening": "true"})
-    table.append(file(spark, [1], "tinyint")).append(file(spark, [2], "tinyint")).alter_column("a", type="int")
+    table.append(file(spark, [1], "tinyint")).table.append(file(spark, [2], "tinyint")).table.alter_column(
+        "a", type="int"
+    )
     table.append(file(spark, [200], "int"))
     head = [line for line in log(source) if {"protocol", "metaData"} & line.keys()]
     newest = {key: line for line in head for key in line if key != "version"}
@@ -288,8 +298,10 @@ def test_dropping_feature_after_clone_correctly_rewrites_files_with_old_type(
 
 
 def test_restore_to_before_type_change(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED).append(file(spark, [1], "smallint"))
-    table.alter_column("a", type="int").append(file(spark, [-2147483648], "int")).restore(version=1)
+    table = (
+        widen.create_table(str(tmp_path), "a smallint", properties=ENABLED).append(file(spark, [1], "smallint")).table
+    )
+    table.alter_column("a", type="int").append(file(spark, [-2147483648], "int")).table.restore(version=1)
     drop(table, HISTORICAL, 0, spark)
     assert column_types(table) == {(("a", pa.int16()),)}
     assert_same((row.a for row in table.read(spark=spark).collect()), [1])
@@ -299,8 +311,10 @@ def test_dropping_feature_after_restore_correctly_rewrites_files_with_old_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = widen.create_table(str(tmp_path), "a smallint", properties=ENABLED)
-    table.append(file(spark, [1], "smallint")).append(file(spark, [2], "smallint")).alter_column("a", type="int")
-    table.rewrite(spark=spark).table.append(file(spark, [-2147483648], "int")).restore(version=3)
+    table.append(file(spark, [1], "smallint")).table.append(file(spark, [2], "smallint")).table.alter_column(
+        "a", type="int"
+    )
+    table.rewrite(spark=spark).table.append(file(spark, [-2147483648], "int")).table.restore(version=3)
     drop(table, CURRENT, 2, spark)
     assert column_types(table) == INTEGERS
     assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2])
@@ -308,7 +322,7 @@ def test_dropping_feature_after_restore_correctly_rewrites_files_with_old_type(
 
 def test_rewriting_files_fails_if_there_are_corrupted_files(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).alter_column("a", type="int")
-    table.append(file(spark, [2], "int")).append(file(spark, [3], "int"))
+    table.append(file(spark, [2], "int")).table.append(file(spark, [3], "int"))
     path = table.files()["path"].to_pylist()[0]
     (tmp_path / path).write_text("corrupted")
     with pytest.raises(CorruptFile, match=path):
@@ -334,8 +348,8 @@ def physical(table: Table, column: str) -> str:
 @MAPPED
 def test_change_column_type_and_rename_it(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     odd = "a (with reserved characters)"
-    table = mapped(tmp_path, mapping, "a tinyint").append(file(spark, [1], "tinyint"))
-    table.alter_column("a", type="smallint").append(file(spark, [2], "smallint")).rename_column("a", odd)
+    table = mapped(tmp_path, mapping, "a tinyint").append(file(spark, [1], "tinyint")).table
+    table.alter_column("a", type="smallint").append(file(spark, [2], "smallint")).table.rename_column("a", odd)
     table.append(file(spark, [3], "smallint").withColumnRenamed("a", odd))
     table.alter_column(f"`{odd}`", type="int").append(file(spark, [4], "int").withColumnRenamed("a", odd))
     drop(table, CURRENT, 3, spark)
@@ -348,8 +362,10 @@ def test_dropped_column_should_not_cause_files_to_be_rewritten(
     spark: SparkSession, tmp_path: Path, mapping: str
 ) -> None:
     table = mapped(tmp_path, mapping, "a tinyint, b tinyint")
-    table.append(spark.createDataFrame([(1, 1)], "a tinyint, b tinyint").coalesce(1)).alter_column("b", type="int")
-    table.append(spark.createDataFrame([(2, 2)], "a tinyint, b int").coalesce(1)).drop_columns("b")
+    table.append(spark.createDataFrame([(1, 1)], "a tinyint, b tinyint").coalesce(1)).table.alter_column(
+        "b", type="int"
+    )
+    table.append(spark.createDataFrame([(2, 2)], "a tinyint, b int").coalesce(1)).table.drop_columns("b")
     drop(table, HISTORICAL, 0, spark)
     assert {columns[0][1] for columns in column_types(table)} == {pa.int8()}
 
@@ -357,7 +373,9 @@ def test_dropped_column_should_not_cause_files_to_be_rewritten(
 @MAPPED
 def test_swap_column_names_and_change_type(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     table = mapped(tmp_path, mapping, "a tinyint, b tinyint")
-    table.append(spark.createDataFrame([(1, 1)], "a tinyint, b tinyint").coalesce(1)).alter_column("b", type="int")
+    table.append(spark.createDataFrame([(1, 1)], "a tinyint, b tinyint").coalesce(1)).table.alter_column(
+        "b", type="int"
+    )
     table.append(spark.createDataFrame([(2, 2)], "a tinyint, b int").coalesce(1))
     table.rename_column("b", "c").rename_column("a", "b").rename_column("c", "a")
     table.append(spark.createDataFrame([(3, 3)], "a int, b tinyint").coalesce(1))
@@ -371,7 +389,7 @@ def test_swap_column_names_and_change_type(spark: SparkSession, tmp_path: Path, 
 
 
 def test_enabling_the_stable_feature_does_not_enable_the_preview_feature(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
     table.alter_column("a", type="int")
     with pytest.raises(FeatureNotPresent):
         table.drop_feature(PREVIEW, spark=spark)
@@ -408,7 +426,7 @@ def test_tables_with_the_preview_feature_drop_it_and_not_the_stable_one(spark: S
 
 def test_a_fast_drop_hides_the_history_behind_protected_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
-    table.append(file(spark, [1], "tinyint")).alter_column("a", type="int").append(file(spark, [1000], "int"))
+    table.append(file(spark, [1], "tinyint")).table.alter_column("a", type="int").append(file(spark, [1000], "int"))
     table.drop_feature(FEATURE, spark=spark)
     assert operations(tmp_path)[4:] == [
         "UNSET TBLPROPERTIES", "REORG", "DROP FEATURE", "Empty Commit", "Empty Commit", "Empty Commit", "DROP FEATURE",
@@ -442,7 +460,7 @@ def test_nothing_is_left_of_a_property_that_says_false(tmp_path: Path) -> None:
 
 def test_where_sessions_forbid_fast_drops_the_retention_of_the_log_counts(spark: SparkSession, tmp_path: Path) -> None:
     setting = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint"))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
     table.alter_column("a", type="int")
     spark.conf.set(setting, "false")
     try:
@@ -482,7 +500,7 @@ def test_the_protected_version_moves_with_the_commit_that_sets_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
-    table.append(file(spark, [1], "tinyint")).alter_column("a", type="int")
+    table.append(file(spark, [1], "tinyint")).table.alter_column("a", type="int")
     other = Table(str(tmp_path))
     attempts = _first_time(monkeypatch, lambda: other.append(file(spark, [1000], "int")), "DROP FEATURE", protocol=True)
     table.drop_feature(FEATURE, spark=spark)
@@ -520,7 +538,7 @@ def test_a_drop_gives_up_if_somebody_enables_the_feature_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = widen.create_table(str(tmp_path), "a tinyint", properties={"delta.enableTypeWidening": "true"})
-    table.append(file(spark, [1], "tinyint")).alter_column("a", type="int")
+    table.append(file(spark, [1], "tinyint")).table.alter_column("a", type="int")
     other = Table(str(tmp_path))
     again = {"delta.enableTypeWidening": "true"}
     _first_time(monkeypatch, lambda: other.set_properties(again), "DROP FEATURE", protocol=True)

@@ -37,9 +37,9 @@ def told(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 def widened(spark: SparkSession, place: Path) -> tuple[Table, Table]:
     """A table before and after its type changed: 1 writes narrow rows, 2 changes the type, 3 writes wide rows."""
-    table = widen.create_table(str(place), "a smallint", properties=ON).append(file(spark, 1, 2))
+    table = widen.create_table(str(place), "a smallint", properties=ON).append(file(spark, 1, 2)).table
     before = Table(str(place))
-    return before, table.alter_column("a", type="int").append(file(spark, 3, 4, kind="int"))
+    return before, table.alter_column("a", type="int").append(file(spark, 3, 4, kind="int")).table
 
 
 def test_reading_cdf_with_a_type_change(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_compatibility_with_char_and_varchar_columns(spark: SparkSession, tmp_pa
 
 
 def test_rows_that_are_deleted_and_updated_are_told_once(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1, 2, 3))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1, 2, 3)).table
     table.delete("a = 1", spark=spark).table.update({"a": "a + 10"}, "a = 2", spark=spark)
     assert_same(
         told(table.changes(1, spark=spark)),
@@ -129,7 +129,7 @@ def test_a_rewrite_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_new_columns_are_bridged(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1)).table
     before = Table(str(tmp_path))
     table.add_columns({"b": "string"}).append(spark.createDataFrame([(2, "x")], "a smallint, b string").coalesce(1))
     assert_same(told(table.changes(1, spark=spark)), [(1, None, "insert", 1), (2, "x", "insert", 3)])
@@ -138,15 +138,15 @@ def test_new_columns_are_bridged(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_versions_have_the_times_of_their_commits(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ON, "delta.enableInCommitTimestamps": "true"}
-    table = widen.create_table(str(tmp_path), "a smallint", properties=properties).append(file(spark, 1))
+    table = widen.create_table(str(tmp_path), "a smallint", properties=properties).append(file(spark, 1)).table
     said = [line["commitInfo"]["inCommitTimestamp"] for line in log(tmp_path) if "commitInfo" in line]
     row = table.changes(1, spark=spark).selectExpr("unix_millis(_commit_timestamp) ms").collect()[0]
     assert row.ms == said[1]
 
 
 def test_what_was_not_recorded_is_not_made_up(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a smallint").append(file(spark, 1))
-    table.set_properties(ON).append(file(spark, 2)).set_properties({"delta.enableChangeDataFeed": "false"})
+    table = widen.create_table(str(tmp_path), "a smallint").append(file(spark, 1)).table
+    table.set_properties(ON).append(file(spark, 2)).table.set_properties({"delta.enableChangeDataFeed": "false"})
     for first, last, version in ((1, 3, 1), (3, 4, 4)):
         with pytest.raises(ChangeFeedNotRecorded) as raised:
             table.changes(first, last, spark=spark)

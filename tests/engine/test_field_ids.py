@@ -33,7 +33,7 @@ VECTORS = {**CHANGES, "delta.enableDeletionVectors": "true"}
 def made(spark: SparkSession, folder: Path, **properties: str) -> Table:
     place = str(folder / "table")
     given = {"delta.columnMapping.mode": "id", "delta.enableTypeWidening": "true", **properties}
-    table = create_table(place, SCHEMA, properties=given).append(spark.createDataFrame(OURS, SCHEMA))
+    table = create_table(place, SCHEMA, properties=given).append(spark.createDataFrame(OURS, SCHEMA)).table
     add_shuffled_file(place, FOREIGN, "foreign.parquet")
     return table.refresh()
 

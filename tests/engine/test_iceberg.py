@@ -162,7 +162,7 @@ def test_compatibility_begins_only_where_the_files_allow_it(spark: SparkSession,
     table.set_properties(V2).append(spark.createDataFrame([(2, 2)], "a int, p int"))
     assert_same(table.read(spark=spark).collect(), [Row(a=1, p=1), Row(a=2, p=2)])
     changed = widen.create_table(str(tmp_path / "changed"), "a int", properties=mapped)
-    changed.append(spark.createDataFrame([(1,)], "a int")).alter_column("a", type="double")
+    changed.append(spark.createDataFrame([(1,)], "a int")).table.alter_column("a", type="double")
     with pytest.raises(IcebergIncompatible, match=r"UNSUPPORTED_TYPE_WIDENING.*from int to double"):
         changed.set_properties(V2)
     assert Table(changed.location).version == 2

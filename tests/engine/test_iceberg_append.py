@@ -45,7 +45,9 @@ def rows(table: Table) -> list[dict[str, object]]:
 
 def test_rows_columns_and_types_come_in_one_commit(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:
     table = widen.IcebergTable("ns.t", catalog=catalog)
-    assert table.append(spark.sql("SELECT 'a' KIND, CAST(1 AS smallint) id")) is table
+    done = table.append(spark.sql("SELECT 'a' KIND, CAST(1 AS smallint) id"))
+    assert (done.table is table, done.operation, done.version) == (True, "append", table.version)
+    assert (done.metrics["added-data-files"], done.metrics["added-records"]) == (1, 1)
     assert rows(made) == [{"id": 1, "kind": "a", "price": None}]
     wide = "SELECT 3000000000 id, CAST(12345678901.25 AS decimal(15,2)) price, 'n' note, named_struct('x', array(1)) s"
     with pytest.raises(SchemaMismatch):

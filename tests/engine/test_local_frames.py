@@ -86,7 +86,9 @@ def test_a_large_table_does_not_come_by_accident(table: Table) -> None:
 
 def test_what_arrow_does_not_read_exactly_is_for_spark(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "t"
-    table = create_table(str(place), "at timestamp").append(spark.sql("SELECT timestamp'2024-01-31 12:00:00Z' AS at"))
+    table = (
+        create_table(str(place), "at timestamp").append(spark.sql("SELECT timestamp'2024-01-31 12:00:00Z' AS at")).table
+    )
     (file,) = table.snapshot.files()["path"].to_pylist()
     rows = pq.read_table(place / file)
     for checksum in (place / file).parent.glob(".*.crc"):

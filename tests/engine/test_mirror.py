@@ -49,7 +49,7 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> widen.Table:
     made = widen.create_table(str(tmp_path / "a delta"), COLUMNS, partition_by=["p", "day"], properties=COMPAT)
-    return made.append(spark.sql(ROWS.format(0, 12)))
+    return made.append(spark.sql(ROWS.format(0, 12))).table
 
 
 def ids(spark: SparkSession, table: widen.Table, where: str | None = None) -> list[int]:
@@ -102,7 +102,7 @@ def test_a_version_that_the_log_has_lost_is_compared_by_the_mirror(
     spark: SparkSession, table: widen.Table, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     table.mirror(catalog=catalog, identifier="ns.m")
-    table.append(spark.sql(ROWS.format(20, 22))).delete("id = 5")
+    table.append(spark.sql(ROWS.format(20, 22))).table.delete("id = 5")
     with catalog.load_table("ns.m").transaction() as transaction:
         transaction.set_properties({"widen.delta-version": "-1"})
     done = table.mirror(catalog=catalog, identifier="ns.m")

@@ -41,7 +41,7 @@ def table(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -
     made.append(spark.createDataFrame([(5, D("1.23"), (D("1.23"), 1, (D("1.23"),)), [1, None])], OLD).coalesce(1))
     made.alter_columns({path: {"type": new} for path, new in CHANGES.items()})
     new = (D(10**19), D("99999999999999.99"), (D("99999999999999.99"), 2, (D("1.23"),)), [D("1.5")])
-    return made.append(spark.createDataFrame([new], NEW).coalesce(1))
+    return made.append(spark.createDataFrame([new], NEW).coalesce(1)).table
 
 
 def scans(table: Table, frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> dict[str, set[str]]:

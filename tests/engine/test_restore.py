@@ -30,8 +30,8 @@ def values(table: Table, spark: SparkSession) -> list[Any]:
 def widened(spark: SparkSession, place: Path, **properties: str) -> Table:
     """Version 1: two narrow rows; 2: the type is wider; 3: a wide row."""
     table = widen.create_table(str(place), "a tinyint", properties={**ENABLED, **properties})
-    table.append(file(spark, 1, 2)).alter_column("a", type="int")
-    return table.append(file(spark, 1000, kind="int"))
+    table.append(file(spark, 1, 2)).table.alter_column("a", type="int")
+    return table.append(file(spark, 1000, kind="int")).table
 
 
 def test_restore_to_before_a_type_change_brings_the_old_type_back(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_restore_to_before_a_type_change_brings_the_old_type_back(spark: SparkSe
     assert table.type_changes == []
     assert_same(values(table, spark), [1, 2])
     assert file_types(tmp_path, live(tmp_path)) == {(("a", pa.int8()),)}
-    assert_same(values(table.append(file(spark, 3)), spark), [1, 2, 3])
+    assert_same(values(table.append(file(spark, 3)).table, spark), [1, 2, 3])
     assert_same((row.a for row in table.read(version=3, spark=spark).collect()), [1, 2, 1000])
 
 

@@ -35,8 +35,8 @@ def file(spark: SparkSession, *rows: tuple[Any, ...], schema: str = "a tinyint")
 def widened(spark: SparkSession, place: Path, properties: dict[str, str] | None = None) -> Table:
     """A table of two narrow files and a wide one."""
     table = widen.create_table(str(place), "a tinyint", properties={**ENABLED, **(properties or {})})
-    table.append(file(spark, (1,), (2,))).append(file(spark, (3,))).alter_column("a", type="int")
-    return table.append(file(spark, (1000,), schema="a int"))
+    table.append(file(spark, (1,), (2,))).table.append(file(spark, (3,))).table.alter_column("a", type="int")
+    return table.append(file(spark, (1000,), schema="a int")).table
 
 
 def values(table: Table, spark: SparkSession) -> list[Any]:
@@ -118,8 +118,10 @@ def _pairs(values: Any) -> list[Any]:
 
 
 def test_a_partition_text_that_no_type_can_hold_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint, p int", partition_by=["p"], properties=ENABLED).append(
-        file(spark, (1, 7), schema="a tinyint, p int")
+    table = (
+        widen.create_table(str(tmp_path), "a tinyint, p int", partition_by=["p"], properties=ENABLED)
+        .append(file(spark, (1, 7), schema="a tinyint, p int"))
+        .table
     )
     (add,) = to_adds(table.files())
     odd = msgspec.structs.replace(add, partition_values={"p": "seven"})
@@ -171,7 +173,7 @@ def rows_with_ids(place: Path) -> list[tuple[int, int, int]]:
 
 def test_rows_whose_ids_could_not_be_kept_are_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**ENABLED, "delta.feature.rowTracking": "supported"}
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(file(spark, (1,)))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties).append(file(spark, (1,))).table
     metadata = table.metadata
     enabled = {**metadata.configuration, "delta.enableRowTracking": "true"}
     nameless = msgspec.structs.replace(metadata, configuration=enabled)

@@ -17,7 +17,7 @@ ON = {"delta.enableRowTracking": "true"}
 
 def test_type_widening_with_row_tracking(spark: SparkSession, tmp_path: Path) -> None:
     off = {"delta.enableTypeWidening": "true", "delta.enableRowTracking": "false"}
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=off).append(file(spark, (1,)))
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=off).append(file(spark, (1,))).table
     table.set_properties(ON)
     assert table.version == 4  # the feature, the backfill, the property
     assert sorted(rows_with_ids(tmp_path)) == [(1, 0, 3)]

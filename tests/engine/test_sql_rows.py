@@ -42,7 +42,7 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     table = widen.create_table(str(place), "id tinyint, name string", properties=FEED)
     table.append(spark.sql("SELECT tinyint(id) id, 'n' || id name FROM VALUES (1), (2) AS v(id)"))
     table.alter_column("id", type="int")
-    table.append(spark.sql("SELECT 3000 id, 'new' name")).delete("id = 1", spark=spark)
+    table.append(spark.sql("SELECT 3000 id, 'new' name")).table.delete("id = 1", spark=spark)
     return str(place)
 
 
@@ -71,7 +71,7 @@ def test_queries_read_versions_and_changes_anywhere(spark: SparkSession, past: s
 
 
 def test_queries_read_times(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "id int", properties=FEED).append(spark.sql("SELECT 1 id"))
+    table = widen.create_table(str(tmp_path), "id int", properties=FEED).append(spark.sql("SELECT 1 id")).table
     time.sleep(1.1)
     between = datetime.now(timezone.utc)
     time.sleep(1.1)

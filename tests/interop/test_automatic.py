@@ -231,7 +231,7 @@ def test_tables_for_iceberg_are_shared(spark: SparkSession, place: str, version:
     else:
         theirs(spark, place, shown, properties, "PARTITIONED BY (p)")
     frames = [nested_rows(spark, first).select(*names) for first in (1, 3, 5)]
-    table = Table(place).append(frames[0])
+    table = Table(place).append(frames[0]).table
     they_append(frames[1], place)
     sql(spark, place, "ALTER TABLE {t} ALTER COLUMN id TYPE bigint")
     table.append(frames[2])

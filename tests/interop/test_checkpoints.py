@@ -47,7 +47,9 @@ def filled(spark: SparkSession, place: str, kind: str, policy: str) -> None:
     table = create_table(
         place, SCHEMA, partition_by=partition_by, properties={**properties, "delta.checkpointPolicy": policy}
     )
-    table = table.append(rows.frame(spark, FIRST, SCHEMA).coalesce(1)).append(rows.frame(spark, SECOND, SCHEMA))
+    table = (
+        table.append(rows.frame(spark, FIRST, SCHEMA).coalesce(1)).table.append(rows.frame(spark, SECOND, SCHEMA)).table
+    )
     table.delete("id = 4", spark=spark)
     keep_only_a_checkpoint(place)
 

@@ -180,7 +180,7 @@ def test_delta_prunes_by_our_statistics(spark: SparkSession, place: str) -> None
 def _ours(spark: SparkSession, place: str, mapping: str, partition_by: tuple[str, ...]) -> Table:
     properties = WIDENING if mapping == "none" else {**WIDENING, "delta.columnMapping.mode": mapping}
     table = create_table(place, rows.NARROW, partition_by=partition_by, properties=properties)
-    return table.append(rows.frame(spark, rows.OLD, rows.NARROW))
+    return table.append(rows.frame(spark, rows.OLD, rows.NARROW)).table
 
 
 def _theirs(spark: SparkSession, place: str, properties: dict[str, str], partition_by: tuple[str, ...]) -> None:

@@ -70,7 +70,7 @@ def test_both_commit_in_turns(spark: SparkSession, place: str, partition_by: tup
 
 def test_deltalake_reads_our_checkpoint_and_we_read_theirs(spark: SparkSession, place: str) -> None:
     table = create_table(place, SCHEMA, properties={"delta.checkpointInterval": "2"})
-    table.append(rows.frame(spark, MINE[:1], SCHEMA)).append(rows.frame(spark, MINE[1:], SCHEMA))
+    table.append(rows.frame(spark, MINE[:1], SCHEMA)).table.append(rows.frame(spark, MINE[1:], SCHEMA))
     log = Path(place, "_delta_log")
     (log / f"{0:020}.json").unlink()
     assert [each["id"] for each in _found(place)] == [1, 2, 3]
@@ -83,7 +83,7 @@ def test_deltalake_reads_our_checkpoint_and_we_read_theirs(spark: SparkSession, 
 
 def test_deltalake_says_that_it_does_not_know_widening(spark: SparkSession, place: str) -> None:
     table = create_table(place, rows.NARROW, properties={"delta.enableTypeWidening": "true"})
-    table.append(rows.frame(spark, rows.OLD, rows.NARROW)).alter_column("id", type="bigint")
+    table.append(rows.frame(spark, rows.OLD, rows.NARROW)).table.alter_column("id", type="bigint")
     with pytest.raises(DeltaProtocolError, match="typeWidening"):
         DeltaTable(place).to_pyarrow_table()
 

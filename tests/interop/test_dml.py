@@ -190,7 +190,7 @@ def test_a_merge_widens_and_adds_alike(spark: SparkSession, tmp_path: Path) -> N
 def test_deltalake_reads_what_we_changed(spark: SparkSession, place: str) -> None:
     """Without widening, which it does not know, and without vectors."""
     table = create_table(place, WIDE, partition_by=("city",), properties=FEED)
-    table.append(rows.frame(spark, FIRST, WIDE)).append(rows.frame(spark, SECOND, WIDE))
+    table.append(rows.frame(spark, FIRST, WIDE)).table.append(rows.frame(spark, SECOND, WIDE))
     for ours, _ in STEPS:
         ours(table, spark)
     found = DeltaTable(place).to_pyarrow_table().sort_by("id").select(["id", "city", "amount"]).to_pylist()
@@ -202,8 +202,8 @@ def _ours(spark: SparkSession, place: str, properties: dict[str, str], partition
     table = create_table(
         place, NARROW, partition_by=partition_by, properties={"delta.enableTypeWidening": "true", **properties}
     )
-    table.append(rows.frame(spark, FIRST, NARROW).coalesce(1)).alter_column("id", type="bigint")
-    return table.append(rows.frame(spark, SECOND, WIDE).coalesce(1))
+    table.append(rows.frame(spark, FIRST, NARROW).coalesce(1)).table.alter_column("id", type="bigint")
+    return table.append(rows.frame(spark, SECOND, WIDE).coalesce(1)).table
 
 
 def _theirs(spark: SparkSession, place: str, properties: dict[str, str], partition_by: tuple[str, ...]) -> None:

@@ -49,11 +49,13 @@ def place(tmp_path: Path) -> str:
 def widened(spark: SparkSession, place: str, mapping: str = "none", partition_by: tuple[str, ...] = ()) -> Table:
     """A table of narrow files and a wide one, written by us."""
     properties = WIDENING if mapping == "none" else {**WIDENING, "delta.columnMapping.mode": mapping}
-    table = create_table(place, rows.NARROW, partition_by=partition_by, properties=properties).append(
-        rows.frame(spark, rows.OLD, rows.NARROW)
+    table = (
+        create_table(place, rows.NARROW, partition_by=partition_by, properties=properties)
+        .append(rows.frame(spark, rows.OLD, rows.NARROW))
+        .table
     )
     table.alter_columns({path: {"type": wider} for path, wider in rows.CHANGES})
-    return table.append(rows.frame(spark, rows.NEW, rows.WIDE))
+    return table.append(rows.frame(spark, rows.NEW, rows.WIDE)).table
 
 
 def sql(spark: SparkSession, place: str, text: str) -> None:
@@ -232,7 +234,7 @@ def _ids(spark: SparkSession, place: str) -> list[Any]:
 
 
 def test_delta_switches_row_tracking_on_where_we_did(spark: SparkSession, place: str) -> None:
-    table = create_table(place, rows.NARROW).append(rows.frame(spark, rows.OLD, rows.NARROW).coalesce(1))
+    table = create_table(place, rows.NARROW).append(rows.frame(spark, rows.OLD, rows.NARROW).coalesce(1)).table
     table.set_properties({"delta.enableRowTracking": "true"})
     assert [row.row_id for row in _ids(spark, place)] == [0, 1, 2]
     sql(spark, place, "UPDATE {t} SET city = 'Gent' WHERE id = 2")

@@ -328,7 +328,7 @@ def test_a_mirror_and_an_ingestion_are_read_by_others(
 ) -> None:
     compat = {"delta.enableIcebergCompatV2": "true", "delta.enableTypeWidening": "true"}
     delta = widen.create_table(str(folder / "a delta"), COLUMNS, partition_by=["day"], properties=compat)
-    delta.append(spark.sql(ROWS.format(0, 9))).mirror(catalog=catalog, identifier="ns.mirror")
+    delta.append(spark.sql(ROWS.format(0, 9))).table.mirror(catalog=catalog, identifier="ns.mirror")
     delta.alter_column("id", type="bigint").rename_column("text", "words").append(
         spark.sql("SELECT * EXCEPT (text), text words FROM (" + ROWS.format(9, 12) + ")")
     )

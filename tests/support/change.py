@@ -49,7 +49,7 @@ def two_files(spark: SparkSession, place: Path, properties: dict[str, str], part
     )
     table.append(spark.createDataFrame(numbered(0, 10), SCHEMA.replace("bigint", "int")).coalesce(1))
     table.alter_column("id", type="bigint")
-    return table.append(spark.createDataFrame(numbered(10, 20), SCHEMA).coalesce(1))
+    return table.append(spark.createDataFrame(numbered(10, 20), SCHEMA).coalesce(1)).table
 
 
 def ids(spark: SparkSession, table: Table) -> list[int]:

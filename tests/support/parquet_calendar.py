@@ -59,7 +59,7 @@ def compatible(spark: SparkSession, place: Path) -> Table:
 def _appended(spark: SparkSession, place: Path, properties: dict[str, str]) -> Table:
     table = create_table(str(place), "n int, d date, t timestamp", properties=properties)
     values = (f"({n}, date'{d}', timestamp'{t}')" for n, (d, t) in enumerate(zip(DAYS, TIMES, strict=True)))
-    return table.append(spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS rows(n, d, t)"))
+    return table.append(spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS rows(n, d, t)")).table
 
 
 WAYS: dict[str, Callable[[SparkSession, Path], Table]] = {

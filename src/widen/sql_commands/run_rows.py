@@ -48,7 +48,7 @@ def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
         rows = _with_names(rows, statement.columns or tuple(table.schema.names))
     merges = True if statement.evolves else None
     if not statement.overwrites:
-        return table.append(rows, merge_schema=merges, cast=True)
+        return table.append(rows, merge_schema=merges, cast=True).table
     mode = str(runner.spark.conf.get(_PARTITIONS, "static")).lower()
     partitions = "static" if statement.where is not None else mode
     change = table.overwrite(rows, where=statement.where, partitions=partitions, merge_schema=merges, cast=True)

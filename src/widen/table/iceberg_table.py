@@ -36,7 +36,7 @@ from widen.spark.iceberg.scan import IcebergSource, read_iceberg
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.table.results import History, HistoryEntry, Loads
+from widen.table.results import History, HistoryEntry, Loads, TableChange
 from widen.table.table_version import Self, to_ms
 
 
@@ -199,8 +199,8 @@ class IcebergTable:
     @check_arguments
     def append(
         self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
-    ) -> Self:
-        """Add rows in one commit, and return the table at its new version.
+    ) -> TableChange[Self]:
+        """Add rows in one commit, and return the `TableChange` with the id of the snapshot and the metrics of Iceberg.
 
         Columns are matched by name, not case-sensitive. Narrower types are cast; columns that the data lack get null.
         After a conflict with another commit, the append is planned and written again.
@@ -226,8 +226,9 @@ class IcebergTable:
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
         options = SchemaChangeOptions(merges, widens, cast)
-        retry_conflicts(lambda _: append_rows(self._name, frame, options))
-        return self.refresh()
+        version = retry_conflicts(lambda _: append_rows(self._name, frame, options))
+        entry = next(each for each in self.refresh().history() if each.version == version)
+        return TableChange(self, entry.operation, version, {name: int(value) for name, value in entry.metrics.items()})
 
     @check_arguments
     def alter_column(
@@ -262,8 +263,8 @@ class IcebergTable:
         Source: Iceberg's table specification, "Schema Evolution"
         """
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
-        wanted = {key: value for key, value in given.items() if value is not None}
-        changes = ColumnChanges(**wanted, first=first)  # type: ignore[typeddict-item]
+        given_changes = {key: value for key, value in given.items() if value is not None}
+        changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
         return self.change_columns(alter_request.parse_column_changes(self.columns, {column: changes}))
 
     @check_arguments

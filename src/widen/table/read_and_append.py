@@ -24,7 +24,10 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.spark.write.parquet_writer import write_parquet
+from widen.table.results import TableChange
 from widen.table.table_version import Self, TableVersion
+
+WRITE = "WRITE"
 
 
 class ReadAndAppendMixin(TableVersion):
@@ -82,8 +85,8 @@ class ReadAndAppendMixin(TableVersion):
     @check_arguments
     def append(
         self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
-    ) -> Self:
-        """Add rows in one commit, and return the table at its new version.
+    ) -> TableChange[Self]:
+        """Add rows in one commit, and return the `TableChange`.
 
         Columns are matched by name, not case-sensitive. Narrower types are cast; columns that the data lack get their
         default, their generated value, or null. After a conflict with another commit, the append is planned and
@@ -113,6 +116,7 @@ class ReadAndAppendMixin(TableVersion):
 
         Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
         """
+        metrics: dict[str, int] = {}
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         plan = partial(self._grown, from_spark(frame.schema), merge_schema=merges, widening=mode, cast=cast)
         first = plan()
@@ -121,10 +125,11 @@ class ReadAndAppendMixin(TableVersion):
             state, growth = first if conflict is None else plan()
             if conflict is not None and not can_retry_write(*first, state, growth):
                 conflict.or_raise()
-            result = self._write(frame, state, growth.metadata)
+            result = self._write(frame, state, growth.metadata, metrics)
             return result if isinstance(result, Conflicted) else result.or_raise()
 
-        return self._at(retry_conflicts(attempt))
+        self._at(retry_conflicts(attempt))
+        return TableChange(self, WRITE, self.version, metrics)
 
     def _grown(
         self, incoming: StructType, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
@@ -136,8 +141,8 @@ class ReadAndAppendMixin(TableVersion):
             state, incoming, schema_change_options(state, merge_schema=merge_schema, widening=widening, cast=cast)
         )
 
-    def _write(self, frame: DataFrame, state: TableState, metadata: Metadata) -> Outcome:
-        """Write rows with the new metadata, and commit both."""
+    def _write(self, frame: DataFrame, state: TableState, metadata: Metadata, metrics: dict[str, int]) -> Outcome:
+        """Write rows with the new metadata, commit both, and put the metrics of this attempt into ``metrics``."""
         parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
         with StagedFiles() as staged:
             adds = write_parquet(frame, self._store, state.protocol, metadata)
@@ -146,5 +151,5 @@ class ReadAndAppendMixin(TableVersion):
             mode = mapping_mode(metadata.configuration, state.protocol)
             metadata = advance_identities(metadata, identities, mode, adds)
             actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
-            numbers = write_metrics(adds)
-            return commit(self._store, self._snapshot, actions, "WRITE", parameters, metrics=numbers, staged=staged)
+            metrics.update(write_metrics(adds))
+            return commit(self._store, self._snapshot, actions, WRITE, parameters, metrics=metrics, staged=staged)

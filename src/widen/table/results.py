@@ -23,7 +23,8 @@ class TableChange(Generic[_Table]):
         table: The table, at its version after the change.
         operation: The operation as the history names it.
         version: The version of the table after the change.
-        metrics: The operation metrics of Delta Lake, e.g. ``numDeletedRows``; empty if nothing was committed.
+        metrics: The metrics of the operation as the history has them, e.g. ``numDeletedRows``; empty if nothing was
+            committed.
     """
 
     table: _Table

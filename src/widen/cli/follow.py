@@ -88,7 +88,7 @@ def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, obj
 def follow_source(
     source: Sequence[str],
     into: str,
-    checkpoint: str | None,
+    checkpoint: str,
     on_interval: Callable[[IngestResult], object],
     options: Mapping[str, Any],
 ) -> None:
@@ -102,13 +102,8 @@ def follow_source(
         options: Keyword arguments of `widen.ingest_stream`.
 
     Raises:
-        InvalidOption: there is no checkpoint.
         WidenError: an interval has failed.
     """
-    if checkpoint is None:
-        raise InvalidOption(
-            option="--checkpoint", value=checkpoint, expected="Must be a directory that outlives the process."
-        )
     intervals = 0
 
     def count(result: IngestResult) -> None:

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from widen.cli import follow, lazy_imports, shared_options, spark_session
 from widen.cli.follow import EventFile, ensure_options_apply, follow_source
-from widen.cli.ingest_options import with_ingest_options
+from widen.cli.ingest_options import ensure_options_valid, with_ingest_options
 from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
+from widen.errors import OptionMissing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,7 +57,8 @@ def ingest(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
-    arguments = {**options, "verify": verify_share or verify, "storage_options": shared_options.storage(storage_option)}
+    settings = shared_options.storage(storage_option)
+    arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
     arguments["on_event"] = None if events is None else EventFile(events)
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
@@ -67,7 +69,11 @@ def ingest(
         **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
     }
     ensure_options_apply(alone, limits, follows=follow or once)
+    ensure_options_valid(into, options, settings)
+    lazy_imports.parse_limits(**gate)
     if follow or once:
+        if checkpoint is None:
+            raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
         arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return
@@ -117,6 +123,7 @@ def plan(
     if into is None and contract is None:
         raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
     settings = shared_options.storage(storage_option)
+    ensure_options_valid(into, options, settings)
     planned = report = None
     with progress("starting Spark"):
         spark = spark_session.spark_session()

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from widen.cli import lazy_imports
 from widen.cli.shared_options import Catalog, Shown, pairs
 
 
@@ -255,6 +256,25 @@ def with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
     return wrapper
+
+
+def ensure_options_valid(into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None) -> None:
+    """Check the options of an ingestion before Spark starts, which takes seconds.
+
+    Args:
+        into: The table; None without one.
+        options: The keyword arguments of the ingestion.
+        settings: Settings of the store.
+
+    Raises:
+        InvalidOption: an option cannot be used.
+        InvalidConfig: the configuration file cannot be used.
+    """
+    table = {name: options[name] for name in ("to", "catalog", "partition_by")}
+    rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
+    lazy_imports.parse_options(rest)
+    if into is not None:
+        lazy_imports.find_table(into, settings, **table)
 
 
 _DEFAULTS: Mapping[str, object] = MappingProxyType(

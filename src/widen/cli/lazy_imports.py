@@ -9,10 +9,13 @@ from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
     from widen.flows import flow, flow_chain
+    from widen.formats import find_table
     from widen.iceberg.catalog import to_catalog
     from widen.iceberg.mirror import ensure_mirrorable
     from widen.ingestion import check_contract, ingest, ingest_stream, plan, replay
+    from widen.ingestion.batch_limits import parse_limits
     from widen.ingestion.new_files import name_some
+    from widen.ingestion.options import parse_options
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
@@ -80,6 +83,7 @@ __all__ = [
     "find_old_files_locally",
     "find_rule",
     "find_session",
+    "find_table",
     "flow",
     "flow_chain",
     "has_type_changes",
@@ -92,7 +96,9 @@ __all__ = [
     "open_snapshot",
     "parse_column_changes",
     "parse_drops",
+    "parse_limits",
     "parse_new_columns",
+    "parse_options",
     "parse_rename",
     "parse_sql",
     "plan",
@@ -127,7 +133,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.iceberg.mirror": ("ensure_mirrorable",),
     "widen.flows": ("flow", "flow_chain"),
     "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
+    "widen.formats": ("find_table",),
+    "widen.ingestion.batch_limits": ("parse_limits",),
     "widen.ingestion.new_files": ("name_some",),
+    "widen.ingestion.options": ("parse_options",),
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),

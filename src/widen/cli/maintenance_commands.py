@@ -153,8 +153,8 @@ def restore(
     change = opened.restore(version, timestamp=timestamp)
     back, removed = (change.metrics.get(key, 0) for key in ("numRestoredFiles", "numRemovedFiles"))
     noun = lazy_imports.text_format.count_noun
-    wanted = f"version {version}" if version is not None else f"the version of {timestamp}"
-    done = f"restored {wanted}: {noun(back, 'file')} came back, {noun(removed, 'file')} left"
+    target = f"version {version}" if version is not None else f"the version of {timestamp}"
+    done = f"restored {target}: {noun(back, 'file')} came back, {noun(removed, 'file')} left"
     facts = {"restoredFiles": back, "removedFiles": removed}
     report_change(before, change.table, json=json, done=done, facts=facts)
 

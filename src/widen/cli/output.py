@@ -64,10 +64,29 @@ def show_error(error: Exception) -> None:
             console.print(Text.assemble(("hint: ", "bold cyan"), error.advice), soft_wrap=True)
         console.print(Text(error.code, "dim"), soft_wrap=True)
         return
-    message: Callable[[], str] = getattr(error, "format_message", lambda: str(error))
-    console.print(Text.assemble(("error: ", "bold red"), message()), soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), _usage_message(error)), soft_wrap=True)
     path = getattr(getattr(error, "ctx", None), "command_path", "widen")
-    console.print(Text.assemble(("hint: ", "bold cyan"), f"`{path} --help` lists the options."), soft_wrap=True)
+    listed = "commands" if path == "widen" else "options"
+    console.print(Text.assemble(("hint: ", "bold cyan"), f"`{path} --help` lists the {listed}."), soft_wrap=True)
+
+
+_CLEARER = (
+    ("Invalid value: ", ""),
+    (": Value error, ", ": "),
+    (": Input should be ", ": must be "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+)
+"""Parts of typer's messages, and what we say instead; typer does not tell the value."""
+
+
+def _usage_message(error: Exception) -> str:
+    """Return the message of a usage error, as a sentence."""
+    message: Callable[[], str] = getattr(error, "format_message", lambda: str(error))
+    text = message()
+    for theirs, ours in _CLEARER:
+        text = text.replace(theirs, ours)
+    return text if text.endswith((".", ")")) else f"{text}."
 
 
 def note(text: str, style: str = "dim") -> None:

@@ -39,10 +39,10 @@ def properties(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show, set or remove the properties of a table."""
-    settings, wanted = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
-    if wanted and unset:
+    settings, properties_to_set = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
+    if properties_to_set and unset:
         raise typer.BadParameter("--set and --unset need a commit each. Run one command for each.")
-    if not wanted and not unset:
+    if not properties_to_set and not unset:
         shown = lazy_imports.open_snapshot(lazy_imports.LogStore(table, settings)).properties
         if json:
             show_json(shown)
@@ -55,7 +55,7 @@ def properties(
     if missing:
         names = ", ".join(sorted(opened.properties)) or "none"
         raise InvalidOption(option="--unset", value=missing[0], expected=f"Must be a property that is set: {names}.")
-    after = opened.set_properties(wanted) if wanted else opened.unset_properties(unset or ())
+    after = opened.set_properties(properties_to_set) if properties_to_set else opened.unset_properties(unset or ())
     report_change(before, after, json=json)
 
 

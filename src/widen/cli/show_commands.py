@@ -197,17 +197,17 @@ def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
         limit: The maximum number of rows; by default all as JSON, and a few in a table.
         json: Whether to write JSON.
     """
-    wanted = limit if json or limit else SHOWN_ROWS
+    shown_limit = limit if json or limit else SHOWN_ROWS
     if json:
-        for line in _lines(frame, wanted):
+        for line in _lines(frame, shown_limit):
             show_json_line(line)
         return
-    assert wanted is not None
+    assert shown_limit is not None
     with progress("reading"):
-        rows = list(_lines(frame, wanted + 1))
-    show_parts(lazy_imports.terminal.rows_parts(frame.columns, rows[:wanted]))
-    if len(rows) > wanted:
-        note(f"{wanted} rows shown, there are more; use --limit, or --json for all.")
+        rows = list(_lines(frame, shown_limit + 1))
+    show_parts(lazy_imports.terminal.rows_parts(frame.columns, rows[:shown_limit]))
+    if len(rows) > shown_limit:
+        note(f"{shown_limit} rows shown, there are more; use --limit, or --json for all.")
 
 
 def _open_table(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:

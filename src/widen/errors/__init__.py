@@ -3,6 +3,7 @@
 WidenError
 ├── RequestError            the call asks for something that is not allowed: change the call
 │   ├── InvalidOption
+│   │   └── OptionMissing
 │   ├── InvalidConfig       a configuration file cannot be read, or has an invalid setting
 │   ├── UnmatchedFields     options name fields that do not exist
 │   ├── InvalidType · InvalidPath

@@ -41,7 +41,10 @@ __all__ = [
     "TypeChangeRefused",
 ]
 
-_MAPPING = "Enable column mapping first: set_properties({{'delta.columnMapping.mode': 'name'}})."
+_MAPPING = (
+    "Enable column mapping first: set_properties({{'delta.columnMapping.mode': 'name'}}) in Python, `widen properties "
+    "TABLE --set delta.columnMapping.mode=name` on the command line."
+)
 
 
 class ColumnRefused(RequestError):
@@ -72,6 +75,7 @@ class PathNotNested(ColumnNotFound):
     """A path goes on below a column that has no nested fields."""
 
     code = "DELTA_COLUMN_PATH_NOT_NESTED"
+    hint = "The column above it is not a struct, an array or a map, so it has no fields."
 
 
 class ColumnAlreadyExists(ColumnRefused):

@@ -16,6 +16,7 @@ __all__ = [
     "InvalidType",
     "LimitExceeded",
     "NameNotFound",
+    "OptionMissing",
     "PackageMissing",
     "PlanChanged",
     "RetentionTooShort",
@@ -31,6 +32,14 @@ class InvalidOption(RequestError):
 
     code = "WIDEN_INVALID_OPTION"
     template = "{option} cannot be {value!r}."
+    hint = "{expected}"
+
+
+class OptionMissing(InvalidOption):
+    """An argument or an option that the call needs is not given."""
+
+    code = "WIDEN_OPTION_MISSING"
+    template = "{option} is missing."
     hint = "{expected}"
 
 
@@ -98,9 +107,7 @@ class RetentionTooShort(RequestError):
     """A vacuum would delete files that the retention of the table protects."""
 
     code = "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"
-    template = (
-        "A vacuum of {location} must keep files for {least} hours, the retention of the table, not {hours} hours."
-    )
+    template = "A vacuum of {location} must keep files for {least} hours, the retention of the table, not for {hours}."
     hint = (
         "A shorter time can delete files of running writes and readers. If there are none, say so: force=True in "
         "Python, --force on the command line."

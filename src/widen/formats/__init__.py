@@ -21,6 +21,11 @@ FORMATS = (DELTA, ICEBERG)
 DEFAULT_CATALOG = "default"
 """The name of PyIceberg's default catalog."""
 
+_FOR_ICEBERG = "Only ingestions into Iceberg have this option."
+_CREATE_FIRST = (
+    f"{_FOR_ICEBERG} Create a Delta table with partitions first: widen.create_table(..., partition_by=[...])."
+)
+
 
 def find_table(
     into: str | PathLike[str],
@@ -48,9 +53,9 @@ def find_table(
     if to == ICEBERG or (to is None and catalog is not None):
         name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
         return IcebergLocation(name, dict(storage_options or {}), parse_partition_by(tuple(partition_by or ())))
-    for option, value in {"catalog": catalog, "partition_by": partition_by}.items():
+    for option, value, fix in (("catalog", catalog, _FOR_ICEBERG), ("partition_by", partition_by, _CREATE_FIRST)):
         if value:
-            raise InvalidOption(option=option, value=value, expected="Only ingestions into Iceberg have this option.")
+            raise InvalidOption(option=option, value=value, expected=fix)
     return DeltaLocation(LogStore(into, storage_options))
 
 

@@ -132,7 +132,8 @@ class IcebergLocation:
         if wanted and wanted != [(each.source, each.transform, each.size) for each in actual]:
             text = ", ".join(each.name for each in actual) or "nothing"
             expected = f"The table exists and is partitioned by {text}; an ingestion does not change that."
-            raise InvalidOption(option="partition_by", value=self.location, expected=expected)
+            given = [each.name for each in self.partition_by]
+            raise InvalidOption(option="partition_by", value=given, expected=expected)
 
 
 def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, ...]) -> dict[Path, FixedColumn]:

@@ -128,7 +128,7 @@ def plan(
         strict=strict,
         layout_of=layout_of,
     )
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
+    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
     batch = open_batch(reader, session, source, FileChoice(target, is_new=new, changed=parse_changed(changed)))
     if batch is None:
@@ -284,7 +284,7 @@ def ingest(
         strict=strict,
         layout_of=layout_of,
     )
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
+    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
         table=table,

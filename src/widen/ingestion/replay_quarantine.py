@@ -126,7 +126,7 @@ def replay(
         numbers=numbers,
         samples=samples,
     )
-    session, (_, policy) = find_session(spark), parse_options(words)
+    (_, policy), session = parse_options(words), find_session(spark)
     request = BatchRequest(
         table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
     )

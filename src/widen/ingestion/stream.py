@@ -154,7 +154,7 @@ def ingest_stream(
         layout_of=layout_of,
     )
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    session, (reader, policy) = find_session(spark), parse_options(ingest_options, storage_options)
+    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(

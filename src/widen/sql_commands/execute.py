@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from widen.errors import InvalidOption, TableAlreadyExists
+from widen.errors import InvalidOption, OptionMissing, TableAlreadyExists
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.planning.alter.set_properties import DESCRIPTION
@@ -213,6 +213,6 @@ def _new_table_location(statement: Creation) -> str:
         raise InvalidOption(option="LOCATION", value=location, expected=f"The name of the table says {path}.")
     place = location if path is None else path
     if place is None:
-        expected = "Say where the table is to lie: LOCATION '/path', or call it delta.`/path`."
-        raise InvalidOption(option="LOCATION", value=None, expected=expected)
+        expected = "Write where the new table is: LOCATION '/path', or the name delta.`/path`."
+        raise OptionMissing(option="LOCATION", expected=expected)
     return place

@@ -50,7 +50,7 @@ def parse_sql(text: str) -> Statement | RowStatement:
     if not isinstance(statement, CreateTableAs):
         return cast("Statement", statement)
     if parts is None:
-        raise refused_message(text, 0, "it has no query")
+        raise refused_message(text, 0, "the query is missing")
     return replace(statement, query=parts[1])
 
 
@@ -71,10 +71,10 @@ def parse_statement(text: str) -> Statement:
     except UnexpectedInput as error:
         raise unexpected_token_message(text, error, _parser()) from error
     except RecursionError as error:
-        raise refused_message(text, 0, "it is nested too deeply") from error
+        raise refused_message(text, 0, "the statement is nested too deeply") from error
     except VisitError as error:
         if isinstance(error.orig_exc, RecursionError):
-            raise refused_message(text, 0, "it is nested too deeply") from error
+            raise refused_message(text, 0, "the statement is nested too deeply") from error
         if isinstance(error.orig_exc, WidenError):
             raise error.orig_exc from None
         raise
@@ -115,17 +115,17 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def _refused(self, meta: Meta, reason: str) -> InvalidStatement:
         return refused_message(self._text, meta.start_pos, reason)
 
-    def _once(self, said: Iterable[_Option]) -> list[Any]:
+    def _once(self, options: Iterable[_Option]) -> list[Any]:
         """Return the values of the clauses in their order; raise if a clause is repeated."""
         values = dict[str, Any]()
-        for each in said:
+        for each in options:
             if each.what in values:
-                raise refused_message(self._text, each.at, f"{each.what} is there twice")
+                raise refused_message(self._text, each.at, f"{each.what} occurs twice")
             values[each.what] = each.meaning
         return list(values.values())
 
-    def _merged(self, said: Iterable[_Option]) -> dict[str, Any]:
-        return {key: meaning for part in self._once(said) for key, meaning in part.items()}
+    def _merged(self, options: Iterable[_Option]) -> dict[str, Any]:
+        return {key: meaning for part in self._once(options) for key, meaning in part.items()}
 
     # ---- statements: columns -----------------------------------------------------------------------
 
@@ -136,11 +136,11 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return statements.AlterColumns(table, dict(self._once(changes)))
 
     def change_column(
-        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *said: _Option
+        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *options: _Option
     ) -> Statement:
         if name.casefold() != column[-1].casefold():
             raise self._refused(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
-        changes = cast("ColumnChanges", {"type": data_type, **self._merged(said)})
+        changes = cast("ColumnChanges", {"type": data_type, **self._merged(options)})
         return statements.AlterColumns(table, {column: changes})
 
     def sync_identity(self, _: Meta, table: TableName, column: Path) -> Statement:

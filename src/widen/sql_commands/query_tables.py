@@ -144,7 +144,9 @@ class QueryRunner:
         except SPARK_ERRORS as error:
             raise InvalidOption(option="timestamp", value=expression, expected=f"Spark says: {error}") from error
         if micros is None:
-            raise InvalidOption(option="timestamp", value=expression, expected="Write '2024-01-31 12:00:00'.")
+            raise InvalidOption(
+                option="timestamp", value=expression, expected="Must be a time, e.g. '2024-01-31 12:00:00'."
+            )
         return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -156,7 +158,7 @@ def _escape(text: str) -> str:
 def _number(text: str, reference: _Reference) -> int:
     version = (reference.version or "").strip("'\"")
     if not version.isdecimal():
-        raise refused_message(text, reference.start, f"a version is a number, not {reference.version}")
+        raise refused_message(text, reference.start, f"a version must be a number, not {reference.version}")
     return int(version)
 
 
@@ -226,7 +228,7 @@ def _changes(text: str, tokens: Sequence[Token]) -> Iterator[_Reference]:
         name, *versions = split_list(reader.enclosed())
         end = tokens[number + 1].start + reader.last_end
         if not 1 <= len(versions) <= 2:
-            raise refused_message(text, token.start, "table_changes has a table and one or two versions")
+            raise refused_message(text, token.start, "table_changes takes a table and one or two versions")
         inner = tokenize(name)[0].text
         by_path = token.word == _CHANGES_BY_PATH
         table = TableName((TableName.DELTA, inner)) if by_path else TokenReader(inner).table()

@@ -150,7 +150,7 @@ def _source(reader: TokenReader) -> tuple[str, str]:
     start = reader.token.start
     table = reader.table()
     if reader.token.word in ("(", "VERSION", "TIMESTAMP", "FOR"):
-        raise reader.refuse("such a source stands in parentheses: (SELECT * FROM ...)")
+        raise reader.refuse("a query as the source needs parentheses: (SELECT * FROM ...)")
     return reader.text[start : reader.token.start].rstrip(), _short_name(table) or "__widen_source"
 
 
@@ -184,7 +184,7 @@ def _inserted(reader: TokenReader, alias: str) -> dict[str, str] | None:
     reader.expect("VALUES")
     values = list(split_list(reader.enclosed()))
     if len(columns) != len(values):
-        raise reader.refuse(f"{len(columns)} columns were named, but there are {len(values)} values")
+        raise reader.refuse(f"{len(columns)} columns are named, but there are {len(values)} values")
     return dict(zip(columns, values, strict=True))
 
 

@@ -45,10 +45,10 @@ def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) ->
         return refused_message(text, at, "this quote is not closed")
     expected = _expected(error)
     if expected <= _OVER and text[:at].rstrip().endswith(";"):
-        return refused_message(text, at, "a text holds one statement, and here another one begins")
-    first_words = {form[0] for form in _SAID.values()} if expected >= _FIRST_WORDS else set()
-    wanted = _listed({_terminal_text(name, parser) for name in _joined(expected)} | first_words)
-    return refused_message(text, at, f"it lacks {wanted}" if is_end else f"{wanted} was expected, not {found!r}")
+        return refused_message(text, at, "only one statement is allowed, and a second one begins here")
+    first_words = {form[0] for form in _KEYWORDS.values()} if expected >= _FIRST_WORDS else set()
+    choices = _listed({_terminal_text(name, parser) for name in _joined(expected)} | first_words)
+    return refused_message(text, at, f"expected {choices}{'' if is_end else f', not {found!r}'}")
 
 
 def refused_message(text: str, at: int, reason: str) -> InvalidStatement:
@@ -65,17 +65,17 @@ def nearest_form(text: str) -> str:
 
     Only forms of the same statement are near: those that begin with the same word.
     """
-    said = _WORD.findall(text.upper())
-    method = next((method for words, method in METHODS.items() if said[: len(words)] == [*words]), None)
+    words = _WORD.findall(text.upper())
+    method = next((method for first, method in METHODS.items() if words[: len(first)] == [*first]), None)
     if method is not None:
         return method
-    words = [word for found in said for word in get_close_matches(found, _WORDS, 1, 0.8)]
-    firsts = get_close_matches(said[0], {form[0] for form in _SAID.values()}, 1, 0.7) if said else []
-    matched = {name: _matched(words, form) for name, form in _SAID.items() if form[0] in firsts}
+    near = [keyword for word in words for keyword in get_close_matches(word, _ALL_KEYWORDS, 1, 0.8)]
+    firsts = get_close_matches(words[0], {form[0] for form in _KEYWORDS.values()}, 1, 0.7) if words else []
+    matched = {name: _count_matches(near, form) for name, form in _KEYWORDS.items() if form[0] in firsts}
     best = max(matched, key=lambda name: matched[name], default="")
     if best:
         return f"The nearest form is:\n  {FORMS[best]}"
-    return "\n  ".join(("These are understood:", *(form.partition("\n")[0] for form in FORMS.values())))
+    return "\n  ".join(("Supported statements:", *(form.partition("\n")[0] for form in FORMS.values())))
 
 
 FORMS: Mapping[str, str] = {**UNDERSTOOD, **ROW_FORMS}
@@ -96,13 +96,13 @@ METHODS: Mapping[tuple[str, ...], str] = {
 """What to do for statements that are not supported, by their first words."""
 
 
-def _matched(words: list[str], said: list[str]) -> int:
-    return sum(block.size for block in SequenceMatcher(None, words, said, autojunk=False).get_matching_blocks())
+def _count_matches(words: list[str], keywords: list[str]) -> int:
+    return sum(block.size for block in SequenceMatcher(None, words, keywords, autojunk=False).get_matching_blocks())
 
 
 _WORD = re.compile(r"\w+")
-_SAID: Mapping[str, list[str]] = {name: re.findall(r"\b[A-Z]{2,}\b", form) for name, form in FORMS.items()}
-_WORDS = sorted({word for said in _SAID.values() for word in said})
+_KEYWORDS: Mapping[str, list[str]] = {name: re.findall(r"\b[A-Z]{2,}\b", form) for name, form in FORMS.items()}
+_ALL_KEYWORDS = sorted({word for keywords in _KEYWORDS.values() for word in keywords})
 
 
 def _excerpt(text: str, start: int, at: int) -> str:

@@ -56,7 +56,7 @@ def to_sql(statement: Statement) -> str:
         case DescribeHistory(_, limit):
             return f"DESCRIBE HISTORY {name}" + ("" if limit is None else f" LIMIT {limit}")
         case DescribeTable(_, extended):
-            return f"DESCRIBE TABLE {_said('EXTENDED ', extended)}{name}"
+            return f"DESCRIBE TABLE {_keyword('EXTENDED ', extended)}{name}"
         case ShowProperties(_, key):
             return f"SHOW TBLPROPERTIES {name}" + ("" if key is None else f" ({to_literal(key)})")
         case Restore(_, moment):
@@ -64,12 +64,12 @@ def to_sql(statement: Statement) -> str:
             then = f"VERSION AS OF {moment}" if by_version else f"TIMESTAMP AS OF {to_literal(str(moment))}"
             return f"RESTORE TABLE {name} TO {then}"
         case Vacuum(_, hours, dry_run):
-            return f"VACUUM {name}{'' if hours is None else f' RETAIN {hours:f} HOURS'}{_said(' DRY RUN', dry_run)}"
+            return f"VACUUM {name}{'' if hours is None else f' RETAIN {hours:f} HOURS'}{_keyword(' DRY RUN', dry_run)}"
         case Optimize(_, where, columns):
             order = f" ZORDER BY {_listed(map(_path, columns))}" if columns else ""
             return f"OPTIMIZE {name}{'' if where is None else f' WHERE {where}'}{order}"
         case CreateTable():
-            return f"CREATE TABLE {_said('IF NOT EXISTS ', statement.if_not_exists)}{name} {_created(statement)}"
+            return f"CREATE TABLE {_keyword('IF NOT EXISTS ', statement.if_not_exists)}{name} {_created(statement)}"
     return f"ALTER TABLE {name} {_clause(statement)}"
 
 
@@ -83,7 +83,7 @@ def _clause(statement: Alteration) -> str:
         case AddColumns(_, columns):
             return f"ADD COLUMNS {_listed(f'{_path(path)} {_new_column(new)}' for path, new in columns.items())}"
         case DropColumns(_, columns, if_exists):
-            return f"DROP COLUMNS {_said('IF EXISTS ', if_exists)}{_listed(map(_path, columns))}"
+            return f"DROP COLUMNS {_keyword('IF EXISTS ', if_exists)}{_listed(map(_path, columns))}"
         case ReplaceColumns(_, schema):
             return f"REPLACE COLUMNS {_definitions(schema)}"
         case SyncIdentity(_, column):
@@ -91,13 +91,13 @@ def _clause(statement: Alteration) -> str:
         case SetProperties(_, properties):
             return f"SET TBLPROPERTIES {_properties(properties)}"
         case UnsetProperties(_, keys, if_exists):
-            return f"UNSET TBLPROPERTIES {_said('IF EXISTS ', if_exists)}{_listed(map(to_literal, keys))}"
+            return f"UNSET TBLPROPERTIES {_keyword('IF EXISTS ', if_exists)}{_listed(map(to_literal, keys))}"
         case AddConstraint(_, name, condition):
             return f"ADD CONSTRAINT {to_identifier(name)} CHECK ({condition})"
         case DropConstraint(_, name, if_exists):
-            return f"DROP CONSTRAINT {_said('IF EXISTS ', if_exists)}{to_identifier(name)}"
+            return f"DROP CONSTRAINT {_keyword('IF EXISTS ', if_exists)}{to_identifier(name)}"
         case DropFeature(_, name, truncate_history):
-            return f"DROP FEATURE {to_literal(name)}{_said(' TRUNCATE HISTORY', truncate_history)}"
+            return f"DROP FEATURE {to_literal(name)}{_keyword(' TRUNCATE HISTORY', truncate_history)}"
 
 
 def _created(statement: CreateTable) -> str:
@@ -120,25 +120,25 @@ def _created(statement: CreateTable) -> str:
 def _alteration(changes: Mapping[Path, ColumnChanges]) -> str:
     """Return the clause that changes columns; uses the Hive form where Spark supports only that one."""
     if len(changes) == 1:
-        (path, wanted), *_ = changes.items()
-        if "type" in wanted and len(wanted) > 1 and wanted.keys() <= _OF_HIVE:
-            parts = [_path(path), to_identifier(path[-1]), _type(wanted["type"]), *_details(wanted)]
+        (path, change), *_ = changes.items()
+        if "type" in change and len(change) > 1 and change.keys() <= _OF_HIVE:
+            parts = [_path(path), to_identifier(path[-1]), _type(change["type"]), *_details(change)]
             return f"CHANGE COLUMN {' '.join(parts)}"
-    return f"ALTER COLUMN {', '.join(f'{_path(path)} {_changes(wanted)}' for path, wanted in changes.items())}"
+    return f"ALTER COLUMN {', '.join(f'{_path(path)} {_changes(change)}' for path, change in changes.items())}"
 
 
 _OF_HIVE = frozenset({"type", "comment", "first", "after"})
 
 
-def _changes(wanted: ColumnChanges) -> str:
-    parts = [f"TYPE {_type(wanted['type'])}"] if "type" in wanted else []
-    if "nullable" in wanted:
-        parts.append("DROP NOT NULL" if wanted["nullable"] else "SET NOT NULL")
-    if "default" in wanted:
-        parts.append(f"SET DEFAULT {wanted['default']}")
-    if wanted.get("drop_default"):
+def _changes(change: ColumnChanges) -> str:
+    parts = [f"TYPE {_type(change['type'])}"] if "type" in change else []
+    if "nullable" in change:
+        parts.append("DROP NOT NULL" if change["nullable"] else "SET NOT NULL")
+    if "default" in change:
+        parts.append(f"SET DEFAULT {change['default']}")
+    if change.get("drop_default"):
         parts.append("DROP DEFAULT")
-    return " ".join([*parts, *_details(wanted)])
+    return " ".join([*parts, *_details(change)])
 
 
 def _new_column(new: NewColumn) -> str:
@@ -148,12 +148,12 @@ def _new_column(new: NewColumn) -> str:
     return " ".join([*parts, *_details(new)])
 
 
-def _details(wanted: ColumnChanges | NewColumn) -> list[str]:
-    parts = [f"COMMENT {to_literal(wanted['comment'])}"] if "comment" in wanted else []
-    if wanted.get("first"):
+def _details(change: ColumnChanges | NewColumn) -> list[str]:
+    parts = [f"COMMENT {to_literal(change['comment'])}"] if "comment" in change else []
+    if change.get("first"):
         parts.append("FIRST")
-    if "after" in wanted:
-        parts.append(f"AFTER {to_identifier(wanted['after'])}")
+    if "after" in change:
+        parts.append(f"AFTER {to_identifier(change['after'])}")
     return parts
 
 
@@ -207,5 +207,5 @@ def _listed(items: Iterable[str]) -> str:
     return f"({', '.join(items)})"
 
 
-def _said(words: str, wanted: bool) -> str:
-    return words if wanted else ""
+def _keyword(words: str, is_given: bool) -> str:
+    return words if is_given else ""

@@ -49,16 +49,16 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of a text, without remarks and without semicolons at its end.
+    """Return the tokens of a text, without comments and without semicolons at its end.
 
     Raises:
         InvalidStatement: a quote is not closed.
     """
     try:
-        found = Dialect.get_or_raise("spark").tokenize(text)
+        parsed = Dialect.get_or_raise("spark").tokenize(text)
     except SqlglotError as error:
-        raise refused_message(text, 0, "a quote or a remark is not closed") from error
-    tokens = [Token(each.token_type.name, each.text, each.start, each.end + 1) for each in found]
+        raise refused_message(text, 0, "a quote or a comment is not closed") from error
+    tokens = [Token(each.token_type.name, each.text, each.start, each.end + 1) for each in parsed]
     while tokens and tokens[-1].word == ";":
         tokens.pop()
     return tokens
@@ -126,8 +126,8 @@ class TokenReader:
             InvalidStatement: something else comes next.
         """
         if not self.accept(*words):
-            found = f", not {self.token.text!r}" if not self.is_done else ""
-            raise self.refuse(f"{' '.join(words)} was expected{found}")
+            other = "" if self.is_done else f", not {self.token.text!r}"
+            raise self.refuse(f"expected {' '.join(words)}{other}")
 
     def next(self) -> Token:
         """Read a token.
@@ -147,7 +147,7 @@ class TokenReader:
             InvalidStatement: something else comes next.
         """
         if not self.token.is_name:
-            raise self.refuse(f"a name was expected, not {self.token.text!r}")
+            raise self.refuse(f"expected a name, not {self.token.text!r}")
         return self.next().text
 
     def table(self) -> TableName:
@@ -182,7 +182,7 @@ class TokenReader:
             cases += (word == "CASE") - (word == "END" and cases > 0)
             self._at += 1
         if start == self._at:
-            raise self.refuse("an expression was expected")
+            raise self.refuse("expected an expression")
         return self.text[self._tokens[start].start : self._tokens[self._at - 1].end]
 
     def enclosed(self) -> str:
@@ -211,7 +211,7 @@ class TokenReader:
             InvalidStatement: a token is left.
         """
         if not self.is_done:
-            raise self.refuse(f"the end was expected, not {self.token.text!r}")
+            raise self.refuse(f"expected the end, not {self.token.text!r}")
 
     def peek_after_group(self) -> str:
         """Return the first word after the group in parentheses that comes next; empty if there is none."""

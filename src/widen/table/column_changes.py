@@ -79,8 +79,8 @@ class ColumnChangesMixin(TableVersion):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER COLUMN.
         """
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
-        wanted = {key: value for key, value in given.items() if value is not None}
-        changes = ColumnChanges(**wanted, first=first, drop_default=drop_default)  # type: ignore[typeddict-item]
+        given_changes = {key: value for key, value in given.items() if value is not None}
+        changes = ColumnChanges(**given_changes, first=first, drop_default=drop_default)  # type: ignore[typeddict-item]
         return self.alter_columns({column: changes}, spark=spark)
 
     @check_arguments

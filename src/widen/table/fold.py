@@ -96,16 +96,16 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
 
         Source: docs/evolution-rules.md#u3
         """
-        wanted = _rest(rest)
+        rest_choice = _rest(rest)
         self._ensure_changeable(FOLD)
         preview = self.plan_fold(column, into, spark=spark)
         fold, name = preview.fold, format_path(preview.fold.column)
-        if preview.lost and wanted is Rest.REFUSE:
+        if preview.lost and rest_choice is Rest.REFUSE:
             raise FoldLosesValues(column=name, lost=preview.lost, values=preview.values, type=fold.into_type.sql)
-        result = fold_rows(find_session(spark), self._snapshot, fold, wanted)
-        parameters = {"column": name, "into": format_path(fold.into), "rest": wanted.value}
+        result = fold_rows(find_session(spark), self._snapshot, fold, rest_choice)
+        parameters = {"column": name, "into": format_path(fold.into), "rest": rest_choice.value}
         change = self._commit_change(result, FOLD, parameters, update_metrics)
-        if preview.is_dropped and (wanted is Rest.LOSE or not preview.lost):
+        if preview.is_dropped and (rest_choice is Rest.LOSE or not preview.lost):
             self.drop_columns(fold.column)
         return replace(change, version=self.version)
 

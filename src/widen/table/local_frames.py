@@ -57,21 +57,21 @@ class LocalFramesMixin(TableVersion):
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening
         """
-        wanted = max_rows + 1 if limit is None else min(limit, max_rows + 1)
-        rows = self._local_rows(where, wanted, spark)
+        row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
+        rows = self._local_rows(where, row_limit, spark)
         if rows.num_rows > max_rows:
             expected = "There are more rows. Give a limit, a condition or a larger number."
             raise InvalidOption(option="max_rows", value=max_rows, expected=expected)
         return rows
 
-    def _local_rows(self, where: Expression | None, wanted: int, spark: SparkSession | None) -> pa.Table:
+    def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
         if where is None:
             try:
-                return local_rows.read_locally(self._snapshot, wanted)
+                return local_rows.read_locally(self._snapshot, row_limit)
             except local_rows.NotLocal:
                 pass  # Spark reads what Arrow cannot read exactly
         with translate_spark_errors():
-            return read_snapshot(find_session(spark), self._store, self._snapshot, where).limit(wanted).toArrow()
+            return read_snapshot(find_session(spark), self._store, self._snapshot, where).limit(row_limit).toArrow()
 
     @check_arguments
     def to_pandas(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
-from widen.errors import InvalidOption, WidenError
+from widen.errors import InvalidOption, OptionMissing, WidenError
 from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
 from widen.model.argument_types import check_arguments
@@ -195,7 +195,8 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Raises:
             VersionNotFound: the version does not exist, or all versions are newer than the timestamp.
-            InvalidOption: neither or both are given, or the time cannot be read.
+            OptionMissing: neither is given.
+            InvalidOption: both are given, or the time cannot be read.
             FileMissing: files of that version no longer exist.
             AppendOnlyTable: files would be removed, and the table is append-only.
             UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
@@ -204,9 +205,11 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: Delta Spark's RESTORE
         """
-        if (version is None) == (timestamp is None):
-            expected = "Give one of them."
-            raise InvalidOption(option="version and timestamp", value=version, expected=expected)
+        if version is None and timestamp is None:
+            raise OptionMissing(option="version or timestamp", expected="Give one of them.")
+        if version is not None and timestamp is not None:
+            given = (version, str(timestamp))
+            raise InvalidOption(option="version and timestamp", value=given, expected="Give only one of them.")
         now = self.refresh()._snapshot
         back = plan_restore(now, self._past(version, timestamp))
         parameters = {"version": version, "timestamp": None if timestamp is None else str(timestamp)}

@@ -223,7 +223,7 @@ def to_ms(timestamp: datetime | str) -> int:
     """
     moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
     if moment is None:
-        raise InvalidOption(option="timestamp", value=timestamp, expected="Write 2024-01-31 12:00:00Z.")
+        raise InvalidOption(option="timestamp", value=timestamp, expected="Must be a time, e.g. 2024-01-31 12:00:00Z.")
     aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 

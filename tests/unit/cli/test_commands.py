@@ -87,7 +87,7 @@ def test_a_statement_that_is_none_is_shown_with_a_caret() -> None:
         "error: The statement cannot be parsed at line 2, column 8:",
         "    DROP COLUM x",
         "         ^",
-        "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'.",
+        "expected COLUMN, COLUMNS, CONSTRAINT or FEATURE, not 'COLUM'.",
         "hint: The nearest form is:",
         "  ALTER TABLE table DROP (COLUMN | COLUMNS) [IF EXISTS] (column, ... | ( column, ... ))",
         "WIDEN_INVALID_STATEMENT",

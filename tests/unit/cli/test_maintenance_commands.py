@@ -77,7 +77,7 @@ def test_restore(table: str) -> None:
     assert "comment" not in told("show", table)["schema"]["fields"][0]["metadata"]
     assert "Nothing to change" in run("restore", table, "--version", "2").stdout
     done = run("restore", table)
-    assert (done.exit_code, "WIDEN_INVALID_OPTION" in done.stderr) == (1, True)
+    assert (done.exit_code, "WIDEN_OPTION_MISSING" in done.stderr) == (1, True)
 
 
 def test_drop_feature_of_a_table_without_old_files(tmp_path: Path) -> None:

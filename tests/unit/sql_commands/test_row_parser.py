@@ -74,18 +74,18 @@ STATEMENTS: list[tuple[str, RowStatement]] = [
 ]
 
 WRONG = [
-    ("INSERT t SELECT 1", 8, "INTO was expected, not 't'"),
+    ("INSERT t SELECT 1", 8, "expected INTO, not 't'"),
     ("INSERT INTO t PARTITION (a = 1) SELECT 1", 15, "PARTITION is not supported"),
-    ("INSERT INTO t", 14, "an expression was expected"),
+    ("INSERT INTO t", 14, "expected an expression"),
     ("UPDATE t SET a", 15, "'a' is not an assignment"),
-    ("DELETE FROM t x y", 17, "the end was expected, not 'y'"),
-    ("DELETE t", 8, "FROM was expected, not 't'"),
-    ("TRUNCATE TABLE t PARTITION (a = 1)", 18, "the end was expected"),
-    ("MERGE INTO t USING s ON a WHEN MATCHED THEN INSERT *", 45, "UPDATE SET was expected, not 'INSERT'"),
-    ("MERGE INTO t USING s VERSION AS OF 3 ON a = b WHEN MATCHED THEN DELETE", 22, "stands in parentheses"),
-    ("MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", 73, "2 columns were named"),
-    ("SELECT 'a", 1, "a quote or a remark is not closed"),
-    ("CREATE TABLE t AS QUERY", 1, "it has no query"),
+    ("DELETE FROM t x y", 17, "expected the end, not 'y'"),
+    ("DELETE t", 8, "expected FROM, not 't'"),
+    ("TRUNCATE TABLE t PARTITION (a = 1)", 18, "expected the end"),
+    ("MERGE INTO t USING s ON a WHEN MATCHED THEN INSERT *", 45, "expected UPDATE SET, not 'INSERT'"),
+    ("MERGE INTO t USING s VERSION AS OF 3 ON a = b WHEN MATCHED THEN DELETE", 22, "needs parentheses"),
+    ("MERGE INTO t USING s ON a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", 73, "2 columns are named"),
+    ("SELECT 'a", 1, "a quote or a comment is not closed"),
+    ("CREATE TABLE t AS QUERY", 1, "the query is missing"),
 ]
 
 

@@ -14,17 +14,17 @@ FIRST_WORDS = (
     "or VACUUM"
 )
 PLACES = [
-    ("", 1, 1, f"it lacks {FIRST_WORDS}"),
-    ("SELEC 1", 1, 1, f"{FIRST_WORDS} was expected, not 'SELEC'"),
-    ("ALTER TABLE t DROP COLUM a", 1, 20, "COLUMN, COLUMNS, CONSTRAINT or FEATURE was expected, not 'COLUM'"),
-    ("ALTER TABLE t ALTER COLUMN c TYPE  ", 1, 34, "it lacks a name"),
-    ("ALTER TABLE t\n  ALTER COLUMN\n  c", 3, 4, "it lacks AFTER, COMMENT, DROP, FIRST, SET, SYNC or TYPE"),
-    ("ALTER TABLE t RENAME COLUMN a TO b.c", 1, 35, "';' or the end was expected, not '.'"),
+    ("", 1, 1, f"expected {FIRST_WORDS}"),
+    ("SELEC 1", 1, 1, f"expected {FIRST_WORDS}, not 'SELEC'"),
+    ("ALTER TABLE t DROP COLUM a", 1, 20, "expected COLUMN, COLUMNS, CONSTRAINT or FEATURE, not 'COLUM'"),
+    ("ALTER TABLE t ALTER COLUMN c TYPE  ", 1, 34, "expected a name"),
+    ("ALTER TABLE t\n  ALTER COLUMN\n  c", 3, 4, "expected AFTER, COMMENT, DROP, FIRST, SET, SYNC or TYPE"),
+    ("ALTER TABLE t RENAME COLUMN a TO b.c", 1, 35, "expected ';' or the end, not '.'"),
     (
         "ALTER TABLE t RENAME COLUMN a TO b; DROP TABLE t",
         1,
         37,
-        "a text holds one statement, and here another one begins",
+        "only one statement is allowed, and a second one begins here",
     ),
     ("ALTER TABLE t ALTER a COMMENT 'x", 1, 31, "this quote is not closed"),
     ("ALTER TABLE delta.`t ALTER a FIRST", 1, 19, "this quote is not closed"),
@@ -32,13 +32,13 @@ PLACES = [
         "ALTER TABLE t ALTER a COMMENT \"x\" 'y' z",
         1,
         39,
-        "AFTER, COMMENT, DROP, FIRST, SET, TYPE, ',', ';', a text in quotes or the end was expected, not 'z'",
+        "expected AFTER, COMMENT, DROP, FIRST, SET, TYPE, ',', ';', a text in quotes or the end, not 'z'",
     ),
-    ("ALTER TABLE t ALTER a SET DEFAULT", 1, 34, "it lacks an expression"),
-    ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1", 1, 44, "it lacks ')' or an expression"),
-    ("DESCRIBE HISTORY t LIMIT 'x'", 1, 26, "a number was expected, not \"'x'\""),
-    ("CREATE TABLE t (a int) USING parquet", 1, 30, "DELTA was expected, not 'parquet'"),
-    ("ALTER TABLE t ALTER é FIRST ?", 1, 29, "was expected, not '?'"),
+    ("ALTER TABLE t ALTER a SET DEFAULT", 1, 34, "expected an expression"),
+    ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1", 1, 44, "expected ')' or an expression"),
+    ("DESCRIBE HISTORY t LIMIT 'x'", 1, 26, "expected a number, not \"'x'\""),
+    ("CREATE TABLE t (a int) USING parquet", 1, 30, "expected DELTA, not 'parquet'"),
+    ("ALTER TABLE t ALTER é FIRST ?", 1, 29, "or the end, not '?'"),
 ]
 
 NEAREST = [

@@ -114,59 +114,59 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
         InvalidOption: a key is unknown, two keys contradict each other, or a column occurs twice.
     """
     found: dict[Path, tuple[Operation, ...]] = {}
-    for name, wanted in changes.items():
+    for name, change in changes.items():
         path, _ = resolve(schema, to_path(name))
-        _ensure_known_keys(path, wanted, ColumnChanges)
+        _ensure_known_keys(path, change, ColumnChanges)
         if path in found:
             raise InvalidOption(
                 option=format_path(path), value=name, expected="Must occur once, with all changes of the column."
             )
-        found[path] = tuple(_parse_column_change(schema, path, wanted))
+        found[path] = tuple(_parse_column_change(schema, path, change))
     return tuple(chain.from_iterable(found.values()))
 
 
-def _parse_column_change(schema: StructType, path: Path, wanted: ColumnChanges) -> Iterator[Operation]:
+def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) -> Iterator[Operation]:
     field = find_item(schema, path)
-    if "comment" in wanted and wanted["comment"] != field.metadata.get(COMMENT):
-        yield SetComment(path, wanted["comment"])
-    if "type" in wanted:
-        yield from _parse_type_change(path, field, wanted["type"])
-    if "nullable" in wanted and wanted["nullable"] != field.nullable:
-        yield DropNotNull(path) if wanted["nullable"] else SetNotNull(path)
-    if "default" in wanted and wanted["default"] != find_default(field):
-        yield SetDefault(path, wanted["default"])
-    if wanted.get("drop_default") and DEFAULT in field.metadata:
+    if "comment" in change and change["comment"] != field.metadata.get(COMMENT):
+        yield SetComment(path, change["comment"])
+    if "type" in change:
+        yield from _parse_type_change(path, field, change["type"])
+    if "nullable" in change and change["nullable"] != field.nullable:
+        yield DropNotNull(path) if change["nullable"] else SetNotNull(path)
+    if "default" in change and change["default"] != find_default(field):
+        yield SetDefault(path, change["default"])
+    if change.get("drop_default") and DEFAULT in field.metadata:
         yield DropDefault(path)
-    place = _place(path, wanted)
+    place = _place(path, change)
     if place is not StructEnd.LAST:
         yield MoveColumn(path, place)
 
 
-def _parse_type_change(path: Path, field: Field, wanted: DataType | str) -> Iterator[Operation]:
+def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> Iterator[Operation]:
     """Yield the change of type. In the schema, char and varchar are strings with the limit in their metadata."""
     limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
-    new = _limit(wanted)
+    new = _limit(requested)
     if new is not None:
         if new != limit:
             yield LoosenText(path, new)
         return
-    data_type = parse_type(wanted) if isinstance(wanted, str) else wanted
+    data_type = parse_type(requested) if isinstance(requested, str) else requested
     if data_type == field.type == STRING and limit != "string":
         yield LoosenText(path, "string")
     elif data_type.sql != field.type.sql:
         yield WidenType(path, field.type, data_type)
 
 
-def _limit(wanted: DataType | str) -> str | None:
+def _limit(requested: DataType | str) -> str | None:
     """Return the normalized text of a char or varchar type; None for any other type."""
-    text = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
+    text = _TEXT.fullmatch(requested) if isinstance(requested, str) else None
     return f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})" if text else None
 
 
-def _place(path: Path, wanted: Mapping[str, Any]) -> FieldPosition:
-    if wanted.get("first"):
+def _place(path: Path, change: Mapping[str, Any]) -> FieldPosition:
+    if change.get("first"):
         return StructEnd.FIRST
-    return AfterField(wanted["after"]) if "after" in wanted else StructEnd.LAST
+    return AfterField(change["after"]) if "after" in change else StructEnd.LAST
 
 
 def _ensure_known_keys(path: Path, change: Mapping[str, Any], known: Any) -> None:
@@ -176,7 +176,7 @@ def _ensure_known_keys(path: Path, change: Mapping[str, Any], known: Any) -> Non
             raise InvalidOption(option=format_path(path), value=key, expected=f"Valid keys are: {words}.")
     for key, other in (("first", "after"), ("default", "drop_default")):
         if change.get(key) and change.get(other):
-            expected = f"Cannot have both {key} and {other}."
+            expected = f"Use {key} or {other}, not both."
             raise InvalidOption(option=format_path(path), value=dict(change), expected=expected)
 
 

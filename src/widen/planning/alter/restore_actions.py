@@ -103,10 +103,10 @@ def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMeta
 
     Source: Delta Spark, which says that a table is not clustered by an empty list of columns
     """
-    before, wanted = now.get(CLUSTERING), then.get(CLUSTERING)
-    if before is None and wanted is None:
+    before, after = now.get(CLUSTERING), then.get(CLUSTERING)
+    if before is None and after is None:
         return ()
-    text = '{"clusteringColumns":[]}' if wanted is None else wanted.configuration
+    text = '{"clusteringColumns":[]}' if after is None else after.configuration
     if before is not None and before.configuration == text:
         return ()
     return (DomainMetadata(domain=CLUSTERING, configuration=text, removed=False),)

@@ -244,14 +244,14 @@ class NameAllocator:
         """Tell whether a name is free."""
         return name.casefold() not in self._used
 
-    def take(self, wanted: str) -> str:
+    def take(self, base: str) -> str:
         """Reserve a name. If it is not free, the first free one of ``name_2``, ``name_3``… is reserved and returned.
 
         Source: docs/evolution-rules.md#d9
         """
-        name, number = wanted, 2
+        name, number = base, 2
         while not self.is_free(name):
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         self._used.add(name.casefold())
         return name
 

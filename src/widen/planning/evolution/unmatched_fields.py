@@ -119,9 +119,9 @@ def _records_in(field: FieldObservation) -> Iterator[RecordObservation]:
 def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
     for source, pin in policy.pins.items():
         types = list(_types_of(base, source))
-        wanted = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
-        if wanted is not None and types and not any(_is_like(unmatched, wanted) for unmatched in types):
-            pin_text = "map" if wanted == ANY_MAP else wanted.sql
+        pinned = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
+        if pinned is not None and types and not any(_is_like(unmatched, pinned) for unmatched in types):
+            pin_text = "map" if pinned == ANY_MAP else pinned.sql
             existing_types = " and ".join(each.sql for each in types)
             yield Unmatched("pin", source, f"the pin is {pin_text}, but the table has this field as {existing_types}")
 
@@ -136,9 +136,9 @@ def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
                 yield from _types_of(leaf, source[1:])
 
 
-def _is_like(unmatched: DataType, wanted: DataType) -> bool:
+def _is_like(unmatched: DataType, pinned: DataType) -> bool:
     """Tell whether a column has a type, ignoring the fields of its records."""
-    (leaf, dim), (wanted_leaf, wanted_dim) = leaf_and_dim(unmatched), leaf_and_dim(wanted)
+    (leaf, dim), (pinned_leaf, pinned_dim) = leaf_and_dim(unmatched), leaf_and_dim(pinned)
     kinds: Collection[type] = (StructType, MapType)
-    is_same = any(isinstance(leaf, kind) and isinstance(wanted_leaf, kind) for kind in kinds)
-    return dim == wanted_dim and (is_same or str(leaf) == str(wanted_leaf))
+    is_same = any(isinstance(leaf, kind) and isinstance(pinned_leaf, kind) for kind in kinds)
+    return dim == pinned_dim and (is_same or str(leaf) == str(pinned_leaf))

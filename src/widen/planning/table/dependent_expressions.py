@@ -58,8 +58,8 @@ def constraint_key(name: str) -> str:
 
 def find_constraint(state: TableState, name: str) -> str | None:
     """Return the property key of a constraint as the table spells it; None if it does not exist."""
-    wanted = constraint_key(name)
-    return next((key for key in state.properties if key.lower() == wanted), None)
+    lower_key = constraint_key(name)
+    return next((key for key in state.properties if key.lower() == lower_key), None)
 
 
 def generated_columns(state: TableState) -> Mapping[str, str]:

@@ -384,8 +384,8 @@ def test_what_is_said_of_a_column_must_make_sense() -> None:
     before = state(NESTED)
     wrong = (
         ({"size": 3}, "Valid keys are: type, comment"),
-        ({"first": True, "after": "v"}, "Cannot have both first and after"),
-        ({"default": "1", "drop_default": True}, "Cannot have both default and drop_default"),
+        ({"first": True, "after": "v"}, "Use first or after, not both"),
+        ({"default": "1", "drop_default": True}, "Use default or drop_default, not both"),
     )
     for wanted, message in wrong:
         with pytest.raises(WidenError, match=message):

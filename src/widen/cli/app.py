@@ -134,6 +134,7 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = MappingProxyType(
         "show": iceberg_commands.show,
         "history": iceberg_commands.history,
         "loads": iceberg_commands.loads,
+        "report": iceberg_commands.report,
         "read": iceberg_commands.read,
         "alter": iceberg_commands.alter,
         "view": iceberg_commands.view,

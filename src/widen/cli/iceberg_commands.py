@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from widen.cli import lazy_imports
+from widen.cli import lazy_imports, shared_options
 from widen.cli.alter_command import ensure_one_change, parse_operations, requested_changes
 from widen.cli.output import note, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.repair_commands import print_view
-from widen.cli.show_commands import select_rows, show_loads, show_rows
+from widen.cli.show_commands import select_rows, show_loads, show_report, show_rows
 from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
@@ -78,6 +80,19 @@ def history(table: str, catalog: str, limit: int | None = None, json: bool = Fal
 
 
 _SHOWN_COUNTS = ("added-records", "deleted-records", "added-data-files", "deleted-data-files", "added-delete-files")
+
+
+def report(
+    table: str,
+    catalog: str,
+    json: bool = False,
+    html: Path | None = None,
+    samples: shared_options.Samples = shared_options.Shown.MASKED,
+) -> None:
+    """Show the data in each column of an Iceberg table, and how the schema changed."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    found = lazy_imports.build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
+    show_report(found, samples, html, json=json)
 
 
 def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
+    from widen.report.iceberg_report import build_iceberg_report
     from widen.report.load_tables import loads_parts
     from widen.report.report_summary import summarize_report
     from widen.report.row_scan import scan_report
@@ -73,6 +74,7 @@ __all__ = [
     "Table",
     "VacuumMixin",
     "build_contract",
+    "build_iceberg_report",
     "build_report",
     "check_contract",
     "contract_parts",
@@ -152,6 +154,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.report.file_footers": ("FooterUse",),
     "widen.report.contract_lines": ("contract_parts",),
     "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
+    "widen.report.iceberg_report": ("build_iceberg_report",),
     "widen.report.html_page": ("render_page",),
     "widen.report.load_tables": ("loads_parts",),
     "widen.report.report_summary": ("summarize_report",),

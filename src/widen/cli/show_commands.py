@@ -18,6 +18,7 @@ from widen.model.progress import Step
 
 if TYPE_CHECKING:
     from widen.log.read.snapshot import Snapshot
+    from widen.report.table_report import Report
     from widen.spark.parquet.old_type_files import OldType
     from widen.spark.spark_types import DataFrame
     from widen.table import IcebergTable, Table
@@ -150,6 +151,18 @@ def report(
             spark = update.watch(spark_session.spark_session())
             update(Step("reading the rows", found.size_bytes, found.rows or 0))
             found = lazy_imports.scan_report(spark, snapshot, found)
+    show_report(found, samples, html, json=json)
+
+
+def show_report(found: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
+    """Show the report of a table of either format, or write it as a page.
+
+    Args:
+        found: The report.
+        samples: How values are shown.
+        html: The file of the page, if one is wanted.
+        json: Whether to write JSON.
+    """
     found = lazy_imports.mask_report(found, samples.value)
     if html is not None:
         text = lazy_imports.render_page(found)

@@ -13,7 +13,8 @@ from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile as DataFile
+    from pyiceberg.manifest import ManifestEntry as ManifestEntry
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -57,14 +58,23 @@ def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -
         io: Reads the manifests.
         snapshot: The snapshot; None yields nothing.
     """
+    for entry in live_entries(io, snapshot):
+        file = entry.data_file
+        partition = _partition_text(metadata, file)
+        size_bytes, sequence = file.file_size_in_bytes, entry.sequence_number or 0
+        yield file.file_path, partition, file.record_count, size_bytes, file.spec_id, sequence
+
+
+def live_entries(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Yield the manifest entries of the data files of a snapshot.
+
+    Args:
+        io: Reads the manifests.
+        snapshot: The snapshot; None yields nothing.
+    """
     for manifest in snapshot.manifests(io) if snapshot is not None else ():
-        if manifest.content != ice_manifest.ManifestContent.DATA:
-            continue
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            file = entry.data_file
-            partition = _partition_text(metadata, file)
-            size_bytes, sequence = file.file_size_in_bytes, entry.sequence_number or 0
-            yield file.file_path, partition, file.record_count, size_bytes, file.spec_id, sequence
+        if manifest.content == ice_manifest.ManifestContent.DATA:
+            yield from manifest.fetch_manifest_entry(io, discard_deleted=True)
 
 
 def _partition_text(metadata: TableMetadata, file: DataFile) -> str:

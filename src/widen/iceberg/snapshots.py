@@ -14,8 +14,8 @@ from widen.errors import InvalidOption, VersionNotFound
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.metadata import TableMetadata as TableMetadata
+    from pyiceberg.table.snapshots import Snapshot as Snapshot
 
 
 @dataclass(frozen=True)

@@ -43,16 +43,17 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         path: _KnownCounts(footer.values, footer.stats)
         for path, footer in read_needed_footers(snapshot, columns, footers).items()
     }
-    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, known)
+    counts = CommitCounts()
+    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, known, counts)
     from_footers = len(known)
     for record in read_commits(snapshot, with_files=True):
         scan.add_commit(record)
     count, size_bytes, deleted, files = _count_live_files(snapshot, columns, scan)
-    last = scan.intervals[-1].moment if scan.intervals else VersionTime(snapshot.version, snapshot.timestamp_ms)
+    last = counts.intervals[-1].moment if counts.intervals else VersionTime(snapshot.version, snapshot.timestamp_ms)
     rows = None if count.rows is None else count.rows - deleted
-    report_columns = tuple(_columns(snapshot.schema, count, scan))
-    drifted = drifted_fields(snapshot.schema, report_columns, dict(scan.origins()))
-    families = tuple(with_interval_counts(family, scan.counts) for family in drifted)
+    columns_with_counts = tuple(report_columns(snapshot.schema, count, counts))
+    drifted = drifted_fields(snapshot.schema, columns_with_counts, dict(counts.origins()))
+    families = tuple(with_interval_counts(family, counts.counts) for family in drifted)
     return Report(
         snapshot.location,
         last,
@@ -60,8 +61,8 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         files,
         size_bytes,
         deleted,
-        report_columns,
-        tuple(scan.intervals),
+        columns_with_counts,
+        tuple(counts.intervals),
         families=families,
         footers=from_footers,
     )
@@ -79,6 +80,51 @@ _UNKNOWN_COUNTS = _KnownCounts()
 
 
 @dataclass(slots=True)
+class CommitCounts:
+    """The commits of a table, and what they wrote to its columns, oldest first.
+
+    Args:
+        intervals: The commits.
+        counts: The number of values that each commit wrote, by leaf; leaves without a known count are left out.
+        first: The first version that wrote a value, by leaf.
+        last: The last version that wrote a value, by leaf.
+        uncounted: The leaves whose values at least one commit does not count.
+    """
+
+    intervals: list[IntervalRecord] = field(default_factory=list)
+    counts: list[tuple[VersionTime, Mapping[Path, int]]] = field(default_factory=list)
+    first: dict[Path, VersionTime] = field(default_factory=dict)
+    last: dict[Path, VersionTime] = field(default_factory=dict)
+    uncounted: set[Path] = field(default_factory=set)
+
+    def add_versions(self, count: ColumnCounts, moment: VersionTime) -> None:
+        """Add what the next commit wrote.
+
+        Args:
+            count: The counts of its files.
+            moment: Its version and time.
+        """
+        counted = {}
+        for path, tally in count.tallies.items():
+            if tally.uncounted:
+                self.uncounted.add(path)
+            elif tally.values:
+                self.first.setdefault(path, moment)
+                self.last[path] = moment
+            if tally.files and tally.is_known:
+                counted[path] = tally.values
+        if counted:
+            self.counts.append((moment, counted))
+
+    def origins(self) -> Iterator[tuple[Path, ColumnOrigin]]:
+        """Yield the origin of each column that an ingestion added, oldest first."""
+        for interval in self.intervals:
+            for change in interval.changes if not interval.is_first else ():
+                for reason in change.reasons[:1] if change.what == ADDED else ():
+                    yield change.column, ColumnOrigin(interval.moment, reason)
+
+
+@dataclass(slots=True)
 class _CommitScan:
     """Counts and changes collected from the commits, oldest first.
 
@@ -87,24 +133,16 @@ class _CommitScan:
         corrupt: The column for corrupt records; None if the table has none.
         partition_keys: The physical names of the partition columns.
         known: What is known of files beside the log, by path; the counts of commits are added.
-        intervals: The commits added so far.
-        counts: The number of values that each commit wrote, by leaf; leaves without a known count are left out.
-        first: The first version that wrote a value, by leaf.
-        last: The last version that wrote a value, by leaf.
+        result: The commits added so far.
         missing: The leaves that did not exist yet when a file was written, by file path.
-        uncounted: The leaves whose values at least one commit does not count.
     """
 
     columns: list[LeafColumn]
     corrupt: Path | None
     partition_keys: tuple[str, ...]
     known: dict[str, _KnownCounts]
-    intervals: list[IntervalRecord] = field(default_factory=list)
-    counts: list[tuple[VersionTime, Mapping[Path, int]]] = field(default_factory=list)
-    first: dict[Path, VersionTime] = field(default_factory=dict)
-    last: dict[Path, VersionTime] = field(default_factory=dict)
+    result: CommitCounts
     missing: dict[str, frozenset[Path]] = field(default_factory=dict)
-    uncounted: set[Path] = field(default_factory=set)
 
     def add_commit(self, record: CommitRecord) -> None:
         """Add the counts and changes of the next commit."""
@@ -117,8 +155,8 @@ class _CommitScan:
                 self.missing[add.path] = missing
             if add.data_change:
                 count.add(self.facts(add.path, add.stats, add.partition_values))
-        self._add_versions(count, record.moment)
-        self.intervals.append(self._interval(record, count))
+        self.result.add_versions(count, record.moment)
+        self.result.intervals.append(self._interval(record, count))
 
     def facts(self, path: str, stats: str | None, partition_values: Mapping[str, str | None]) -> FileFacts:
         """Return the facts of a file; the statistics of its footer replace those of the log."""
@@ -133,19 +171,6 @@ class _CommitScan:
         ).items():
             known = self.known.get(path, _UNKNOWN_COUNTS)
             self.known[path] = replace(known, values=known.values or values)
-
-    def _add_versions(self, count: ColumnCounts, moment: VersionTime) -> None:
-        counted = {}
-        for path, tally in count.tallies.items():
-            if tally.uncounted:
-                self.uncounted.add(path)
-            elif tally.values:
-                self.first.setdefault(path, moment)
-                self.last[path] = moment
-            if tally.files and tally.is_known:
-                counted[path] = tally.values
-        if counted:
-            self.counts.append((moment, counted))
 
     def _interval(self, record: CommitRecord, count: ColumnCounts) -> IntervalRecord:
         adds = [add for add in record.adds if add.data_change]
@@ -168,13 +193,6 @@ class _CommitScan:
             changed_rows=record.changed_rows,
         )
 
-    def origins(self) -> Iterator[tuple[Path, ColumnOrigin]]:
-        """Yield the origin of each column that an ingestion added, oldest first."""
-        for interval in self.intervals:
-            for change in interval.changes if not interval.is_first else ():
-                for reason in change.reasons[:1] if change.what == ADDED else ():
-                    yield change.column, ColumnOrigin(interval.moment, reason)
-
 
 def _count_live_files(
     snapshot: Snapshot, columns: list[LeafColumn], scan: _CommitScan
@@ -193,17 +211,24 @@ def _count_live_files(
 _NEEDED = ["path", "partition_values", "size_bytes", "stats", "deletion_vector"]
 
 
-def _columns(schema: StructType, count: ColumnCounts, scan: _CommitScan) -> Iterator[ReportColumn]:
+def report_columns(schema: StructType, count: ColumnCounts, commits: CommitCounts) -> Iterator[ReportColumn]:
+    """Yield the leaf columns of a report, in schema order.
+
+    Args:
+        schema: The schema with its metadata.
+        count: The counts of the live files.
+        commits: What the commits wrote.
+    """
     fields_by_path = dict(fields(schema))
     types: dict[Path, list[str]] = {}
     for path, change in all_type_changes(schema):
         types.setdefault(path, []).append(change.old.sql)
-    origins = dict(scan.origins())
+    origins = dict(commits.origins())
     for leaf in count.columns:
         path, tally = leaf.path, count.tallies[leaf.path]
         low, high = tally.bounds
         written = count.written_rows(leaf)
-        is_counted = path not in scan.uncounted
+        is_counted = path not in commits.uncounted
         yield ReportColumn(
             path,
             leaf.type.sql,
@@ -214,8 +239,8 @@ def _columns(schema: StructType, count: ColumnCounts, scan: _CommitScan) -> Iter
             None if written is None else tally.rows - written,
             low,
             high,
-            scan.first.get(path) if is_counted else None,
-            scan.last.get(path) if is_counted else None,
+            commits.first.get(path) if is_counted else None,
+            commits.last.get(path) if is_counted else None,
             values=tally.values if tally.is_known else None,
             uncounted=tally.uncounted,
             source=tuple(_nearest(fields_by_path, path, SOURCE) or ()),

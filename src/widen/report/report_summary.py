@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -196,8 +196,8 @@ def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[Version
 
 
 def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
-    table = shlex.quote(report.location)
-    yield from _kept_out(report, loads, table)
+    table = report.command_name
+    yield from _kept_out(report, loads)
     for column in report.columns:
         if column.path[0] in _STORED_WHOLE and (column.values or column.written):
             yield _stored_whole(column, loads, table)
@@ -209,13 +209,14 @@ def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Deci
 _STORED_WHOLE = {CORRUPT: "lines that are not records", RESCUED: "values that no column can hold"}
 
 
-def _kept_out(report: Report, loads: Sequence[IntervalRecord], table: str) -> Iterator[Decision]:
+def _kept_out(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
     kept_out = sum(load.quarantined or 0 for load in loads)
     if kept_out:
-        location = shlex.quote(f"{report.location.rstrip('/')}_quarantine")
+        quarantine = replace(report, location=f"{report.location.rstrip('/')}_quarantine")
+        name = shlex.quote(quarantine.location)
         hints = (
-            CommandHint("To see them", f"widen read {location}"),
-            CommandHint("Once the table can hold them", f"widen replay {location} --into {table}"),
+            CommandHint("To see them", f"widen read {quarantine.command_name}"),
+            CommandHint("Once the table can hold them", f"widen replay {name} --into {report.command_name}"),
         )
         reason = f"{kept_out:,} records were kept out of the table, because fixed columns cannot hold them."
         status = Status.ACT if any(load.quarantined for load in loads[-RECENT_LOADS:]) else Status.WATCH

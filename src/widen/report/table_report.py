@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#report
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from widen.model.column_path import Path, format_path
 from widen.planning.table.column_change import ChangeReason
 from widen.protocol.partition_values import Scalar
 from widen.report.report_model import IntervalRecord, VersionTime, json_scalar
+
+LOG = "log"
+"""Where the numbers about a Delta table are from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,8 @@ class Report:
         is_scanned: Whether all rows were scanned; else the numbers come from the log.
         families: The source fields with several columns, in schema order.
         footers: How many files were counted from their footers, because the log does not count all their columns.
+        numbers_from: Where the numbers are from if no rows were scanned.
+        options: The options that commands for the table need, e.g. its catalog.
     """
 
     location: str
@@ -176,6 +182,13 @@ class Report:
     is_scanned: bool = False
     families: tuple[SourceField, ...] = ()
     footers: int = 0
+    numbers_from: str = LOG
+    options: str = ""
+
+    @property
+    def command_name(self) -> str:
+        """The table as commands name it, with the options that they need."""
+        return shlex.quote(self.location) + (f" {self.options}" if self.options else "")
 
     @property
     def name(self) -> str:
@@ -224,20 +237,28 @@ def _notes(report: Report) -> Iterator[str]:
     if report.is_scanned:
         yield "Rows, nulls, min and max are exact: all rows were scanned. Distinct counts are estimates."
     else:
-        yield f"The numbers are from the log{_footers(report)}; min and max truncate strings to 32 characters."
+        truncated = "strings to 32 characters" if report.numbers_from == LOG else "long strings"
+        yield f"The numbers are from the {report.numbers_from}{_footers(report)}; min and max truncate {truncated}."
         if any(column.written is None and column.values for column in report.columns):
             yield "Inside arrays and maps each value counts; only a scan counts the rows that have one."
-        if any(column.values is None for column in report.columns):
-            yield "A dash means that neither the log nor a footer has a count; --footers or --scan counts."
-        if any(column.is_approximate for column in report.columns):
-            yield "Approximate (≈) counts leave out files whose footers were not read; --footers reads them."
+        if report.numbers_from == LOG:
+            yield from _footer_notes(report)
+        elif any(column.uncounted for column in report.columns):
+            yield "A dash or ≈ means that some files have no count; `write.metadata.metrics.default` asks for them."
         if report.deleted:
             yield f"Column counts are upper bounds: they include {report.deleted:,} deleted rows still in the files."
     if any(column.first for column in report.columns):
-        early = "" if report.is_whole else " Earlier intervals are no longer in the log."
+        early = "" if report.is_whole else f" Earlier intervals are no longer in the {report.numbers_from}."
         yield f"First and last are the intervals that wrote a value, even if it was deleted later.{early}"
     if any(column.origin for column in report.columns):
         yield "The value counts of an added column are from its first interval; later intervals may have more."
+
+
+def _footer_notes(report: Report) -> Iterator[str]:
+    if any(column.values is None for column in report.columns):
+        yield "A dash means that neither the log nor a footer has a count; --footers or --scan counts."
+    if any(column.is_approximate for column in report.columns):
+        yield "Approximate (≈) counts leave out files whose footers were not read; --footers reads them."
 
 
 def _footers(report: Report) -> str:

@@ -1,0 +1,191 @@
+"""Build the report of an Iceberg table from its own metadata: snapshots, and the counts and bounds of its live files.
+
+Source: docs/evolution-rules.md#report; Iceberg's table specification, "Manifests"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from widen.iceberg import properties as names
+from widen.iceberg.column_bounds import ColumnIds, column_ids, read_bound
+from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.snapshot_history import live_entries
+from widen.iceberg.snapshots import ancestors
+from widen.model.column_path import Path, is_struct_path, leaves
+from widen.model.types import StructType
+from widen.planning.table.column_change import ColumnChange
+from widen.planning.table.schema_changes import EVENTS, recorded_reasons, schema_changes
+from widen.protocol.skipping.file_statistics import ColumnStatistics
+from widen.report.build_report import CommitCounts, report_columns
+from widen.report.column_counts import ColumnCounts, LeafColumn
+from widen.report.report_model import IntervalRecord, VersionTime
+from widen.report.source_fields import drifted_fields, with_interval_counts
+from widen.report.table_report import Report
+
+if TYPE_CHECKING:
+    from widen.iceberg.catalog import Table
+    from widen.iceberg.snapshot_history import DataFile, ManifestEntry
+    from widen.iceberg.snapshots import Snapshot, TableMetadata
+
+METADATA = "metadata of the table"
+"""Where the numbers of the report are from."""
+
+_DELETES = "total-position-deletes"
+
+
+def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
+    """Return the report of the newest version of an Iceberg table, without opening a data file.
+
+    Args:
+        table: The version, as PyIceberg has loaded it.
+        name: Its name.
+        options: The options that commands for the table need, e.g. its catalog.
+
+    Raises:
+        CorruptMetadata: a property of Widen cannot be read.
+        UnsupportedColumnType: Spark has no type for a column.
+        OSError: a manifest cannot be read.
+    """
+    metadata = table.metadata
+    history = _History(metadata, name)
+    schema = history.schema(metadata.current_schema_id)
+    line = list(ancestors(metadata))[::-1]
+    counts = CommitCounts(intervals=list(history.intervals(line)))
+    leaf_columns = [LeafColumn(path, path, leaf, is_struct_path(schema, path)) for path, leaf in leaves(schema)]
+    files = _LiveFiles(metadata, leaf_columns)
+    count = files.add_live(list(live_entries(table.io, table.current_snapshot())), line, counts)
+    types = _types_before(metadata)
+    columns = tuple(
+        replace(column, types_before=types.get(column.path, ())) for column in report_columns(schema, count, counts)
+    )
+    families = drifted_fields(schema, columns, dict(counts.origins()))
+    last = line[-1] if line else None
+    deleted = int(_summary(last).get(_DELETES, 0)) if last else 0
+    return Report(
+        name,
+        VersionTime(last.snapshot_id, last.timestamp_ms) if last else VersionTime(0, metadata.last_updated_ms),
+        None if count.rows is None else count.rows - deleted,
+        files.files,
+        files.size_bytes,
+        deleted,
+        columns,
+        tuple(counts.intervals),
+        families=tuple(with_interval_counts(family, counts.counts) for family in families),
+        numbers_from=METADATA,
+        options=options,
+    )
+
+
+def _types_before(metadata: TableMetadata) -> dict[Path, tuple[str, ...]]:
+    """Return the earlier types of the leaf columns, as the older schemas of the table have them, oldest first."""
+    types: dict[int, dict[str, None]] = {}
+    for schema in metadata.schemas:
+        leaf_types = dict(leaves(to_model(schema)))
+        for path, column in column_ids(schema).items():
+            types.setdefault(column.number, {})[leaf_types[path].sql] = None
+    current = column_ids(metadata.schema())
+    return {path: tuple(types[column.number])[:-1] for path, column in current.items()}
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+class _History:
+    """The snapshots of a table as the intervals of a report."""
+
+    def __init__(self, metadata: TableMetadata, name: str) -> None:
+        self._schemas = {schema.schema_id: schema for schema in metadata.schemas}
+        self._sources = names.read_sources(metadata.properties, name)
+
+    def schema(self, number: int) -> StructType:
+        """Return a schema of the table, with the source fields of its columns."""
+        return to_model(self._schemas[number], self._sources)
+
+    def intervals(self, line: Sequence[Snapshot]) -> Iterator[IntervalRecord]:
+        """Yield an interval for each snapshot; the columns before the oldest one are known only if it is the first."""
+        before: int | None = None
+        for snapshot in line:
+            is_first = snapshot.parent_snapshot_id is None
+            yield self._interval(snapshot, before, is_first=is_first)
+            before = snapshot.schema_id
+
+    def _interval(self, snapshot: Snapshot, before: int | None, *, is_first: bool) -> IntervalRecord:
+        summary, after = _summary(snapshot), snapshot.schema_id
+        changes: tuple[ColumnChange, ...] = ()
+        if after in self._schemas and (is_first or before in self._schemas):
+            old = StructType() if before is None else self.schema(before)
+            reasons = recorded_reasons({"operationParameters": {EVENTS: summary.get(names.EVENTS)}})
+            changes = schema_changes(old, self.schema(after), reasons)
+        operation = snapshot.summary.operation.value if snapshot.summary else ""
+        return IntervalRecord(
+            VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms),
+            summary.get(names.OPERATION, operation),
+            int(summary.get("added-records", 0)),
+            int(summary.get(names.CORRUPT, 0)),
+            int(summary.get("added-data-files", 0)),
+            int(summary.get("added-files-size", 0)),
+            changes,
+            {"mode": summary[names.MODE]} if names.MODE in summary else {},
+            is_first=is_first,
+            quarantined=int(summary.get(names.QUARANTINED, 0)),
+        )
+
+
+class _LiveFiles:
+    """Counts of the live files.
+
+    Args:
+        metadata: The metadata of the table.
+        columns: The leaf columns.
+    """
+
+    def __init__(self, metadata: TableMetadata, columns: Sequence[LeafColumn]) -> None:
+        self.files = self.size_bytes = 0
+        self._columns, self._ids = columns, column_ids(metadata.schema())
+        ids_of = {
+            schema.schema_id: {each.number for each in column_ids(schema).values()} for schema in metadata.schemas
+        }
+        # The columns that a file can have are those of its snapshot; after that has expired, nobody knows.
+        self._ids_by_snapshot = {each.snapshot_id: ids_of.get(each.schema_id or 0) for each in metadata.snapshots}
+
+    def add_live(
+        self, entries: Sequence[ManifestEntry], line: Sequence[Snapshot], counts: CommitCounts
+    ) -> ColumnCounts:
+        """Return the counts of all files; those of each snapshot are added to the commits."""
+        total = ColumnCounts(self._columns)
+        by_snapshot: dict[int | None, ColumnCounts] = {}
+        for entry in entries:
+            own = by_snapshot.setdefault(entry.snapshot_id, ColumnCounts(self._columns))
+            self.files += 1
+            self.size_bytes += entry.data_file.file_size_in_bytes
+            for count in (total, own):
+                self._add(count, entry.data_file, self._ids_by_snapshot.get(entry.snapshot_id or 0))
+        for snapshot in line:
+            if snapshot.snapshot_id in by_snapshot:
+                moment = VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms)
+                counts.add_versions(by_snapshot.pop(snapshot.snapshot_id), moment)
+        for expired in by_snapshot.values():
+            counts.uncounted |= {path for path, tally in expired.tallies.items() if tally.values}
+        return total
+
+    def _add(self, count: ColumnCounts, file: DataFile, existing: set[int] | None) -> None:
+        rows = file.record_count
+        count.rows = None if count.rows is None else count.rows + rows
+        for path, tally in count.tallies.items():
+            tally.add(rows, *_statistics(file, self._ids[path], existing))
+
+
+def _statistics(file: DataFile, column: ColumnIds, existing: set[int] | None) -> tuple[int | None, ColumnStatistics]:
+    """Return how many values a leaf has in a file, as far as its metrics say, and its bounds."""
+    number, rows = column.number, file.record_count
+    if existing is not None and number not in existing:
+        return 0, ColumnStatistics(nulls=rows)
+    values, nulls = (counts or {} for counts in (file.value_counts, file.null_value_counts))
+    if number not in values or number not in nulls:
+        return None, ColumnStatistics()
+    low, high = ((bounds or {}).get(number) for bounds in (file.lower_bounds, file.upper_bounds))
+    return values[number] - nulls[number], ColumnStatistics(read_bound(column, low), read_bound(column, high))

@@ -14,7 +14,7 @@ from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
 from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.skipping.file_statistics import Bounds, FileStatistics, partition_bounds
-from widen.protocol.skipping.predicate import Predicate, UnknownPredicate, can_match
+from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,32 @@ class FileSelection:
             values: The serialized partition values, by physical name.
             stats: The statistics as JSON text.
         """
-        if self.is_everything:
-            return True
+        return self.is_everything or self.can_be(self.predicate, values, stats, truth=True)
+
+    def can_be(
+        self, condition: Predicate, values: Mapping[str, str | None], stats: str | None = None, *, truth: bool
+    ) -> bool:
+        """Tell whether a condition may be ``truth`` for some row of a file.
+
+        Args:
+            condition: The predicate, or a part of it.
+            values: The serialized partition values, by physical name.
+            stats: The statistics as JSON text.
+            truth: The result.
+        """
         statistics: list[FileStatistics] = []
 
         def find_bounds(path: Path, data_type: DataType) -> Bounds:
             if path[0] in self.partition_by:
-                return partition_bounds(values.get(self._to_physical(path)[0]), data_type)
+                return partition_bounds(values.get(self.to_physical(path)[0]), data_type)
             if not statistics:
                 statistics.append(FileStatistics(stats))
-            return statistics[0].bounds(self._to_physical(path), data_type)
+            return statistics[0].bounds(self.to_physical(path), data_type)
 
-        return can_match(self.predicate, find_bounds)
+        return condition.can_be(find_bounds, truth=truth)
 
-    def _to_physical(self, path: Path) -> Path:
+    def to_physical(self, path: Path) -> Path:
+        """Return the physical path of a column."""
         if path not in self._physical:
             self._physical[path] = to_physical_path(self.schema, path, self.mode)
         return self._physical[path]

@@ -27,7 +27,8 @@ DEFAULT_INDEXED_COLUMNS = 32
 MAX_TEXT = 32
 """The number of characters to which string bounds are truncated."""
 
-_TICK = timedelta(milliseconds=1)
+TICK = timedelta(milliseconds=1)
+"""By how much an upper bound of a timestamp is moved: it is truncated to milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _bound(value: Any, data_type: DataType, *, down: bool) -> Scalar | UnknownVa
     if isinstance(bound, float):
         return _float_step(bound, down=down)
     if isinstance(bound, datetime) and not down:
-        return bound + _TICK if bound.year < 9999 else UNKNOWN
+        return bound + TICK if bound.year < 9999 else UNKNOWN
     return bound
 
 

@@ -110,16 +110,6 @@ class Compare:
 Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare
 
 
-def can_match(predicate: Predicate, bounds_of: BoundsLookup) -> bool:
-    """Tell whether the predicate may be true for some row of a file.
-
-    Args:
-        predicate: The condition.
-        bounds_of: Returns the bounds of a column in that file.
-    """
-    return predicate.can_be(bounds_of, truth=True)
-
-
 def to_comparable(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
     """Return a constant in the type in which Spark compares it with a column, or `UNKNOWN` if that is not certain.
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed
 from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.file_filter import filter_files
 from widen.log.read.file_list import to_adds, to_remove
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
@@ -30,7 +31,7 @@ from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import is_enabled
 from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
 from widen.spark.parquet.footer import read_footers
-from widen.spark.read.scan import file_keys, filter_files, read_with_locations, with_row_tracking
+from widen.spark.read.scan import file_keys, read_with_locations, with_row_tracking
 from widen.spark.write.parquet_writer import write_parquet
 
 

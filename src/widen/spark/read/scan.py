@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from widen.log.read.file_filter import filter_files
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import leaves
@@ -210,14 +211,6 @@ def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
     """Return which files of a version may have rows that fulfil a predicate."""
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     return FileSelection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))
-
-
-def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
-    """Return the files that may have a matching row."""
-    if selection.is_everything:
-        return files
-    pairs = zip(partition_values(files), files["stats"].to_pylist(), strict=True)
-    return files.filter(pa.array([selection.can_match(*pair) for pair in pairs], pa.bool_()))
 
 
 # ---- DataFrames of groups --------------------------------------------------------------------------

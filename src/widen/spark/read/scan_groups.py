@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -119,33 +120,43 @@ def split_group(group: ScanGroup, stored: Sequence[StoredTypes | None]) -> Itera
 
 
 def _split_by_partition_layout(scan: ScanPlan, files: pa.Table, *, has_vectors: bool) -> Iterable[ScanGroup]:
-    columns, values = scan.physical_partitions, partition_values(files)
-    paths = files["path"].to_pylist()
-    hive = _hive_flags(paths, columns, values)
-    if any(hive):
-        yield ScanGroup(files.filter(pa.array(hive)), is_hive=True, has_vectors=has_vectors)
-    if all(hive):
+    columns = scan.physical_partitions
+    directories, numbers = _directories(files, columns)
+    hive = pa.array([_is_hive(directory, columns) for directory in directories], pa.bool_()).take(numbers)
+    if pc.any(hive).as_py():
+        yield ScanGroup(files.filter(hive), is_hive=True, has_vectors=has_vectors)
+    if pc.all(hive).as_py():
         return
-    tuples = [None if h else tuple(v.get(c) for c in columns) for h, v in zip(hive, values, strict=True)]
-    distinct = list(dict.fromkeys(t for t in tuples if t is not None))
+    other, numbers = files.filter(pc.invert(hive)), numbers.filter(pc.invert(hive))
+    texts = [directory[1:] for directory in directories]
+    distinct = list(dict.fromkeys(texts[number] for number in pc.unique(numbers).to_pylist()))
     if len(distinct) > LITERAL_PARTITIONS:
-        other = files.filter(pa.array([not h for h in hive]))
         yield ScanGroup(other, is_hive=False, has_vectors=has_vectors)
         return
-    for texts in distinct:
-        same = files.filter(pa.array([t == texts for t in tuples]))
-        shared = dict(zip(columns, texts, strict=True))
-        yield ScanGroup(same, is_hive=False, has_vectors=has_vectors, values=shared)
+    for values in distinct:
+        same = pa.array([each == values for each in texts], pa.bool_()).take(numbers)
+        shared = dict(zip(columns, values, strict=True))
+        yield ScanGroup(other.filter(same), is_hive=False, has_vectors=has_vectors, values=shared)
 
 
-def _hive_flags(paths: list[str], columns: tuple[str, ...], values: list[dict[str, str | None]]) -> list[bool]:
-    """Return for each file whether its directories name its partition; each directory is examined once."""
-    by_directory: dict[tuple[str, tuple[str | None, ...]], bool] = {}
-    flags = []
-    for path, texts in zip(paths, values, strict=True):
-        key = path.rpartition("/")[0], tuple(map(texts.get, columns))
-        flag = by_directory.get(key)
-        if flag is None:
-            flag = by_directory[key] = _ABSOLUTE.match(path) is None and is_hive_path(path, columns, texts)
-        flags.append(flag)
-    return flags
+def _directories(files: pa.Table, columns: Sequence[str]) -> tuple[list[tuple[str | None, ...]], pa.Array]:
+    """Return the distinct pairs of a directory and partition texts, flat, and for each file the number of its pair."""
+    values = files["partition_values"]
+    texts = [pc.replace_substring_regex(files["path"], "[^/]*$", "")]
+    texts += [pc.map_lookup(values, pa.scalar(column), "first") for column in columns]
+    found: list[tuple[str | None, ...]] = [()]
+    numbers = pa.repeat(pa.scalar(0, pa.int64()), files.num_rows)
+    for column in texts:
+        each = pa.concat_arrays(column.dictionary_encode("encode").unify_dictionaries().chunks)
+        pairs = pc.add(pc.multiply(numbers, len(each.dictionary)), each.indices.cast(pa.int64())).dictionary_encode()
+        parts = [divmod(pair, len(each.dictionary)) for pair in pairs.dictionary.to_pylist()]
+        found = [(*found[above], each.dictionary[own].as_py()) for above, own in parts]
+        numbers = pairs.indices.cast(pa.int64())
+    return found, numbers
+
+
+def _is_hive(directory: tuple[str | None, ...], columns: Sequence[str]) -> bool:
+    """Tell whether a directory names the partition of its files."""
+    path, *texts = directory
+    assert path is not None
+    return _ABSOLUTE.match(path) is None and is_hive_path(path, columns, dict(zip(columns, texts, strict=True)))

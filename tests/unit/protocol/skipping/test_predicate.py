@@ -12,7 +12,7 @@ from widen.model.type_parser import parse_type
 from widen.model.types import DataType, StructType
 from widen.protocol.partition_values import UNKNOWN
 from widen.protocol.skipping.file_statistics import Bounds
-from widen.protocol.skipping.predicate import UnknownPredicate, can_match, to_comparable
+from widen.protocol.skipping.predicate import UnknownPredicate, to_comparable
 from widen.spark.read.sql_predicate import parse_predicate
 
 SCHEMA = parse_type(
@@ -39,7 +39,7 @@ def matches(text: str) -> bool:
     def of(path: Path, _: DataType) -> Bounds:
         return KNOWN.get(path, Bounds())
 
-    return can_match(parse_predicate(text, SCHEMA), of)
+    return parse_predicate(text, SCHEMA).can_be(of, truth=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md#one-interval, #d11, #d12
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from widen.routing.native.batch_profile import adapt_profile, find_key_orders
 from widen.routing.native.column_assembler import ColumnAssembler
 from widen.routing.native.decoder import RecordDecoder
 from widen.routing.native.record_shape import BatchProfile, RecordShape
+from widen.routing.native.scalar_field import ScalarField, build_scalar_field
 from widen.routing.native.shape_builder import build_record_shape
 from widen.routing.redact import Redactor
 from widen.routing.rescue import rescue
@@ -112,8 +113,26 @@ class RowBuilder:
         self._search_budgets = dict.fromkeys(policy.excluded, MAX_SEARCHED_TEXTS)
         self._use(BatchProfile(RESCUED in self._roles))
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether records of scalars may become columns without their texts."""
+        return self._origin is None and not self._search_budgets
+
+    def scalar_field(self, key: str) -> ScalarField:
+        """Return a field of records of scalars."""
+        field = self._scalar_fields.get(key)
+        if field is None:
+            field = build_scalar_field(key, self._route, self._base, self._rules, self._profile)
+            self._scalar_fields[key] = field
+        return field
+
+    def file_fields(self, file: str) -> Mapping[str, str | None]:
+        """Return the fields that the records of a file get from it."""
+        return {} if self._file_fields is None else self._file_fields.of(file)
+
     def _use(self, profile: BatchProfile) -> None:
         shape = build_record_shape(self._route, profile, self._base, self._rules)
+        self._scalar_fields: dict[str, ScalarField] = {}
         self._profile, self._decoder, self._chunk = profile, RecordDecoder(shape), DecodedChunk(shape, [], [], [])
 
     def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:

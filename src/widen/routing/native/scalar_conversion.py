@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md#u7, #u14, #d2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
@@ -155,11 +155,7 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     """
     converter = FastConverter({slot.name: {} for slot in slots})
     has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
-    converter.bound = (
-        _LONG_BOUND
-        if has_text_column
-        else min((_INTEGER_BOUNDS[s.word] for s in slots if s.word in _INTEGER_BOUNDS), default=_LONG_BOUND)
-    )
+    converter.bound = _LONG_BOUND if has_text_column else integer_bound(slots)
     for python_type, word in _KIND_OF_TYPE.items():
         routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
         base_routed = [slot for slot in routed if slot.name in base_columns]
@@ -176,6 +172,11 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
         float in converter.conversions[slot.name] for slot in slots if slot.word == DOUBLE_WORD
     )
     return converter
+
+
+def integer_bound(slots: Iterable[ColumnSlot]) -> int:
+    """Return the magnitude up to which all columns hold every integer."""
+    return min((_INTEGER_BOUNDS[slot.word] for slot in slots if slot.word in _INTEGER_BOUNDS), default=_LONG_BOUND)
 
 
 def _is_same_kind(word: str, slot: ColumnSlot) -> bool:

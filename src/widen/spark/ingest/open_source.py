@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,9 +23,11 @@ from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
-from widen.spark.source.csv_texts import parse_dialect, read_csv, read_lines
+from widen.spark.source.csv_dialect import parse_dialect
+from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
+from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat, parse_format
-from widen.spark.source.file_ranges import small_ranges
+from widen.spark.source.file_ranges import can_read, small_ranges
 from widen.spark.source.json_texts import is_small, read_column, read_json, read_json_by_spark
 from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
@@ -42,6 +45,15 @@ IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
 """Files, directories and patterns, or rows."""
 
 _Source = TypeVar("_Source", bound=IngestSource)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """How files are read as texts; see `widen.spark.ingest.batch.TextBatch`."""
+
+    read: Callable[[], DataFrame]
+    read_again: Callable[[], DataFrame] | None = None
+    ranges: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,39 +137,46 @@ class BatchReader:
     def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
-        if source.format is FileFormat.JSON and not self.options:
-            return TextBatch(
-                spark,
-                lambda: read_json(spark, source).coalesce(count_partitions(spark, source)),
-                source.name,
-                source.left_out,
-                file_fields if names else None,
-                names,
-                source.files,
-                read_again=partial(read_json_by_spark, spark, source),
-                ranges=small_ranges(spark, source.files) if all(map(is_small, source.files)) else None,
-            )
-        partitions = count_partitions(spark, source)
         if source.format.is_typed:
+            partitions = count_partitions(spark, source)
             records = [
                 replace(each, frame=each.frame.coalesce(partitions))
                 for each in read_columnar(spark, source, file_fields)
             ]
             return TypedBatch(records, source.name, source.left_out, names, source.files)
+        texts = self._texts(spark, source)
+        return TextBatch(
+            spark,
+            lambda: texts.read().coalesce(count_partitions(spark, source)),
+            source.name,
+            source.left_out,
+            file_fields if names else None,
+            names,
+            source.files,
+            read_again=texts.read_again,
+            ranges=texts.ranges,
+        )
+
+    def _texts(self, spark: SparkSession, source: SourceFiles) -> _Texts:
+        is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
-            texts = read_csv(spark, source, parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed))
-        elif self.options:
+            dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed)
+            again = partial(read_csv, spark, source, dialect)
+            if not can_read(spark, source.files):
+                return _Texts(again)
+            ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
+            return _Texts(partial(read_csv_ranges, spark, source, dialect), again, ranges)
+        if self.options:
             raise InvalidOption(
                 option="options",
                 value=dict(self.options),
                 expected=f"The format {source.format.value} does not have options.",
             )
-        else:
-            texts = read_lines(spark, source, detects=self.detects)
-        texts = texts.coalesce(partitions)
-        fields = file_fields if names else None
-        return TextBatch(spark, lambda: texts, source.name, source.left_out, fields, names, source.files)
+        if source.format is FileFormat.TEXT:
+            return _Texts(partial(read_lines, spark, source, detects=self.detects))
+        ranges = small_ranges(spark, source.files) if is_few else None
+        return _Texts(partial(read_json, spark, source), partial(read_json_by_spark, spark, source), ranges)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None

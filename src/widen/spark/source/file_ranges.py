@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from widen.errors import CorruptFile
 from widen.spark.session import is_driver
 from widen.spark.source.line_range import read_lines
-from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, TEXT, WHOLE, TextGroup, split_groups
+from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, TEXT, WHOLE, TextGroup
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import RESTORE_FILE
 
@@ -88,11 +88,26 @@ def small_ranges(spark: SparkSession, files: Sequence[SourceFile]) -> pa.RecordB
         spark: The session.
         files: The files.
     """
-    if not is_driver(spark) or sum(file.size_bytes for file in files) > MAX_LOCAL_BYTES or not can_read(spark, files):
+    if not are_few(spark, files):
         return None
     ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
-    row = {TEXT: msgspec.json.encode(ranges), FILE: "", PART: RANGES_PART, WHOLE: False}
-    return pa.RecordBatch.from_pylist([row])
+    return range_batch(msgspec.json.encode(ranges), RANGES_PART)
+
+
+def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
+    """Tell whether this process reads files faster than a Spark job."""
+    size_bytes = sum(file.size_bytes for file in files)
+    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(spark, files)
+
+
+def range_batch(text: bytes, part: int) -> pa.RecordBatch:
+    """Return a raw batch of one row, for a task in this process.
+
+    Args:
+        text: What the task reads, as JSON.
+        part: The value of `PART`.
+    """
+    return pa.RecordBatch.from_pylist([{TEXT: text, FILE: "", PART: part, WHOLE: False}])
 
 
 def read_ranges(
@@ -106,28 +121,47 @@ def read_ranges(
         lined: Files with a record on each line.
         partitions: Number of partitions, if there are so many bytes.
     """
-    total = sum(file.size_bytes for file in (*whole, *lined))
-    task_bytes = max(MIN_TASK_BYTES, ceil(total / partitions))
+    limit = task_bytes((*whole, *lined), partitions)
     ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in whole]
-    ranges += [part for file in lined for part in _split(file, task_bytes)]
-    lists = [msgspec.json.encode(each).decode() for each in _pack(ranges, task_bytes)]
-    text = F.get(F.array(*map(F.lit, lists)), F.col("id").cast("int")).cast("binary")
-    return spark.range(0, len(lists), 1, len(lists)).select(
+    ranges += [part for file in lined for part in split_file(file, limit)]
+    return range_frame(spark, [msgspec.json.encode(each).decode() for each in pack_ranges(ranges, limit)], RANGES_PART)
+
+
+def task_bytes(files: Iterable[SourceFile], partitions: int) -> int:
+    """Return how many bytes one task reads.
+
+    Args:
+        files: The files.
+        partitions: Number of partitions, if there are so many bytes.
+    """
+    return max(MIN_TASK_BYTES, ceil(sum(file.size_bytes for file in files) / partitions))
+
+
+def range_frame(spark: SparkSession, tasks: Sequence[str], part: int) -> DataFrame:
+    """Return a raw batch with a row and a partition for each task.
+
+    Args:
+        spark: The session.
+        tasks: What each task reads, as JSON.
+        part: The value of `PART` in all rows.
+    """
+    text = F.get(F.array(*map(F.lit, tasks)), F.col("id").cast("int")).cast("binary")
+    return spark.range(0, len(tasks), 1, len(tasks)).select(
         text.alias(TEXT),
         F.lit("").alias(FILE),
-        F.lit(RANGES_PART).cast("bigint").alias(PART),
+        F.lit(part).cast("bigint").alias(PART),
         F.lit(False).alias(WHOLE),
     )
 
 
-def _split(file: SourceFile, task_bytes: int) -> list[FileRange]:
+def split_file(file: SourceFile, limit: int) -> list[FileRange]:
     """Return the ranges of a file with lines: as few and as equal as the bytes of a task allow."""
-    count = max(1, round(file.size_bytes / task_bytes))
+    count = max(1, round(file.size_bytes / limit))
     cuts = [file.size_bytes * number // count for number in range(count + 1)]
     return [FileRange(file.uri, start, end) for start, end in pairwise(cuts)]
 
 
-def _pack(ranges: Sequence[FileRange], task_bytes: int) -> list[list[FileRange]]:
+def pack_ranges(ranges: Sequence[FileRange], limit: int) -> list[list[FileRange]]:
     """Return the ranges for each task, in order, each about as large as the bytes of a task."""
     tasks: list[list[FileRange]] = []
     free = 0
@@ -135,30 +169,27 @@ def _pack(ranges: Sequence[FileRange], task_bytes: int) -> list[list[FileRange]]
         size = each.end - each.start
         if not tasks or size // 2 > free:
             tasks.append([])
-            free = task_bytes
+            free = limit
         tasks[-1].append(each)
         free -= size
     return tasks
 
 
-def read_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
-    """Yield the texts of a raw batch in a task; the texts of ranges are read from their files.
+def read_range_groups(text: bytes) -> Iterator[TextGroup]:
+    """Yield the texts of the ranges of a task.
+
+    Args:
+        text: The list of ranges as JSON.
 
     Raises:
         CorruptFile: a file cannot be read.
     """
-    for batch in batches:
-        for group in split_groups(batch):
-            if group.part != RANGES_PART:
-                yield group
-                continue
-            for each in group.texts:
-                for part in msgspec.json.decode(each, type=list[FileRange]):
-                    yield from _read_range(part)
+    for part in msgspec.json.decode(text, type=list[FileRange]):
+        yield from _read_range(part)
 
 
 def _read_range(part: FileRange) -> Iterator[TextGroup]:
-    with _open(part.uri) as file:
+    with open_file(part.uri) as file:
         if part.is_whole:
             yield TextGroup(part.uri, 0, True, [file.read()])
             return
@@ -167,7 +198,12 @@ def _read_range(part: FileRange) -> Iterator[TextGroup]:
 
 
 @contextmanager
-def _open(uri: str) -> Iterator[BinaryIO]:
+def open_file(uri: str) -> Iterator[BinaryIO]:
+    """Open a local file.
+
+    Raises:
+        CorruptFile: it cannot be read.
+    """
     try:
         with open(_LOCAL.sub("/", uri), "rb") as file:
             yield file
@@ -176,7 +212,7 @@ def _open(uri: str) -> Iterator[BinaryIO]:
         raise CorruptFile(path=uri, reason=reason, fix=RESTORE_FILE) from error
 
 
-# ---- heads -----------------------------------------------------------------------------------------
+# ---- checks before the batch -----------------------------------------------------------------------
 
 
 def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
@@ -187,19 +223,35 @@ def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callabl
         files: Files that `can_read` accepts.
         check: The check; it runs in the tasks.
     """
-    if not files:
+    return check_ranges(spark, [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check))
+
+
+def _check_head(check: Callable[[bytes], bool], file: BinaryIO, part: FileRange) -> bool:
+    return check(file.read(part.end))
+
+
+def check_ranges(
+    spark: SparkSession, ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool]
+) -> list[bool]:
+    """Return what a check says of each range. One job reads them all.
+
+    Args:
+        spark: The session.
+        ranges: Ranges of files that `can_read` accepts.
+        check: The check; it runs in the tasks.
+    """
+    if not ranges:
         return []
-    task = partial(_check_heads, [file.uri for file in files], check)
-    rows = spark.range(len(files)).mapInArrow(task, "id bigint, found boolean").collect()
+    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, found boolean").collect()
     return [row["found"] for row in sorted(rows)]
 
 
-def _check_heads(
-    uris: Sequence[str], check: Callable[[bytes], bool], batches: Iterable[pa.RecordBatch]
+def _check(
+    ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = []
         for number in batch.column(0).to_pylist():
-            with _open(uris[number]) as file:
-                found.append(check(file.read(HEAD_BYTES)))
+            with open_file(ranges[number].uri) as file:
+                found.append(check(file, ranges[number]))
         yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(found, pa.bool_())], names=["id", "found"])

@@ -1,7 +1,6 @@
 r"""The lines of a range of bytes of a local file, as Spark splits a text file among tasks.
 
-A line belongs to the range that has its first byte; ``\n``, ``\r\n`` and ``\r`` end a line. So adjacent ranges have
-every line once, wherever they are cut.
+A line belongs to the range that has its first byte. So adjacent ranges have every line once, wherever they are cut.
 
 Source: Spark's reader of text files
 """
@@ -21,7 +20,9 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def read_lines(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[list[bytes]]:
-    """Yield the lines that begin in a range, without their ends, in lists of adjacent lines.
+    r"""Yield the lines that begin in a range, without their ends, in lists of adjacent lines.
+
+    ``\n``, ``\r\n`` and ``\r`` end a line.
 
     Args:
         file: The file.
@@ -46,6 +47,25 @@ def read_lines(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BY
             return
         offset += complete
         pending = [data[complete:]]
+
+
+def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    r"""Yield the lines that begin in a range as blocks of whole lines. Only ``\n`` ends a line.
+
+    Args:
+        file: The file.
+        start: First byte of the range.
+        end: The byte after the range.
+        block_bytes: Number of bytes that are read at once.
+    """
+    file.seek(max(start - 1, 0))
+    if start and not file.readline().endswith(b"\n"):
+        return
+    while file.tell() < end:
+        block = file.read(min(block_bytes, end - file.tell()))
+        if not block:
+            return
+        yield block if block.endswith(b"\n") else block + file.readline()
 
 
 def _ends_line(block: bytes) -> bool:

@@ -17,8 +17,8 @@ bytes are a whole file or one record."""
 
 RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
 
-RANGES_PART = -1
-"""The value of `PART` in a row whose text is a list of ranges."""
+RANGES_PART, CSV_RANGES_PART = -1, -2
+"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from widen.observe.contract import Breach, find_breaches
 from widen.observe.json_document import InvalidJson, parse_document
 from widen.observe.observation import RecordPosition
-from widen.spark.source.file_ranges import read_groups
+from widen.spark.source.record_groups import read_text_groups
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.text_tasks import NOTE, RecordPositions
 
@@ -111,7 +111,7 @@ def _collect(frame: DataFrame, task: Any) -> ContractReport:
 
 def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     positions, report = RecordPositions(), ContractReport()
-    for texts, places in chain.from_iterable(map(positions.texts, read_groups(batches))):
+    for texts, places in chain.from_iterable(map(positions.texts, read_text_groups(batches))):
         report = report.merged(_check(contract, texts, places))
     yield _to_note(report)
 

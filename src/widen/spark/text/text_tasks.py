@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import msgspec
 import pyarrow as pa
@@ -27,10 +26,12 @@ from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn, RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.source.file_ranges import read_groups
+from widen.spark.source.csv_rows import FieldGroup
 from widen.spark.source.raw_batch import TextGroup
+from widen.spark.source.record_groups import read_record_groups
 from widen.spark.spark_types import to_spark
 from widen.spark.text.arrow_columns import drain_arrow_batches
+from widen.spark.text.field_columns import build_columns
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"
@@ -39,8 +40,8 @@ NOTE = "_widen_note"
 NOTES = "notes"
 """Name of the aggregate of all notes."""
 
-ROWS_PER_BATCH = 1_000
-"""Number of rows in an Arrow batch for Spark."""
+ROWS_PER_BATCH, FIELD_ROWS_PER_BATCH = 1_000, 10_000
+"""Number of rows in an Arrow batch: of records that are texts, and of those that are columns."""
 
 EARLY_CHECKS = (10, 100, 1_000, 2_000)
 """Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
@@ -198,6 +199,7 @@ class _TextTask:
         self._spec, self._schema = spec, schema
         self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
         self._rows, self._next_check = 0, EARLY_CHECKS[0]
+        self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
         self.will_replan = False
@@ -209,22 +211,50 @@ class _TextTask:
         return self.will_replan and enough and not self._spec.is_exhaustive
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the texts of Arrow batches and yield their rows."""
-        for texts, positions in chain.from_iterable(map(self._positions.texts, read_groups(batches))):
-            start = 0
-            while start < len(texts):
-                chunk = slice(start, start + self._next_check - self._rows)
-                start = min(chunk.stop, len(texts))
-                self._builder.add(texts[chunk], positions[chunk])
-                self._rows += start - chunk.start
-                if self._rows == self._next_check:
-                    self._next_check = next(
-                        (check for check in EARLY_CHECKS if check > self._rows), self._rows + ROWS_PER_BATCH
-                    )
-                    yield from self._drain()
-                    if self.is_done:
-                        return
+        """Read the records of Arrow batches and yield their rows."""
+        for group in read_record_groups(batches):
+            if isinstance(group, FieldGroup) and self._builder.takes_columns:
+                yield from self._run_fields(group)
+                continue
+            texts = group.to_text_group() if isinstance(group, FieldGroup) else group
+            for part, positions in self._positions.texts(texts):
+                yield from self._run_texts(part, positions)
+            if self.is_done:
+                return
         yield from self._drain()
+
+    def _run_texts(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
+        for chunk in self._chunks(len(texts)):
+            self._builder.add(texts[chunk], positions[chunk])
+            yield from self._end_chunk(chunk, ROWS_PER_BATCH)
+
+    def _run_fields(self, group: FieldGroup) -> Iterator[pa.RecordBatch]:
+        numbers = group.record_numbers()
+        name, before = self._positions.advance(group.file, group.part, group.records + len(group.refused))
+        self._builder.add([text for _, text in group.refused], [(name, before + at + 1) for at, _ in group.refused])
+        for chunk in self._chunks(group.records):
+            part = group.slice(chunk.start, chunk.stop - chunk.start)
+            columns = build_columns(self._builder, part, name, self._schema)
+            positions = [(name, before + numbers[chunk.start + at]) for at in columns.exact.to_pylist()]
+            self._builder.add(part.take(columns.exact).to_json_texts(), positions)
+            self._columns.append(columns.rows)
+            yield from self._end_chunk(chunk, FIELD_ROWS_PER_BATCH)
+
+    def _chunks(self, size: int) -> Iterator[slice]:
+        """Yield parts of records, each up to the next check, until nothing is left or nothing more is needed."""
+        start = 0
+        while start < size and not self.is_done:
+            stop = min(size, start + self._next_check - self._rows)
+            yield slice(start, stop)
+            start = stop
+
+    def _end_chunk(self, chunk: slice, rows_per_batch: int) -> Iterator[pa.RecordBatch]:
+        """Count the records of a chunk, and yield their rows if it is time for a check."""
+        self._rows += chunk.stop - chunk.start
+        if self._rows == self._next_check:
+            early = (check for check in EARLY_CHECKS if check > self._rows)
+            self._next_check = next(early, self._rows + rows_per_batch)
+            yield from self._drain()
 
     def note(self, parts: tuple[PartFile, ...] = ()) -> bytes:
         """Return the note of the task."""
@@ -234,7 +264,8 @@ class _TextTask:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
         rows.
         """
-        batches = list(drain_arrow_batches(self._builder, self._schema))
+        batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)]
+        self._columns = []
         signature = observation_signature(self._builder.observation)
         if signature != self._signature:
             self._signature = signature
@@ -266,8 +297,12 @@ class RecordPositions:
             yield values, [(group.file, number) for number in range(1, len(values) + 1)]
 
     def _next(self, file: str, part: int, lines: int) -> list[RecordPosition]:
+        name, before = self.advance(file, part, lines)
+        return [(name, line) for line in range(before + 1, before + lines + 1)]
+
+    def advance(self, file: str, part: int, lines: int) -> RecordPosition:
+        """Count the next texts of a file; return its name in positions, and the number of the text before them."""
         last_file, last_part, number = self._place
         number = number if (file, part) == (last_file, last_part) else 0
         self._place = (file, part, number + lines)
-        name = f"{file} from byte {part}" if part else file
-        return [(name, line) for line in range(number + 1, number + lines + 1)]
+        return f"{file} from byte {part}" if part else file, number

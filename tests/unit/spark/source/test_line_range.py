@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.spark.source.line_range import read_lines
+from widen.spark.source.line_range import read_line_blocks, read_lines
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r"]), max_size=14).map(b"".join)
 
@@ -35,3 +35,13 @@ def test_a_line_belongs_to_the_range_with_its_first_byte(start: int, end: int, l
 
 def test_a_byte_order_mark_is_not_part_of_the_first_line() -> None:
     assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"), 0, 9)) == [[b"a", b"\xef\xbb\xbfb"]]
+
+
+@given(texts, st.sets(st.integers(0, 14), max_size=4), st.integers(1, 6))
+def test_blocks_of_adjacent_ranges_are_the_file(data: bytes, cuts: set[int], block_bytes: int) -> None:
+    ends = sorted({0, len(data)} | {cut for cut in cuts if cut < len(data)})
+    blocks = [
+        block for start, end in pairwise(ends) for block in read_line_blocks(io.BytesIO(data), start, end, block_bytes)
+    ]
+    assert b"".join(blocks) == data
+    assert all(block.endswith(b"\n") for block in blocks[:-1])

@@ -1,0 +1,46 @@
+"""The records of a raw batch in a task, whatever its rows stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from widen.spark.source.csv_ranges import read_csv_groups
+from widen.spark.source.csv_rows import FieldGroup
+from widen.spark.source.file_ranges import read_range_groups
+from widen.spark.source.raw_batch import CSV_RANGES_PART, RANGES_PART, TextGroup, split_groups
+
+_READERS: Mapping[int, Callable[[bytes], Iterator[FieldGroup | TextGroup]]] = MappingProxyType(
+    {RANGES_PART: read_range_groups, CSV_RANGES_PART: read_csv_groups}
+)
+"""The reader of the texts of a row, by the value of `PART`; all other rows have a text or a whole file."""
+
+
+def read_record_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[FieldGroup | TextGroup]:
+    """Yield the records of a raw batch; those of ranges are read from their files.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+        SourceError: a quoted field of CSV does not end.
+    """
+    for batch in batches:
+        for group in split_groups(batch):
+            reader = _READERS.get(group.part)
+            if reader is None:
+                yield group
+                continue
+            for text in group.texts:
+                yield from reader(text)
+
+
+def read_text_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
+    """Yield the records of a raw batch as JSON texts.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+        SourceError: a quoted field of CSV does not end.
+    """
+    for group in read_record_groups(batches):
+        yield group.to_text_group() if isinstance(group, FieldGroup) else group

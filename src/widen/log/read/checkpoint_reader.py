@@ -192,7 +192,10 @@ def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
     groups = _groups(file, leaves)
     for rows in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=leaves, use_threads=False):
         for name in rows.schema.names:
-            non_null = rows.filter(rows.column(name).is_valid())
+            column = rows.column(name)
+            if column.null_count == len(column):
+                continue
+            non_null = rows.filter(column.is_valid())
             yield from non_null.select([name]).to_pylist(maps_as_pydicts="strict")
 
 

@@ -138,7 +138,7 @@ def commit(
             )
             return Unknown(unknown)
         if winner is None:
-            return _conclude(store, attempt.version, info, final)
+            return _conclude(store, attempt, info, final)
         if base is None:
             return Conflicted(TableAlreadyExists(location=store.location))
         for theirs in _read_winners(store, winner):
@@ -388,7 +388,7 @@ def _is_reachable(store: LogStore, version: int, began_ms: int) -> bool:
         return is_reachable(store, version, if_unknown=current_ms() - began_ms <= PAUSE_MS)
 
 
-def _conclude(store: LogStore, version: int, info: CommitInfo, actions: Sequence[Action]) -> Committed:
-    with after_commit(store.location, version):
-        run_post_commit_hooks(store, version, info, actions)
-    return Committed(version, store)
+def _conclude(store: LogStore, attempt: _CommitAttempt, info: CommitInfo, actions: Sequence[Action]) -> Committed:
+    with after_commit(store.location, attempt.version):
+        run_post_commit_hooks(store, attempt.version, info, actions, attempt.metadata.configuration)
+    return Committed(attempt.version, store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from widen.errors import (
 from widen.errors.foreign import notes_of
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
+from widen.log.write import post_commit
+from widen.log.write.checkpoint_writer import write_checkpoint
 from widen.log.write.commit import Committed, Conflicted, ReadSet, StagedFiles, Unknown, commit
 from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
@@ -630,6 +633,47 @@ def test_checkpoints_come_at_the_interval(tmp_path: Path, interval: str | None, 
     pointer = json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_text())
     assert (pointer["version"], pointer["numOfAddFiles"]) == (expected[-1], expected[-1])
     assert pointer["size"] == expected[-1] + 2
+
+
+@pytest.mark.parametrize(
+    ("size", "commit_size", "expected"),
+    [(0, 1, 10), (99_999, 1, 10), (100_000, 1, 50), (999_999, 999, 50), (1_000_000, 999, 100), (1_000_000, 1_000, 10)],
+)
+def test_checkpoints_of_larger_tables_are_less_frequent(size: int, commit_size: int, expected: int) -> None:
+    assert post_commit.checkpoint_interval(size, commit_size) == expected
+
+
+def test_the_checkpoint_of_a_large_table_is_written_after_the_commit_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, may_write = threading.Event(), threading.Event()
+
+    def write_late(snapshot: Snapshot) -> None:
+        began.set()
+        assert may_write.wait(60)
+        if snapshot.version == 4:
+            raise StorageError(location="x", reason="no", fix="")
+        write_checkpoint(snapshot)
+
+    base = create(tmp_path, metadata(**{"delta.checkpointInterval": "1"}))
+    pointer = tmp_path / "_delta_log" / "_last_checkpoint"
+    pointer.write_text(json.dumps({"version": 0, "size": post_commit.MAX_ACTIONS_IN_COMMIT + 1}))
+    monkeypatch.setattr(post_commit, "write_checkpoint", write_late)
+    for number in (1, 2):  # the second commit finds the first checkpoint still being written
+        assert commit(base.store, base, [add(f"f{number}")], "WRITE", {}).or_raise().version == number
+        assert began.wait(60)
+    assert json.loads(pointer.read_text())["version"] == 0
+    may_write.set()
+    post_commit._writing[base.store.location].join()
+    assert json.loads(pointer.read_text())["version"] == 1
+    pointer.write_text(json.dumps({"version": 0, "size": post_commit.MAX_ACTIONS_IN_COMMIT + 1}))
+    for number in (3, 4):
+        commit(base.store, base, [add(f"f{number}")], "WRITE", {}).or_raise()
+        post_commit._writing[base.store.location].join()
+        pointer.write_text(json.dumps({"version": 0, "size": post_commit.MAX_ACTIONS_IN_COMMIT + 1}))
+    assert "Version 4 is committed, but" in caplog.text
+    names = [name for name in os.listdir(tmp_path / "_delta_log") if name.endswith(".checkpoint.parquet")]
+    assert sorted(int(name[:20]) for name in names) == [1, 3]
 
 
 class Stubborn(LogStore):

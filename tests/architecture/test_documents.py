@@ -16,6 +16,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.m
 GENERATED = frozenset({"reference/cli.md", "reference/sql.md", "protocol-map.md"})
 """Pages that tools/docs_pages.py writes while the site is built."""
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+IMAGE = re.compile(r"!\[[^\]]+\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +44,12 @@ def broken(page: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_picture_exists(page: Path) -> None:
+    pictures = IMAGE.findall(CODE.sub("", page.read_text(encoding="utf-8")))
+    assert [picture for picture in pictures if not (page.parent / picture).exists()] == []
 
 
 def test_a_broken_link_is_found() -> None:

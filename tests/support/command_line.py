@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from support.json_schema import SCHEMAS, breaches
 from widen.cli.app import app
 
 
@@ -15,7 +16,10 @@ def run(*words: str, input: str | None = None) -> Result:
 
 
 def told(*words: str) -> Any:
-    """Return what a call that must succeed says as JSON."""
+    """Return what a call that must succeed says as JSON, which must be as its schema in the documentation says."""
     done = run(*words, "--json")
     assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+    value = json.loads(done.stdout)
+    found = list(breaches(SCHEMAS[words[0]], value))
+    assert not found, found
+    return value

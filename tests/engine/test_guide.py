@@ -83,7 +83,7 @@ def run_page(page: Path, spark: SparkSession) -> None:
 
 def commands(text: str) -> Iterator[str]:
     """The commands of a block, without comments."""
-    for line in text.splitlines():
+    for line in text.replace("\\\n", "").splitlines():
         command = shlex.join(shlex.split(line, comments=True))
         if command and not is_left_out(line):
             yield line.partition("  #")[0].strip()

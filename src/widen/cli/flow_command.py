@@ -165,7 +165,7 @@ def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
 def _parse_keys(words: Sequence[str] | None) -> dict[str, str] | None:
     """Return the keys by their columns; a column alone is its own expression."""
     parts = (word.partition("=") for word in words or ())
-    return {name: text if equals else lazy_imports.to_identifier(name) for name, equals, text in parts} or None
+    return {name: text if equals else lazy_imports.quote_name(name) for name, equals, text in parts} or None
 
 
 def _ensure_given(given: Mapping[str, object], *names: str) -> None:

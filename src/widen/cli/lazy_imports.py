@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
     from widen.model.sql_literal import to_identifier
+    from widen.model.types import quote_name
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
     from widen.planning.alter.handover import plan_handover
     from widen.planning.unify.contract import build_contract
@@ -105,6 +106,7 @@ __all__ = [
     "parse_sql",
     "plan",
     "plan_handover",
+    "quote_name",
     "read_history",
     "read_loads",
     "render_page",
@@ -143,6 +145,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),
     "widen.model.sql_literal": ("to_identifier",),
+    "widen.model.types": ("quote_name",),
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
     "widen.planning.alter.handover": ("plan_handover",),
     "widen.protocol.table_features": ("PROTECTION", "supported_features"),

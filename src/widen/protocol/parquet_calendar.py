@@ -15,12 +15,16 @@ from types import MappingProxyType
 from typing import Any
 
 _VERSION, _LEGACY = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
+_LEGACY_INT96 = "org.apache.spark.legacyINT96"
 
 PROLEPTIC: Mapping[str, str] = MappingProxyType({_VERSION: "4.0.0"})
 """Footer entries that make Spark read the calendar of Parquet, whatever the settings of the session."""
 
 _FIRST_PROLEPTIC = b"3.0.0"
 """The first version of Spark that writes the calendar of Parquet. Versions are compared as strings, as Spark does."""
+
+_FIRST_PROLEPTIC_INT96 = b"3.1.0"
+"""The first version of Spark that writes INT96 timestamps in the calendar of Parquet."""
 
 _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezone.utc)
 """From here on, both calendars are the same."""
@@ -36,6 +40,19 @@ def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
     """
     entries = metadata or {}
     return _LEGACY.encode() in entries or entries.get(_VERSION.encode(), _FIRST_PROLEPTIC) < _FIRST_PROLEPTIC
+
+
+def is_legacy_int96(metadata: Mapping[bytes, bytes] | None) -> bool:
+    """Tell whether the INT96 timestamps of a file are in the hybrid calendar of Spark 2.
+
+    Args:
+        metadata: The key-value metadata in its footer.
+
+    Source: Spark's DataSourceUtils
+    """
+    entries = metadata or {}
+    version = entries.get(_VERSION.encode(), _FIRST_PROLEPTIC_INT96)
+    return _LEGACY_INT96.encode() in entries or version < _FIRST_PROLEPTIC_INT96
 
 
 def is_ambiguous(value: Any) -> bool:

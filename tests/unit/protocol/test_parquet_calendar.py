@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from widen.protocol.parquet_calendar import PROLEPTIC, is_ambiguous, is_legacy
+from widen.protocol.parquet_calendar import PROLEPTIC, is_ambiguous, is_legacy, is_legacy_int96
 from widen.spark.parquet.footer import footer_of
 
 
@@ -24,6 +24,20 @@ from widen.spark.parquet.footer import footer_of
 )
 def test_the_footer_says_the_calendar(metadata: dict[bytes, bytes] | None, expected: bool) -> None:
     assert is_legacy(metadata) is expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (None, False),
+        ({b"org.apache.spark.version": b"4.2.1"}, False),
+        ({b"org.apache.spark.version": b"3.1.0"}, False),
+        ({b"org.apache.spark.version": b"3.0.3"}, True),
+        ({b"org.apache.spark.version": b"4.2.1", b"org.apache.spark.legacyINT96": b""}, True),
+    ],
+)
+def test_the_footer_says_the_calendar_of_int96_timestamps(metadata: dict[bytes, bytes] | None, expected: bool) -> None:
+    assert is_legacy_int96(metadata) is expected
 
 
 @pytest.mark.parametrize(

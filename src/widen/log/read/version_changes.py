@@ -13,7 +13,7 @@ from widen.log.read.commit_lines import decode_commit
 from widen.log.read.commit_timestamps import IN_COMMIT_TIMESTAMP, file_times_ms
 from widen.log.read.log_segment import list_log
 from widen.log.store.log_store import LogStore
-from widen.protocol.actions import Add, AddCdc, Metadata, Remove
+from widen.protocol.actions import Add, AddCdc, Metadata, Protocol, Remove
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class VersionChanges:
         change_files: The change data files. If there are any, they hold all row changes of the version.
         added: The files that add rows.
         removed: The files that remove rows.
+        protocol: The new protocol, if the version changed it.
     """
 
     version: int
@@ -35,6 +36,7 @@ class VersionChanges:
     change_files: tuple[AddCdc, ...]
     added: tuple[Add, ...]
     removed: tuple[Remove, ...]
+    protocol: Protocol | None = None
 
 
 def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionChanges]:
@@ -71,4 +73,5 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
             tuple(line.cdc for line in lines if line.cdc is not None),
             tuple(line.add for line in lines if line.add is not None and line.add.data_change),
             tuple(line.remove for line in lines if line.remove is not None and line.remove.data_change),
+            next((line.protocol for line in lines if line.protocol is not None), None),
         )

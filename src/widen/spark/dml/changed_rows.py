@@ -6,41 +6,28 @@ Source: PROTOCOL.md#change-data-files; Delta Spark's change data feed
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from widen.errors import ChangeFeedNotRecorded, ChangeFeedSchemaChanged, ChangeFeedSchemaMismatch, InvalidOption
+from widen.log.read.changed_files import DELETE, INSERT, ChangeSlice, change_slices
 from widen.log.read.file_list import concat_files, from_adds
-from widen.log.read.snapshot import Snapshot
-from widen.log.read.version_changes import VersionChanges
+from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.model.schema_json import from_json
 from widen.model.types import quote_name
-from widen.protocol.actions import Add, AddCdc, Remove
+from widen.planning.write.change_feed_schema import is_representable_in
+from widen.protocol.actions import Add
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
+from widen.protocol.column_metadata import visible_schema
+from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.scan import file_keys, read_with_locations
 from widen.spark.spark_types import DataFrame, SparkSession
 
-INSERT, DELETE = "insert", "delete"
 _TIME_MS = "__widen_time_ms"
-
-
-@dataclass(frozen=True, slots=True)
-class _ChangeSlice:
-    """A file with rows that one version changed in one way.
-
-    Args:
-        version: The version.
-        time_ms: The time of its commit.
-        file: The file.
-        without: The same file with only the unchanged rows, if there are any.
-    """
-
-    version: int
-    time_ms: int
-    file: Add
-    without: Add | None = None
 
 
 def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence[VersionChanges]) -> DataFrame:
@@ -56,50 +43,60 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
         CorruptLog: the schema breaks the rules of column mapping.
         StorageError: the storage returned an error.
     """
-    recorded = [_ChangeSlice(each.version, each.time_ms, _as_add(cdc)) for each in changes for cdc in each.change_files]
-    derived = [each for each in changes if not each.change_files]
-    frames = list(_frames(spark, _with_type(snapshot), recorded))
-    frames += [
-        frame.withColumn(CHANGE_TYPE, F.lit(INSERT)) for frame in _frames(spark, snapshot, _inserted_slices(derived))
-    ]
-    frames += [
-        frame.withColumn(CHANGE_TYPE, F.lit(DELETE)) for frame in _frames(spark, snapshot, _deleted_slices(derived))
-    ]
+    parts = [part for each in changes for part in change_slices(each)]
+    by_type = {kind: [part for part in parts if part.change_type == kind] for kind in (None, INSERT, DELETE)}
+    frames = list(_frames(spark, _with_type(snapshot), by_type[None]))
+    for kind in (INSERT, DELETE):
+        frames += [frame.withColumn(CHANGE_TYPE, F.lit(kind)) for frame in _frames(spark, snapshot, by_type[kind])]
     whole = reduce(DataFrame.unionByName, frames) if frames else _nothing(spark, snapshot)
     columns = [F.col(quote_name(name)) for name in snapshot.schema.names]
     time = F.timestamp_millis(F.col(_TIME_MS)).alias(COMMIT_TIMESTAMP)
     return whole.select(*columns, CHANGE_TYPE, COMMIT_VERSION, time)
 
 
-def _inserted_slices(changes: Iterable[VersionChanges]) -> Iterator[_ChangeSlice]:
-    for each in changes:
-        before = {remove.path: remove for remove in each.removed}
-        for add in each.added:
-            known = before.get(add.path)
-            yield _ChangeSlice(each.version, each.time_ms, add, _as_file(known) if known else None)
+def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]:
+    """Return the changes of a range of versions, whose rows the schema of a version can represent.
+
+    Args:
+        shown: The version whose schema the rows get.
+        first: The first version.
+        last: The last version.
+
+    Raises:
+        InvalidOption: the last version is before the first.
+        VersionNotFound: a version does not exist, or no longer exists.
+        ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
+        ChangeFeedSchemaMismatch: the first version has other columns or types than the version whose schema is used.
+        ChangeFeedSchemaChanged: columns or types changed between the versions.
+        CorruptLog: a commit is damaged.
+        StorageError: the storage returned an error.
+
+    Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
+    """
+    if last < first:
+        raise InvalidOption(option="last", value=last, expected=f"It is not before the first, which is {first}.")
+    start = open_snapshot(shown.store, first)
+    if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
+        raise ChangeFeedNotRecorded(first=first, last=last, version=first)
+    changes = list(_ensure_representable(shown, first, last))
+    if not is_representable_in(start.schema, first, shown.schema, shown.version):
+        schema = visible_schema(shown.schema).sql
+        raise ChangeFeedSchemaMismatch(first=first, last=last, version=first, shown=shown.version, schema=schema)
+    return changes
 
 
-def _deleted_slices(changes: Iterable[VersionChanges]) -> Iterator[_ChangeSlice]:
-    for each in changes:
-        after = {add.path: add for add in each.added}
-        for remove in each.removed:
-            yield _ChangeSlice(each.version, each.time_ms, _as_file(remove), after.get(remove.path))
-
-
-def _as_file(remove: Remove) -> Add:
-    return Add(
-        path=remove.path,
-        partition_values=remove.partition_values or {},
-        size=remove.size or 0,
-        modification_time=0,
-        data_change=False,
-        deletion_vector=remove.deletion_vector,
-    )
-
-
-def _as_add(cdc: AddCdc) -> Add:
-    values = cdc.partition_values
-    return Add(path=cdc.path, partition_values=values, size=cdc.size, modification_time=0, data_change=False)
+def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:
+    """Yield the changes of each version; raise if the schema of a version cannot represent its rows."""
+    for each in version_changes(shown.store, first, last):
+        if each.metadata is not None and not is_on(each.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
+            raise ChangeFeedNotRecorded(first=first, last=last, version=each.version)
+        if each.metadata is not None and each.version > first:
+            schema = from_json(each.metadata.schema_string)
+            if not is_representable_in(schema, each.version, shown.schema, shown.version):
+                raise ChangeFeedSchemaChanged(
+                    first=first, last=last, version=each.version, shown=shown.version, schema=shown.schema.sql
+                )
+        yield each
 
 
 def _with_type(snapshot: Snapshot) -> Snapshot:
@@ -107,7 +104,7 @@ def _with_type(snapshot: Snapshot) -> Snapshot:
     return snapshot.with_metadata(snapshot.metadata.with_schema(with_change_type(snapshot.schema)))
 
 
-def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_ChangeSlice]) -> Iterator[DataFrame]:
+def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[ChangeSlice]) -> Iterator[DataFrame]:
     """Yield the rows of files with their versions; a frame has no file twice, as rows are joined by file."""
     for layer in _layers(parts):
         rows = read_with_locations(spark, snapshot.store, snapshot, _listed([part.file for part in layer]))
@@ -124,8 +121,8 @@ def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[_ChangeSlic
         yield rows.join(F.broadcast(spark.createDataFrame(pa.table(columns))), FILE).drop(FILE, ROW)
 
 
-def _layers(parts: Iterable[_ChangeSlice]) -> list[list[_ChangeSlice]]:
-    layers: list[list[_ChangeSlice]] = []
+def _layers(parts: Iterable[ChangeSlice]) -> list[list[ChangeSlice]]:
+    layers: list[list[ChangeSlice]] = []
     depth: dict[str, int] = {}
     for part in parts:
         at = depth[part.file.path] = depth.get(part.file.path, -1) + 1

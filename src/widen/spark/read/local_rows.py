@@ -8,31 +8,123 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.errors.foreign import first_line
+from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.protocol.actions import DeletionVector
+from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, mapping_mode, physical_name
-from widen.protocol.parquet_calendar import is_legacy
+from widen.protocol.parquet_calendar import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_changes import ensure_readable
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.read.deleted_rows import load_vector
 
-_COLUMNS = ["path", "partition_values", "deletion_vector"]
+_BATCH_ROWS = 65_536
+_INT96 = "INT96"
 
 
 class NotLocal(Exception):
     """Only Spark can read a file or a column exactly; the text says why."""
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Rows of one file.
+
+    Args:
+        file: The file.
+        first_byte: Only row groups that begin at this byte or later are read.
+        end_byte: Only row groups that begin before this byte are read; None for no limit.
+        kept: The same file in another version, whose rows are left out; None to leave out none.
+    """
+
+    file: Add
+    first_byte: int = 0
+    end_byte: int | None = None
+    kept: Add | None = None
+
+
+@dataclass(frozen=True)
+class LocalScan:
+    """How this process reads the files of a table. Picklable.
+
+    Args:
+        store: The store of the table.
+        schema: The columns to return, with the metadata of column mapping.
+        mode: The mode of column mapping.
+        partition_keys: The keys of the partition values in file actions, by column.
+    """
+
+    store: LogStore
+    schema: StructType
+    mode: str
+    partition_keys: Mapping[str, str]
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return to_arrow_schema(self.schema)
+
+    def read(self, rows: RowSlice) -> Iterator[pa.Table]:
+        """Yield the rows of a slice, in the order of the file.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file or a deletion vector cannot be read.
+            StorageError: the store cannot be read.
+        """
+        try:
+            with self.store.open(self.store.plain(rows.file.path)) as opened:
+                file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+                if is_legacy(file.metadata.metadata):
+                    raise NotLocal(f"{rows.file.path} has dates of the Julian calendar")
+                deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
+                for first, batch in _batches(file, rows):
+                    chosen = pc.invert(_flags(deleted, first, batch.num_rows))
+                    if rows.kept is not None:
+                        chosen = pc.and_(chosen, _flags(others, first, batch.num_rows))
+                    yield self._in_table_types(file, batch.filter(chosen), rows.file)
+        except pa.ArrowException as error:
+            reason, fix = first_line(error), "Restore the file from a backup."
+            raise CorruptFile(path=rows.file.path, reason=reason, fix=fix) from error
+
+    def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add) -> pa.Table:
+        stored = _with_zones(file, stored)
+        values = {name: add.partition_values.get(key) for name, key in self.partition_keys.items()}
+        columns = [_column(field, stored, self.mode, values) for field in self.schema]
+        return pa.Table.from_arrays(columns, schema=self.arrow_schema)
+
+
+def plan_local_scan(snapshot: Snapshot) -> LocalScan:
+    """Return how to read the files of a version in this process.
+
+    Raises:
+        NotLocal: only Spark can read the table exactly.
+        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
+    """
+    ensure_readable(snapshot.schema)
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    if mode == ID:
+        raise NotLocal("columns are found by field id")
+    keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
+    scan = LocalScan(snapshot.store, snapshot.schema, mode, keys)
+    try:
+        _ = scan.arrow_schema
+    except InvalidOption as error:
+        raise NotLocal(error.message) from error
+    return scan
 
 
 def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
@@ -48,44 +140,59 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
         CorruptFile: a file or a deletion vector cannot be read.
         StorageError: the store cannot be read.
     """
-    ensure_readable(snapshot.schema)
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
-    if mode == ID:
-        raise NotLocal("columns are found by field id")
-    try:
-        target = to_arrow_schema(snapshot.schema)
-    except InvalidOption as error:
-        raise NotLocal(error.message) from error
-    keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
-    tables, rows = [target.empty_table()], 0
-    for file in snapshot.files().select(_COLUMNS).to_pylist(maps_as_pydicts="lossy"):
+    scan = plan_local_scan(snapshot)
+    tables, rows = [scan.arrow_schema.empty_table()], 0
+    for part in (part for file in to_adds(snapshot.files()) for part in scan.read(RowSlice(file))):
+        tables.append(part)
+        rows += part.num_rows
         if limit is not None and rows >= limit:
             break
-        stored = _without_deleted(snapshot.store, _read_file(snapshot.store, file["path"]), file["deletion_vector"])
-        values = {name: (file["partition_values"] or {}).get(key) for name, key in keys.items()}
-        columns = [_column(field, stored, mode, values) for field in snapshot.schema]
-        tables.append(pa.Table.from_arrays(columns, schema=target))
-        rows += stored.num_rows
     whole = pa.concat_tables(tables)
     return whole if limit is None else whole.slice(0, limit)
 
 
-def _read_file(store: LogStore, path: str) -> pa.Table:
-    try:
-        with store.open(store.plain(path)) as file:
-            opened = pq.ParquetFile(file)
-            if is_legacy(opened.metadata.metadata):
-                raise NotLocal(f"{path} has dates of the Julian calendar")
-            return opened.read()
-    except pa.ArrowException as error:
-        raise CorruptFile(path=path, reason=first_line(error), fix="Restore the file from a backup.") from error
+def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the batches of the row groups of a slice, each with the position of its first row in the file."""
+    position = 0
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        begin, first = _first_byte(group), position
+        position += group.num_rows
+        if begin < rows.first_byte or (rows.end_byte is not None and begin >= rows.end_byte):
+            continue
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number]):
+            yield first, pa.Table.from_batches([batch])
+            first += batch.num_rows
 
 
-def _without_deleted(store: LogStore, rows: pa.Table, vector: Mapping[str, Any] | None) -> pa.Table:
-    if vector is None:
-        return rows
-    deleted = pa.array(list(load_vector(store, DeletionVector(**vector))), pa.int64())
-    return rows.filter(pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=deleted)))
+def _first_byte(group: pq.RowGroupMetaData) -> int:
+    if not group.num_columns:
+        return 0
+    column = group.column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def _load(store: LogStore, file: Add | None) -> BitMap64:
+    return load_vector(store, file.deletion_vector) if file and file.deletion_vector else BitMap64()
+
+
+def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
+    """Return for each position from the first one on whether a bitmap has it."""
+    inside = bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap
+    positions = pa.array([position - first for position in inside], pa.int64())
+    return pc.is_in(pa.array(range(count), pa.int64()), value_set=positions)
+
+
+def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Return rows whose timestamps are in UTC where they are stored as INT96, which has no zone in Parquet."""
+    columns = (file.metadata.schema.column(index) for index in range(file.metadata.num_columns))
+    zoned = {column.path for column in columns if column.physical_type == _INT96}
+    if zoned and is_legacy_int96(file.metadata.metadata):
+        raise NotLocal("timestamps of the Julian calendar")
+    for index, name in enumerate(rows.column_names):
+        if name in zoned:
+            rows = rows.set_column(index, name, rows.column(name).cast(pa.timestamp("us", tz="UTC")))
+    return rows
 
 
 def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str | None]) -> pa.Array:

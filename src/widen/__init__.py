@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         replay,
     )
     from widen.planning.unify.fold_plan import FoldResult
+    from widen.spark.data_source.source import register
     from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import IcebergTable, Table, create_table
@@ -57,6 +58,7 @@ __all__ = [
     "ingest",
     "ingest_stream",
     "plan",
+    "register",
     "replay",
     "sql",
 ]
@@ -86,6 +88,7 @@ _MODULES = {
     "ingest": "widen.ingestion",
     "ingest_stream": "widen.ingestion",
     "plan": "widen.ingestion",
+    "register": "widen.spark.data_source.source",
     "replay": "widen.ingestion",
     "sql": "widen.sql_commands.execute",
 }

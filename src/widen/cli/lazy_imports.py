@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from widen.model.types import quote_name
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
     from widen.planning.alter.handover import plan_handover
+    from widen.planning.table.table_state import to_table_state
     from widen.planning.unify.contract import build_contract
     from widen.protocol.table_features import PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from widen.table.property_changes import PropertyChangesMixin
     from widen.table.results import Loads
     from widen.table.schema_diff import diff_versions
-    from widen.table.table_version import to_table_state
     from widen.table.vacuum import VacuumMixin
 
 __all__ = [
@@ -149,7 +149,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
     "widen.planning.alter.handover": ("plan_handover",),
     "widen.protocol.table_features": ("PROTECTION", "supported_features"),
-    "widen.table.table_version": ("to_table_state",),
+    "widen.planning.table.table_state": ("to_table_state",),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report.build_report": ("build_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),

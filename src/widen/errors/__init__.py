@@ -41,6 +41,7 @@ WidenError
 │   ├── IdentityColumnGiven · IdentityExhausted · IcebergIncompatible
 │   ├── ChangeFeedRefused   the changes between two versions cannot be read
 │   │   └── ChangeFeedNotRecorded · ChangeFeedSchemaMismatch · ChangeFeedSchemaChanged
+│   ├── DataSourceRefused · StreamRowsChanged · StreamColumnsChanged   Spark's data source of Widen
 │   ├── FeatureDropRefused
 │   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · UnknownFeature · TruncationNotAllowed
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
@@ -96,6 +97,7 @@ from widen.errors import (
     columns,
     constraints,
     contention,
+    data_source,
     family,
     feature_drops,
     flows,
@@ -109,6 +111,7 @@ from widen.errors.change_data_feeds import *
 from widen.errors.columns import *
 from widen.errors.constraints import *
 from widen.errors.contention import *
+from widen.errors.data_source import *
 from widen.errors.family import *
 from widen.errors.feature_drops import *
 from widen.errors.flows import *
@@ -123,6 +126,7 @@ __all__ += change_data_feeds.__all__
 __all__ += columns.__all__
 __all__ += constraints.__all__
 __all__ += contention.__all__
+__all__ += data_source.__all__
 __all__ += family.__all__
 __all__ += feature_drops.__all__
 __all__ += flows.__all__

@@ -25,11 +25,10 @@ from widen.log.write.commit import Committed, Conflicted, after_commit, commit
 from widen.log.write.log_cleanup import DAY_MS, MINUTE_MS, clean_up, is_truncated
 from widen.planning.alter import feature_removal
 from widen.planning.alter.feature_removal import RemovableFeature
-from widen.planning.table.table_state import MetadataChange, TableState
+from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
 from widen.protocol.duration import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
 from widen.protocol.table_features import PROTECTION, protected_before
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
-from widen.table.table_version import to_table_state
 
 CLEARING = "CLEAR TYPE HISTORY"
 """The operation name of a commit that removes the recorded type changes and keeps the feature."""

@@ -17,6 +17,7 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.storage_options import to_storage_options
+from widen.log.read.commit_timestamps import to_ms
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import retry_conflicts
 from widen.model.argument_types import check_arguments
@@ -37,7 +38,7 @@ from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.table.results import History, HistoryEntry, Loads, TableChange
-from widen.table.table_version import Self, to_ms
+from widen.table.table_version import Self
 
 
 class IcebergTable:

@@ -16,8 +16,8 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.read.version_diff import files_only_in, missing_files
 from widen.log.write.record_loads import restore_loads
 from widen.planning.alter.restore_actions import ensure_removable, restore_actions
+from widen.planning.table.table_state import to_table_state
 from widen.protocol.actions import Action
-from widen.table.table_version import to_table_state
 
 _NAMED = 3
 """The number of missing files that an error names."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from os import PathLike
 from typing import Any
 
 import pyarrow as pa
 
-from widen.errors import InvalidOption
+from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.loads import read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
@@ -19,13 +19,10 @@ from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.notebook import html_table, shortened
 from widen.model.types import StructType
-from widen.planning.table.table_state import MetadataChange, TableState
+from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
 from widen.planning.unify.contract import build_contract
 from widen.protocol.actions import Metadata, Protocol
-from widen.protocol.clustering import clustering_columns
 from widen.protocol.column_metadata import visible_schema
-from widen.protocol.partition_values import parse_timestamp
-from widen.protocol.table_features import is_supported
 from widen.protocol.type_changes import TypeChange, all_type_changes
 from widen.table.results import History, HistoryEntry, Loads
 from widen.table.schema_diff import SchemaDiff, diff_versions
@@ -202,30 +199,3 @@ class TableVersion:
     def _at(self, outcome: Outcome) -> Self:
         self._snapshot = outcome.or_raise().snapshot
         return self
-
-
-def to_table_state(snapshot: Snapshot) -> TableState:
-    """Return the state of a version that table changes are planned with.
-
-    Raises:
-        CorruptLog: its metadata cannot be read.
-    """
-    is_clustered = is_supported(snapshot.protocol, "clustering")
-    clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
-    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)
-
-
-def to_ms(timestamp: datetime | str) -> int:
-    """Return a timestamp in milliseconds since 1970; a text is ISO 8601, and UTC is the default zone.
-
-    Raises:
-        InvalidOption: the text cannot be parsed.
-    """
-    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
-    if moment is None:
-        raise InvalidOption(option="timestamp", value=timestamp, expected="Must be a time, e.g. 2024-01-31 12:00:00Z.")
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return (aware - _EPOCH) // timedelta(milliseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -32,11 +32,11 @@ from widen.planning.alter.alter_table import plan_alter
 from widen.planning.alter.create_table import plan_create_table
 from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.operation import AddColumn
+from widen.planning.table.table_state import to_table_state
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn
 from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Compare
 from widen.table.restore import plan_restore
-from widen.table.table_version import to_table_state
 
 SCHEMA = StructType((Field("key", LONG), Field("part", LONG), Field("count", LONG)))
 PARTS = 3

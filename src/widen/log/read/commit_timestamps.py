@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 
-from widen.errors import VersionNotFound
+from widen.errors import InvalidOption, VersionNotFound
 from widen.log.read.commit_lines import COMMIT_INFO, read_non_file_actions
 from widen.log.read.log_segment import LogFile
 from widen.log.store.log_store import LogStore
 from widen.protocol.actions import CommitInfo
+from widen.protocol.partition_values import parse_timestamp
 from widen.protocol.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, is_on
 
 IN_COMMIT_TIMESTAMP = "inCommitTimestamp"
@@ -127,3 +129,19 @@ def _search(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int) -> i
         else:
             high = middle - 1
     return commits[low].first
+
+
+def to_ms(timestamp: datetime | str) -> int:
+    """Return a timestamp in milliseconds since 1970; a text is ISO 8601, and UTC is the default zone.
+
+    Raises:
+        InvalidOption: the text cannot be parsed.
+    """
+    moment = parse_timestamp(timestamp) if isinstance(timestamp, str) else timestamp
+    if moment is None:
+        raise InvalidOption(option="timestamp", value=timestamp, expected="Must be a time, e.g. 2024-01-31 12:00:00Z.")
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption, TableNotFound, WidenError
+from widen.errors import InvalidOption, TableNotFound, VersionNotFound, WidenError
 from widen.log.read.commit_lines import (
     DOMAIN,
     METADATA,
@@ -84,6 +84,20 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
     snapshot = Snapshot(store, find_segment(store, version))
     ensure_readable(snapshot.protocol, store.location)
     return snapshot
+
+
+def first_version_from(store: LogStore, timestamp_ms: int) -> int:
+    """Return the first version that was committed at or after a time; the next one if all are earlier.
+
+    Raises:
+        TableNotFound: there is no log.
+        CorruptLog: a log file is missing or damaged.
+        StorageError: the store reported an error.
+    """
+    try:
+        return open_snapshot(store, timestamp_ms=timestamp_ms - 1).version + 1
+    except VersionNotFound:
+        return find_versions(store)[0].first
 
 
 def _has_schema(checksum: VersionChecksum) -> bool:

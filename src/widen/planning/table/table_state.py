@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from widen.model.column_path import Path
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.table.operation import Operation
 from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.clustering import clustering_columns
+from widen.protocol.table_features import is_supported
+
+if TYPE_CHECKING:
+    from widen.log.read.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -59,3 +65,14 @@ class MetadataChange:
     operation: str
     parameters: Mapping[str, object]
     operations: tuple[Operation, ...] = ()
+
+
+def to_table_state(snapshot: Snapshot) -> TableState:
+    """Return the state of a version that table changes are planned with.
+
+    Raises:
+        CorruptLog: its metadata cannot be read.
+    """
+    is_clustered = is_supported(snapshot.protocol, "clustering")
+    clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
+    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)

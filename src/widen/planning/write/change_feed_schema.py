@@ -29,6 +29,15 @@ def is_representable_in(schema: StructType, version: int, shown: StructType, sho
     return _has_grown(shown, schema, lambda old, new: old or not new)
 
 
+def has_same_columns(left: StructType, right: StructType) -> bool:
+    """Tell whether two schemas differ only in nullability, order and comments."""
+    return _has_grown(left, right, _any_nullability) and _has_grown(right, left, _any_nullability)
+
+
+def _any_nullability(old: bool, new: bool) -> bool:
+    return True
+
+
 def _has_grown(old: DataType, new: DataType, may_be: Callable[[bool, bool], bool]) -> bool:
     """Tell whether two types differ only by new fields and by nullability."""
     match old, new:

@@ -24,7 +24,7 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, mapping_mode, physical_name
+from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
 from widen.protocol.parquet_calendar import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_changes import ensure_readable
@@ -181,6 +181,20 @@ def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
     inside = bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap
     positions = pa.array([position - first for position in inside], pa.int64())
     return pc.is_in(pa.array(range(count), pa.int64()), value_set=positions)
+
+
+def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> pa.Array:
+    """Return values of the same or a narrower type in another type; missing fields of structs become null.
+
+    Args:
+        values: The values.
+        data_type: The type to return.
+        mode: The mode of column mapping: whether the values have the physical names of the type.
+
+    Raises:
+        NotLocal: Arrow does not convert the values exactly.
+    """
+    return _converted(values, data_type, mode)
 
 
 def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:

@@ -87,10 +87,17 @@ def write_for_iceberg(
     written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
     store, paths = sink.store, {row.path for row in written}
     store.delete([entry.path for entry in store.list(sink.job) if entry.path not in paths])
-    return [_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
+    return [to_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
 
 
-def _add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
+def to_add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
+    """Return a file as an add action.
+
+    Args:
+        layout: The layout of the files.
+        part: The file.
+        texts: Its partition values, as in the log.
+    """
     values = dict(zip(layout.split, texts, strict=True))
     return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
 
@@ -106,7 +113,7 @@ def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Ite
         for texts, rows in _partition_runs(batch, len(layout.split)):
             if writer is None or texts != current:
                 files += _close_writer(writer, current)
-                writer, current = _open_writer(layout, texts), texts
+                writer, current = open_writer(layout, texts), texts
             writer.write(_cast_batch(rows, layout.schema))
     files += _close_writer(writer, current)
     if files:
@@ -127,7 +134,13 @@ def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> 
     return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
 
 
-def _open_writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
+def open_writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
+    """Return a writer of the files of one partition.
+
+    Args:
+        layout: The layout of the files.
+        texts: The partition values, as in the log.
+    """
     folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
     return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
 

@@ -76,7 +76,7 @@ def write_parquet(
     job = folder or uuid.uuid4().hex
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
-        indexed = _indexed_columns(schema, metadata, mode)
+        indexed = indexed_columns(schema, metadata, mode)
         with translate_spark_errors():
             if enabled_compat(metadata.configuration):
                 rows = to_checked_rows(frame, schema, protocol, metadata)
@@ -91,7 +91,14 @@ def write_parquet(
     return adds
 
 
-def _indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+    """Return the physical paths of the leaf columns that get statistics.
+
+    Args:
+        schema: The schema of the table.
+        metadata: Its metadata.
+        mode: The mode of column mapping.
+    """
     leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
     identities = {(field.name,) for field in schema if find_identity(field)}
     return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)

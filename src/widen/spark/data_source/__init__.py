@@ -1,0 +1,1 @@
+"""UPDATE, DELETE, MERGE, overwrites and the change data feed."""

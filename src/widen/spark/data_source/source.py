@@ -1,0 +1,123 @@
+"""Widen as a data source of Spark: ``spark.read.format("widen")``, ``readStream``, ``write`` and ``writeStream``.
+
+Spark calls it in Python processes of its own, on the driver for plans and commits and on the executors for rows.
+
+Source: Spark's Python Data Source API (Spark 4.0)
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType as SparkSchema
+
+from widen.errors import DataSourceRefused
+from widen.model.argument_types import check_arguments
+from widen.spark.data_source.batch_reader import (
+    BatchReader,
+    FilteringReader,
+    plan_batch_columns,
+    read_snapshot_of,
+)
+from widen.spark.data_source.source_options import SourceOptions, parse_source_options
+from widen.spark.data_source.source_tasks import TableColumns
+from widen.spark.data_source.stream_reader import StreamReader, plan_stream
+from widen.spark.data_source.write_plan import plan_write
+from widen.spark.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter
+from widen.spark.session import find_session
+from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
+
+FORMAT = "widen"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+"""Spark 4.1's switch for filters; if it is off, Spark refuses a source that takes filters."""
+
+
+class WidenSource(DataSource):
+    """The data source ``widen``. Register it with `register`."""
+
+    reader_class: type[BatchReader] = BatchReader
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> SparkSchema:
+        """Return the columns of the table, or of its change feed."""
+        options = self._parsed()
+        return to_spark(plan_batch_columns(options, read_snapshot_of(options)).schema)
+
+    def reader(self, schema: SparkSchema) -> DataSourceReader:
+        """Return the reader of one version, or of the changes between two versions."""
+        options = self._parsed()
+        snapshot = read_snapshot_of(options)
+        columns = plan_batch_columns(options, snapshot)
+        _ensure_columns(schema, columns, snapshot.location)
+        return self.reader_class(options, snapshot, columns)
+
+    def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:
+        """Return the reader of new rows, or of all changes."""
+        options = self._parsed()
+        snapshot = read_snapshot_of(options)
+        columns = plan_batch_columns(options, snapshot)
+        _ensure_columns(schema, columns, snapshot.location)
+        return StreamReader(options, plan_stream(options, snapshot), columns)
+
+    def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch."""
+        options = self._parsed()
+        return BatchWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
+
+    def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of a stream.
+
+        Raises:
+            DataSourceRefused: Spark 4.0 cannot do this, or the table has rules that only Spark can evaluate.
+        """
+        options = self._parsed()
+        if not HAS_STREAM_WRITER:
+            reason = "Spark 4.0 does not pass the rows of streams in Arrow"
+            fix = "Use Spark 4.1 or later, or foreachBatch with Table.append."
+            raise DataSourceRefused(verb="write", location=options.text("path"), reason=reason, fix=fix)
+        return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
+
+    def _parsed(self) -> SourceOptions:
+        return parse_source_options(self.options)
+
+
+class FilteringSource(WidenSource):
+    """The data source where Spark pushes filters."""
+
+    reader_class = FilteringReader
+
+
+def _ensure_columns(given: SparkSchema, columns: TableColumns, location: str) -> None:
+    """Check that Spark expects the columns that the table has now."""
+    expected, actual = as_nullable(from_spark(given)), columns.schema
+    if expected.sql != actual.sql:
+        reason = f"the query expects {expected.sql}, and the table has {actual.sql}"
+        fix = "Do not give a schema. If the table changed since the DataFrame was made, load it again."
+        raise DataSourceRefused(verb="read", location=location, reason=reason, fix=fix)
+
+
+@check_arguments
+def register(session: SparkSession | None = None) -> None:
+    """Register the data source ``widen`` in a session, for ``spark.read.format("widen")`` and its siblings.
+
+    Spark 4.0 can read, write and stream; 4.1 can also push filters, if `spark.sql.python.filterPushdown.enabled` is
+    true when this is called, and write streams; 4.2 can also limit the batches of streams. `Table.read` is faster: see
+    the guide.
+
+    Args:
+        session: The session, classic or Connect; by default the active one, else a local one.
+
+    Source: Spark's Python Data Source API
+    """
+    spark = find_session(session)
+    pushes = str(spark.conf.get(_PUSHDOWN, "false")).lower() == "true"
+    spark.dataSource.register(FilteringSource if pushes else WidenSource)

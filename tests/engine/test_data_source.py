@@ -1,0 +1,217 @@
+"""The data source: what it reads and streams is what Table.read returns, and what it writes, tables read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import widen
+from widen.table import Table, create_table
+
+ROWS = """
+  SELECT CAST(id AS int) AS id, date'2024-01-31' + CAST(id % 2 AS int) AS part,
+    CAST(id * 1.25 AS decimal(6,2)) AS price, timestamp_seconds(id * 86400 - 1000000000) AS at,
+    IF(id % 3 = 0, NULL, named_struct('n', CAST(id AS int), 'tags', IF(id % 4 = 0, NULL, array(named_struct(
+      'k', 'x' || id, 'v', CAST(id AS short)), NULL)), 'm', IF(id % 5 = 0, NULL, map('a', CAST(id AS int))))) AS deep
+  FROM range({first}, {last})"""
+SCHEMA = (
+    "id int, part date, price decimal(6,2), at timestamp, "
+    "deep struct<n: int, tags: array<struct<k: string, v: short>>, m: map<string, int>>"
+)
+PROPERTIES = {
+    "delta.enableTypeWidening": "true",
+    "delta.columnMapping.mode": "name",
+    "delta.enableDeletionVectors": "true",
+    "delta.enableChangeDataFeed": "true",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered(spark: SparkSession) -> None:
+    """Register the data source in the session of the tests."""
+    widen.register(spark)
+
+
+FEED: list[str] = []
+"""The changes up to version 3, which `Table.changes` returned before the types changed."""
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, registered: None, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A partitioned table with mapped names, deletion vectors, changed rows, and old types at every depth."""
+    table = create_table(
+        str(tmp_path_factory.mktemp("source") / "t"), SCHEMA, partition_by=["part"], properties=PROPERTIES
+    )
+    table.append(spark.sql(ROWS.format(first=1, last=30)))
+    table.delete("id IN (3, 4, 17)", spark=spark)
+    table.update({"price": "price + 1"}, "id IN (5, 6)", spark=spark)
+    FEED.extend(rows_of(table.changes(1, 3, spark=spark)))
+    new_types = {"id": "bigint", "deep.n": "double", "deep.tags.element.v": "int", "price": "decimal(10,4)"}
+    for column, new in new_types.items():
+        table.alter_column(column, type=new)
+    table.append(spark.sql(ROWS.format(first=30, last=40)))
+    return table
+
+
+def rows_of(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def load(spark: SparkSession, table: Table, **options: object) -> DataFrame:
+    return (
+        spark.read.format("widen").options(**{key: str(value) for key, value in options.items()}).load(table.location)
+    )
+
+
+def test_a_read_returns_the_rows_of_the_table(spark: SparkSession, table: Table) -> None:
+    rows = rows_of(load(spark, table))
+    assert len(rows) == 36
+    assert rows == rows_of(table.read(spark=spark))
+    assert rows_of(load(spark, table, versionAsOf=1)) == rows_of(table.read(version=1, spark=spark))
+
+
+def test_a_view_in_sql_filters_and_aggregates(spark: SparkSession, table: Table) -> None:
+    spark.sql(f"CREATE TEMPORARY VIEW from_widen USING widen OPTIONS (path '{table.location}')")
+    (row,) = spark.sql("SELECT count(*), sum(id) FROM from_widen WHERE part > '2024-01-31' AND id > 30").collect()
+    assert tuple(row) == (5, 31 + 33 + 35 + 37 + 39)
+
+
+def test_the_change_feed_is_that_of_the_table(spark: SparkSession, table: Table) -> None:
+    feed = load(spark, table, versionAsOf=3, readChangeFeed=True, startingVersion=1)
+    assert len(FEED) == 29 + 3 + 4
+    assert rows_of(feed) == FEED
+
+
+def test_filters_skip_files_where_spark_pushes_them(spark: SparkSession, table: Table) -> None:
+    if spark.version < "4.1":
+        return  # Spark 4.0 pushes no filters to Python data sources
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        widen.register(spark)
+        where = "id > 35 AND part = date'2024-01-31' AND deep.n IS NOT NULL AND price < 1000"
+        assert rows_of(load(spark, table).where(where)) == rows_of(table.read(where, spark=spark))
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        widen.register(spark)
+
+
+def refusal(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        call()
+    assert text in str(caught.value)
+
+
+def test_what_cannot_be_read_is_refused(spark: SparkSession, table: Table) -> None:
+    refusal(lambda: load(spark, table, versionAs=1), "an option cannot be 'versionas'")
+    refusal(lambda: load(spark, table, versionAsOf=1, timestampAsOf="2024-01-01"), "Give versionAsOf or timestampAsOf")
+    wrong = spark.read.format("widen").schema("id int")
+    refusal(lambda: wrong.load(table.location).collect(), "the query expects struct<id: int>")
+
+
+# ---- writes ----------------------------------------------------------------------------------------
+
+
+def test_writes_create_append_and_overwrite(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    rows = spark.sql(ROWS.format(first=0, last=50))
+    options = {"partitionBy": "part", **PROPERTIES}
+    rows.write.format("widen").mode("append").options(**options).save(place)
+    table = Table(place)
+    assert (table.version, table.partition_by, table.properties["delta.enableTypeWidening"]) == (0, ("part",), "true")
+    assert rows_of(table.read(spark=spark)) == rows_of(rows)
+    wider = spark.sql(
+        f"SELECT id + 3000000000 AS id, part, price, at, deep, 'new' AS extra FROM ({ROWS.format(first=50, last=52)})"
+    )
+    refusal(lambda: wider.write.format("widen").mode("append").save(place), "extra (string) is not in the table")
+    wider.write.format("widen").mode("append").option("mergeSchema", "true").save(place)
+    assert str(table.refresh().schema.find("id").type) == "long"
+    assert rows_of(table.read("id > 3000000000", spark=spark)) == rows_of(wider)
+    assert table.read("id = 7 AND extra IS NULL AND deep.n = 7", spark=spark).count() == 1
+    rows.write.format("widen").mode("overwrite").save(place)
+    assert table.refresh().read("extra IS NULL", spark=spark).count() == table.read(spark=spark).count() == 50
+    assert table.history(1)[0].operation == "WRITE"
+    table.add_constraint("positive", "id >= 0", spark=spark)
+    refusal(lambda: rows.write.format("widen").mode("append").save(place), "it has CHECK constraints. Use Table.append")
+    assert table.refresh().read(spark=spark).count() == 50
+
+
+def test_a_failed_write_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "id bigint not null, v string")
+    rows = spark.sql("SELECT IF(id = 90, NULL, id) AS id, 'v' AS v FROM range(0, 100, 1, 2)")
+    refusal(lambda: rows.write.format("widen").mode("append").save(table.location), "but a row has null in it")
+    assert table.refresh().version == 0
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+# ---- streams ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> Table:
+    """Three files, one of them with a deletion vector."""
+    table = create_table(str(tmp_path / "source"), "id int, v string", properties=PROPERTIES)
+    for first in (0, 10, 20):
+        table.append(
+            spark.sql(f"SELECT CAST(id AS int) AS id, 'v' || id AS v FROM range({first}, {first + 10})").coalesce(1)
+        )
+    table.delete("id = 3", spark=spark)
+    return table
+
+
+def stream(spark: SparkSession, source: Table, tmp_path: Path, *, to: str = "sink", **options: Any) -> StreamingQuery:
+    rows = spark.readStream.format("widen").options(**{k: str(v) for k, v in options.items()}).load(source.location)
+    rows = rows.toDF(*(name.removeprefix("_") for name in rows.columns))
+    writer = rows.writeStream.format("widen").options(mergeSchema="true", **PROPERTIES)
+    writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{to}")).trigger(availableNow=True)
+    query = writer.start(str(tmp_path / to))
+    query.awaitTermination(120)
+    return query
+
+
+def test_a_stream_copies_new_rows_and_stops_at_a_change_of_columns(
+    spark: SparkSession, source: Table, tmp_path: Path
+) -> None:
+    if spark.version < "4.2":
+        return  # limits, and the end of the data that is there, need Spark 4.2
+    query = stream(spark, source, tmp_path, maxFilesPerTrigger=2)
+    sink = Table(tmp_path / "sink")
+    assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [19, 10]
+    assert rows_of(sink.read(spark=spark)) == rows_of(source.read(spark=spark))
+    source.append(spark.sql("SELECT 100 AS id, 'before' AS v"))
+    rows = spark.readStream.format("widen").load(source.location).writeStream.format("widen")
+    rows = rows.options(checkpointLocation=str(tmp_path / "checkpoint-sink"), mergeSchema="true")
+    running = rows.trigger(processingTime="1 second").start(str(tmp_path / "sink"))
+    while sink.refresh().read("id = 100", spark=spark).isEmpty():
+        assert not running.awaitTermination(1)
+    source.alter_column("id", type="bigint")
+    source.add_columns({"w": "double"})
+    source.append(spark.sql("SELECT 5000000000 AS id, 'after' AS v, 1.5D AS w"))
+    with pytest.raises(PySparkException, match=r"DELTA_SCHEMA_CHANGED_WITH_VERSION.*Version 6"):
+        running.awaitTermination(120)
+    stream(spark, source, tmp_path)
+    stream(spark, source, tmp_path)
+    assert rows_of(sink.refresh().read(spark=spark)) == rows_of(source.read(spark=spark))
+    assert sink.history(1)[0].operation == "STREAMING UPDATE"
+    source.delete("id = 100", spark=spark)
+    with pytest.raises(PySparkException, match="updated or deleted rows"):
+        stream(spark, source, tmp_path)
+    version = sink.refresh().version
+    stream(spark, source, tmp_path, skipChangeCommits=True)
+    assert sink.refresh().version == version
+
+
+def test_a_stream_of_the_change_feed_has_every_change(spark: SparkSession, source: Table, tmp_path: Path) -> None:
+    if spark.version < "4.2":
+        return
+    stream(spark, source, tmp_path, to="changes", readChangeFeed=True, startingVersion=1)
+    source.update({"v": "'new'"}, "id < 2", spark=spark)
+    stream(spark, source, tmp_path, to="changes", readChangeFeed=True, startingVersion=1)
+    changes = Table(tmp_path / "changes").read(spark=spark).toDF(*source.changes(1, spark=spark).columns)
+    assert rows_of(changes) == rows_of(source.changes(1, spark=spark))
+    assert changes.count() == 30 + 1 + 4

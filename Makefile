@@ -28,7 +28,7 @@ demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel $(ARGS)
+	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
 	@$(PYTEST) $(TESTS) -m "not spark and not sweep" $(ARGS)
@@ -45,6 +45,14 @@ wheel: setup ## install the built wheel with its extras, as users do, and run th
 
 interop: setup $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
 	@$(PYTEST) tests/interop $(ARGS)
+
+.PHONY: s3
+s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback
+	@$(PYTEST) tests/s3 $(ARGS)
+
+.PHONY: cluster
+cluster: setup $(WORK)/venv-worker.stamp ## a Spark standalone cluster of real processes whose workers do not have Widen
+	@WIDEN_WORKER_PYTHON=$(CURDIR)/$(WORK)/venv-worker/bin/python $(PYTEST) tests/cluster $(ARGS)
 
 .PHONY: faults
 faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes
@@ -97,6 +105,9 @@ $(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.to
 	@echo "Setting up $(WORK)/venv-$*"
 	@$(PYTHON) tools/venv.py $(WORK)/venv-$* requirements/dev.txt requirements/spark-$*.txt && touch $@
 
+$(WORK)/venv-worker.stamp: requirements/runtime.txt tools/venv.py | $(WORK)/python.stamp
+	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-worker requirements/runtime.txt && touch $@
+
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
@@ -105,6 +116,9 @@ $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 
 $(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/rest_catalog.xml $(WORK)/venv.stamp
 	@$(RUN) tools/jars.py rest_catalog.xml && touch $@
+
+$(WORK)/jars-s3/stamp: tools/jars.py tools/jars-s3.json $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/jars.py s3 && touch $@
 
 $(WORK)/data/real.stamp: tools/real.py tools/real.json
 	@$(PYTHON) tools/real.py && touch $@

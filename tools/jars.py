@@ -1,8 +1,13 @@
-"""Fetch Delta Lake and Iceberg for Spark from Maven Central into ``.work/jars`` and check it against ``jars.json``.
+"""Fetch jars from Maven Central and check them against their pins.
+
+Without an argument: Delta Lake and Iceberg for Spark, of ``jars.json``, into ``.work/jars``. With the argument ``s3``:
+Hadoop's client of S3 and the parts of the AWS SDK that it uses, of ``jars-s3.json``, into ``.work/jars-s3`` (14 MB, all
+Apache License 2.0; Hadoop's own dependency is a bundle of the whole SDK, which has 686 MB).
 
 With the Maven client where it is installed, else with the resolver that is built into Spark. There is no third
-way: without these jars `make interop` fails, because tests that did not run have not passed. With ``rest_catalog.xml``
-as its argument it fetches the jars of that POM into ``.work/jars/rest_catalog``, for which it needs Maven.
+way: without these jars `make interop` and `make s3` fail, because tests that did not run have not passed. With
+``rest_catalog.xml`` as its argument it fetches the jars of that POM into ``.work/jars/rest_catalog``, for which it
+needs Maven.
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-JARS = ROOT / ".work" / "jars"
+SET = "-s3" if sys.argv[1:] == ["s3"] else ""
+JARS = ROOT / ".work" / f"jars{SET}"
 IVY = ROOT / ".work" / "ivy"
 
 
@@ -25,17 +31,17 @@ REST_CATALOG = "9427e152576cb0e84e4d8061ebc285ef5a91a2b3c16d9b4afb12746d753ed19a
 
 def main(pom: str | None = None) -> int:
     """Leave every pinned jar in place, checked, or return 1 with one line of why."""
-    if pom is not None:
+    if pom is not None and not SET:
         return _rest_catalog(ROOT / "tools" / pom)
-    pins: dict[str, str] = json.loads((ROOT / "tools" / "jars.json").read_text())
+    pins: dict[str, str] = json.loads((ROOT / "tools" / f"jars{SET}.json").read_text())
     JARS.mkdir(parents=True, exist_ok=True)
     missing = [coordinate for coordinate in pins if not jar(coordinate).exists()]
     if missing and not (_by_maven(missing) or _by_spark(missing)):
-        print(f"INTEROP CANNOT RUN: Maven Central did not give {', '.join(missing)}.", file=sys.stderr)
+        print(f"THE TESTS CANNOT RUN: Maven Central did not give {', '.join(missing)}.", file=sys.stderr)
         return 1
     wrong = [coordinate for coordinate, digest in pins.items() if _digest(jar(coordinate)) != digest]
     for coordinate in wrong:
-        print(f"INTEROP CANNOT RUN: {jar(coordinate)} is not the {coordinate} that was pinned.", file=sys.stderr)
+        print(f"THE TESTS CANNOT RUN: {jar(coordinate)} is not the {coordinate} that was pinned.", file=sys.stderr)
     return int(bool(wrong))
 
 

@@ -3,7 +3,8 @@
     python3 tools/venv.py .work/venv requirements/dev.txt requirements/spark-4.2.txt
 
 Needs Python 3.10 or later and pip. Where Debian left the ``venv`` module without its pip, the package
-``virtualenv`` takes its place. Widen itself is installed as an editable package.
+``virtualenv`` takes its place. Widen itself is installed as an editable package, unless the first word is
+``--without-widen``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,16 @@ WORK = ROOT / ".work"
 
 def main(target: str, *requirements: str) -> int:
     """Make the environment, or bring the one that is there up to date."""
+    if target == "--without-widen":
+        return _fill(requirements[0], *requirements[1:])
+    code = _fill(target, *requirements)
+    if not code:
+        pip = _pip(Path(target).absolute() / "bin" / "python")
+        _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    return code
+
+
+def _fill(target: str, *requirements: str) -> int:
     place = Path(target).absolute()
     python = place / "bin" / "python"
     if not _runs(python) and not (_make(place) and _runs(python)):
@@ -26,11 +37,13 @@ def main(target: str, *requirements: str) -> int:
             "No virtual environment: install python3-venv (Debian, Ubuntu) or virtualenv, then repeat.", file=sys.stderr
         )
         return 1
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     wanted = [word for name in requirements for word in ("-r", name)]
-    _run([*pip, "--require-hashes", *wanted])
-    _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
+    _run([*_pip(python), "--require-hashes", *wanted])
     return 0
+
+
+def _pip(python: Path) -> list[str]:
+    return [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
 
 
 def _make(place: Path) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from widen.planning.unify.fold_plan import FoldResult
     from widen.spark.data_source.source import register
+    from widen.spark.ship import ship
     from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import IcebergTable, Table, create_table
@@ -60,6 +61,7 @@ __all__ = [
     "plan",
     "register",
     "replay",
+    "ship",
     "sql",
 ]
 
@@ -90,6 +92,7 @@ _MODULES = {
     "plan": "widen.ingestion",
     "register": "widen.spark.data_source.source",
     "replay": "widen.ingestion",
+    "ship": "widen.spark.ship",
     "sql": "widen.sql_commands.execute",
 }
 

@@ -169,7 +169,7 @@ def _missing_package_error(match: re.Match[str]) -> WidenError:
     return InvalidOption(
         option="the Spark session",
         value=f"a session whose executors do not have the package {match[1]}",
-        expected="Install widen on the executors, or set PYSPARK_PYTHON to an interpreter that has it.",
+        expected="Call widen.ship(spark), or install widen on the executors, or set PYSPARK_PYTHON to one with it.",
     )
 
 

@@ -8,9 +8,10 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.protocol.tracking_columns import TrackingColumns
 from widen.protocol.type_changes import ensure_readable
+from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.rebase_mode import READ_OPTIONS
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_positions
 from widen.spark.read.field_ids import split_by_names
@@ -54,6 +56,7 @@ Source: docs/spark-facts.md#signed-zeros
 """
 
 _EVERYTHING = UnknownPredicate()
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 _SCHEME = r"^[A-Za-z0-9+.-]+:/*"
 _BASE_ROW_ID, _COMMIT_VERSION = "__widen_base_row_id", "__widen_row_version"
 
@@ -237,11 +240,16 @@ def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGro
     paths, root = list_files(spark, store, group.files, uris), store.uri("")
     # Not for a manifest: it is outside of the table, and Spark refuses a base that its path does not begin with.
     base = unquote(root) if group.is_hive and paths[0].startswith(root) else None
-    return open_files(spark, scan, group, paths, base)
+    return open_files(spark, scan, group, paths, base, hadoop_options(store))
 
 
 def open_files(
-    spark: SparkSession, scan: ScanPlan, group: ScanGroup, paths: Sequence[str], base: str | None = None
+    spark: SparkSession,
+    scan: ScanPlan,
+    group: ScanGroup,
+    paths: Sequence[str],
+    base: str | None = None,
+    store_options: Mapping[str, str] = _NO_OPTIONS,
 ) -> DataFrame:
     """Return files as Spark reads them: with the names that columns have in the files.
 
@@ -251,12 +259,13 @@ def open_files(
         group: What the files have in common.
         paths: What `list_files` returns for them.
         base: The directory below which directories name partitions.
+        store_options: The settings of Hadoop for the store of the files.
     """
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
         fields += [Field(name, STRING) for name in scan.physical_partitions]
     schema = StructType(tuple(fields))
-    reader = spark.read.schema(to_spark(schema)).options(**READ_OPTIONS)
+    reader = spark.read.schema(to_spark(schema)).options(**READ_OPTIONS, **store_options)
     if any(leaf in (FLOAT, DOUBLE) for _, leaf in leaves(schema)):
         reader = reader.options(**_WITHOUT_DICTIONARY_FILTER)
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")

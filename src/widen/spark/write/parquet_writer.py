@@ -27,6 +27,7 @@ from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.partition_values import directory_values
 from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.void_columns import ensure_storable
+from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.parquet.rebase_mode import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
@@ -73,7 +74,7 @@ def write_parquet(
     mode = mapping_mode(metadata.configuration, protocol)
     by_name = {field.name: field for field in schema}
     partition_names = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
-    job = folder or uuid.uuid4().hex
+    job, options = folder or uuid.uuid4().hex, hadoop_options(store)
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
         indexed = indexed_columns(schema, metadata, mode)
@@ -83,7 +84,7 @@ def write_parquet(
                 sink = PartSink(store, job, codec_of(frame.sparkSession), describe_columns(indexed))
                 adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
             else:
-                writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS)
+                writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS, **options)
                 with proleptic_writes(frame.sparkSession):
                     writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
                 adds = _adds(frame, store, job, indexed)

@@ -1,0 +1,67 @@
+"""The storage options of a table as options of Spark's readers and writers, which pass them on to Hadoop.
+
+So one set of options serves the log and the data files, and the session needs no credentials. They are set for the
+bucket of the table alone, and win over settings of the session.
+
+Source: docs/guide/cluster.md#object-stores
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from widen.log.store.log_store import LogStore
+
+_ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+_PREFIX = "aws_"
+
+
+def _flag(text: str) -> bool:
+    return text.lower() in ("true", "1", "yes", "on", "y")
+
+
+_TEXTS: Mapping[str, str] = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "session_token": "session.token",
+    "token": "session.token",
+    "endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+    "region": "endpoint.region",
+    "default_region": "endpoint.region",
+}
+"""Options of object_store, without the prefix, with the settings of S3A that have the same values."""
+
+_FLAGS: Mapping[str, tuple[str, Callable[[bool], str | None]]] = {
+    "virtual_hosted_style_request": ("path.style.access", lambda is_on: "false" if is_on else "true"),
+    "skip_signature": ("aws.credentials.provider", lambda is_on: _ANONYMOUS if is_on else None),
+}
+"""Switches of object_store with the settings of S3A and their values."""
+
+
+def hadoop_options(store: LogStore) -> dict[str, str]:
+    """Return the options with which Spark reads and writes the files of a table.
+
+    Args:
+        store: The store of the table. Only S3 has such options; Azure and Google need settings of the session.
+    """
+    parts = urlsplit(store.location)
+    if parts.scheme != "s3" or not store.storage_options:
+        return {}
+    settings: dict[str, str] = {}
+    for key, value in store.storage_options.items():
+        name = key.lower().removeprefix(_PREFIX)
+        if name in _TEXTS:
+            settings[_TEXTS[name]] = str(value)
+        elif name in _FLAGS:
+            setting, to_value = _FLAGS[name]
+            mapped = to_value(_flag(str(value)))
+            settings |= {} if mapped is None else {setting: mapped}
+    if "endpoint" in settings:  # object_store addresses buckets of other servers by path
+        settings.setdefault("path.style.access", "true")
+        settings["connection.ssl.enabled"] = "false" if settings["endpoint"].startswith("http://") else "true"
+    if "access.key" in settings:  # without this, S3A would look for credentials elsewhere first
+        kind = "Temporary" if "session.token" in settings else "Simple"
+        settings["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
+    return {f"fs.s3a.bucket.{parts.netloc}.{name}": value for name, value in settings.items()}

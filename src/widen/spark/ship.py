@@ -1,0 +1,110 @@
+"""Bring the code of Widen to executors whose Python does not have it, and check what else they need.
+
+Source: Spark's Python package management
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.utils import is_remote
+
+from widen.errors import InvalidOption
+from widen.model.argument_types import check_arguments
+from widen.spark.session import find_session
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_types import SparkSession
+
+PACKAGE = Path(__file__).resolve().parents[1]
+NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring")
+"""The packages that tasks import, apart from Widen and from what Spark itself needs."""
+
+_PROBES = 64
+"""How many tasks look for the packages; they are spread over the executors."""
+
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@check_arguments
+def ship(session: SparkSession | None = None) -> None:
+    """Send the code of Widen to the executors of a session, and check that they can run it.
+
+    Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore and pyroaring. Where they have all
+    of Widen already, this is not necessary.
+
+    Args:
+        session: The session, classic or Connect; by default the active one, else a local one.
+
+    Raises:
+        InvalidOption: an executor runs another version of Python, or lacks a package.
+        JobFailed: the job that looks for the packages failed.
+
+    Source: Spark's Python package management
+    """
+    spark = find_session(session)
+    archive = str(_zip_package(Path(tempfile.mkdtemp(prefix="widen-ship-")) / "widen.zip"))
+    if is_remote():
+        spark.addArtifacts(archive, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(archive)
+    ensure_executors(spark, (*NEEDED, "widen.spark.text.text_tasks"))
+
+
+def _zip_package(archive: Path) -> Path:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(PACKAGE.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                file.write(path, path.relative_to(PACKAGE.parent))
+    return archive
+
+
+def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
+    """Check that the executors of a session run this version of Python and can import modules.
+
+    Args:
+        spark: The session.
+        modules: The names of the modules.
+
+    Raises:
+        InvalidOption: an executor runs another version of Python, or lacks a module.
+        JobFailed: the job failed.
+    """
+    probe = partial(_probe, tuple(modules))
+    with translate_spark_errors():
+        rows = (
+            spark.range(0, _PROBES, 1, _PROBES).mapInArrow(probe, "python string, missing string").distinct().collect()
+        )
+    other = sorted({row.python for row in rows} - {_VERSION})
+    if other:
+        value = f"a session whose executors run Python {', '.join(other)} while this is Python {_VERSION}"
+        expected = f"Set PYSPARK_PYTHON to a Python {_VERSION} on the workers."
+        raise InvalidOption(option="the Spark session", value=value, expected=expected)
+    missing = sorted({row.missing for row in rows if row.missing})
+    if missing:
+        value = f"a session whose executors cannot import {'; '.join(missing)}"
+        expected = f"Install on each worker, for the Python that Spark uses: pip install {' '.join(NEEDED)}"
+        raise InvalidOption(option="the Spark session", value=value, expected=expected)
+
+
+def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    missing = []
+    for _ in batches:
+        for name in modules:
+            try:
+                import_module(name)
+            except ImportError as error:
+                missing.append(f"{name} ({error})" if str(name) not in str(error) else name)
+    python = "{}.{}".format(*sys.version_info[:2])
+    yield pa.RecordBatch.from_pydict({"python": [python], "missing": [", ".join(sorted(set(missing)))]})
+
+
+# Spark sends functions of this module by their name, which executors without Widen cannot look up; those of the main
+# module it sends with their code.
+_probe.__module__ = "__main__"

@@ -1,0 +1,107 @@
+"""Tables in S3 with one set of storage options, for the log and for Spark's readers and writers."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from support.log_server import BUCKET
+from widen.table import Table, create_table
+
+PROPERTIES = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
+
+
+def ids(table: Table, spark: SparkSession, where: str = "true") -> list[int]:
+    return sorted(row.id for row in table.read(where, spark=spark).select("id").collect())
+
+
+def test_the_session_has_no_credentials(spark: SparkSession, options: dict[str, str]) -> None:
+    assert [key for key in spark.conf.getAll if "access.key" in key or "secret.key" in key or "endpoint" in key] == []
+
+
+def test_a_table_lives_in_s3(spark: SparkSession, options: dict[str, str]) -> None:
+    place = f"s3://{BUCKET}/lake/orders"
+    table = create_table(
+        place, "id int, day date, v string", partition_by=["day"], properties=PROPERTIES, storage_options=options
+    )
+    rows = (
+        "SELECT CAST(id AS {}) AS id, date'2024-01-01' + CAST(id % 2 AS int) AS day, 'v' || id AS v FROM range({}, {})"
+    )
+    table.append(spark.sql(rows.format("int", 0, 10)))
+    table.alter_column("id", type="bigint")
+    table.append(spark.sql(rows.format("bigint", 10, 20)))
+    assert ids(table, spark) == [*range(20)]
+    assert ids(table, spark, "id >= 8 AND day = date'2024-01-01'") == [8, 10, 12, 14, 16, 18]
+    assert Table(place, options).read(version=1, spark=spark).count() == 10
+    table.delete("id IN (1, 2)", spark=spark)
+    table.update({"v": "'new'"}, "id = 3", spark=spark)
+    merge = table.merge(spark.sql(rows.format("bigint", 19, 22)), "t.id = s.id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert ids(table, spark) == [0, *range(3, 22)]
+    assert ids(table, spark, "v = 'new'") == [3]
+    table.optimize(spark=spark)
+    vacuumed = table.vacuum(0, force=True)
+    assert len(vacuumed.files) > 0
+    assert ids(table, spark) == [0, *range(3, 22)]
+
+
+def test_records_are_ingested_and_verified(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    place = f"s3://{BUCKET}/lake/events"
+    for day, values in enumerate(([1, 2], [3_000_000_000, 2.5], ["x", 4])):
+        lines = [json.dumps({"id": 10 * day + at, "value": value}) for at, value in enumerate(values)]
+        (landing / f"{day}.json").write_text("\n".join(lines) + "\n")
+        result = widen.ingest(landing / f"{day}.json", place, verify=True, storage_options=options, spark=spark)
+        assert result.verification is not None
+        assert result.verification.is_clean
+    assert ids(Table(place, options), spark) == [0, 1, 10, 11, 20, 21]
+    streamed = f"s3://{BUCKET}/lake/streamed"
+    stream = widen.ingest_stream(
+        landing,
+        streamed,
+        checkpoint=tmp_path / "checkpoint",
+        once=True,
+        verify=True,
+        storage_options=options,
+        spark=spark,
+    )
+    stream.wait()
+    assert ids(Table(streamed, options), spark) == [0, 1, 10, 11, 20, 21]
+
+
+def test_the_data_source_takes_the_same_options(spark: SparkSession, options: dict[str, str]) -> None:
+    widen.register(spark)
+    place = f"s3a://{BUCKET}/lake/source"
+    rows = spark.range(100)
+    rows.write.format("widen").mode("append").options(**options).save(place)
+    loaded = spark.read.format("widen").options(**options).load(place)
+    assert sorted(row.id for row in loaded.collect()) == [*range(100)]
+
+
+def test_writers_race_and_no_row_is_lost(spark: SparkSession, options: dict[str, str]) -> None:
+    place = f"s3://{BUCKET}/lake/raced"
+    create_table(place, "id bigint, writer int", storage_options=options)
+
+    def write(writer: int) -> None:
+        for turn in range(4):
+            first = 1000 * writer + 10 * turn
+            rows = spark.sql(f"SELECT id, {writer} AS writer FROM range({first}, {first + 10})")
+            Table(place, options).append(rows)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    table = Table(place, options)
+    assert table.version == 12
+    assert ids(table, spark) == [1000 * writer + at for writer in range(3) for at in range(40)]
+
+
+def test_wrong_credentials_are_not_hidden_by_the_session(spark: SparkSession, options: dict[str, str]) -> None:
+    wrong = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    with pytest.raises(widen.WidenError):
+        Table(f"s3://{BUCKET}/lake/orders", wrong)

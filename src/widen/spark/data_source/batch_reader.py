@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from widen.errors import InvalidOption
 from widen.log.read.changed_files import INSERT, ChangeSlice, change_slices
 from widen.log.read.commit_timestamps import to_ms
+from widen.log.read.file_filter import filter_files
 from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot, first_version_from, open_snapshot
 from widen.protocol.skipping.predicate import And, Predicate, UnknownPredicate
@@ -22,7 +23,7 @@ from widen.spark.data_source.pushed_filters import to_predicate
 from widen.spark.data_source.source_options import SourceOptions
 from widen.spark.data_source.source_tasks import TableColumns, plan_columns, plan_tasks, read_task
 from widen.spark.dml.changed_rows import load_changes
-from widen.spark.read.scan import filter_files, select_files
+from widen.spark.read.scan import select_files
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:

@@ -13,6 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from widen.log.read.changed_files import INSERT
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import ReadSet
@@ -22,7 +23,6 @@ from widen.protocol.change_data_files import CHANGE_TYPE
 from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
-from widen.spark.dml.changed_rows import INSERT
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind
 from widen.spark.expression import join_columns
 from widen.spark.read.scan import read_files, select_files

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from widen.errors import SourceError
 from widen.observe.json_document import BOM
 
@@ -15,14 +17,15 @@ MAX_RECORD_BYTES = 256 * 2**20
 """The maximum length of a record: a longer one means that the file is damaged or is one large document."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_SEPARATORS = b" \t\r\n,[]"
+_SEPARATORS, _BRACKETS = b" \t\r\n,", b"[]"
+_array = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class RecordSplitter:
     r"""Assembles records from the pieces of a text that was split at every ``}``, also inside strings.
 
-    Records are the outermost objects: alone, on lines, or in arrays. Between them, spaces, commas and brackets are
-    separators. Anything else becomes a text, so that nothing is lost.
+    Records are the outermost objects: alone, on lines, or in arrays. Between them, spaces, commas and the brackets of
+    these arrays are separators. Anything else becomes a text, so that nothing is lost.
 
     Args:
         source: The file that errors name.
@@ -40,6 +43,7 @@ class RecordSplitter:
         self._parts: list[bytes] = []
         self._record_bytes = self._read_bytes = self._depth = 0
         self._is_in_string = False
+        self._is_begin = True
 
     def records(self, piece: bytes) -> Iterator[bytes]:
         """Add a piece, and yield the texts that the previous piece completes: a record, and any text before it.
@@ -71,9 +75,10 @@ class RecordSplitter:
     def _complete(self, piece: bytes, end: bytes) -> Iterator[bytes]:
         if not self._depth:
             between, brace, rest = piece.removeprefix(BOM).partition(b"{")
-            text = (between if brace else between + end).strip(_SEPARATORS)
-            if text:
+            text = _without_separators(between if brace else between + end)
+            if text and not (self._is_begin and not brace and _is_empty_array(text)):
                 yield text
+            self._is_begin = False
             if not brace:
                 return
             piece = brace + rest
@@ -97,6 +102,29 @@ class RecordSplitter:
         text = b"".join(self._parts)
         self._parts, self._record_bytes, self._depth, self._is_in_string = [], 0, 0, False
         return text
+
+
+def _without_separators(between: bytes) -> bytes:
+    """Return what stands between two records; a bracket of an array around them is not a part of it."""
+    text = between.strip(_SEPARATORS)
+    if not text:
+        return text
+    begun, ended = text.removeprefix(b"[").strip(_SEPARATORS), text.removesuffix(b"]").strip(_SEPARATORS)
+    candidates = (text, begun, ended, begun.removesuffix(b"]").strip(_SEPARATORS))
+    return next(filter(_are_values, candidates), text.strip(_SEPARATORS + _BRACKETS))
+
+
+def _are_values(text: bytes) -> bool:
+    """Tell whether a text is JSON values with commas between them."""
+    try:
+        _array.decode(b"[" + text + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_empty_array(text: bytes) -> bool:
+    return text.startswith(b"[") and not text.strip(_SEPARATORS + _BRACKETS)
 
 
 _UNCLOSED = f"what begins as a record does not end within {MAX_RECORD_BYTES // 2**20} MB"

@@ -20,6 +20,11 @@ TEXTS = {
     "a record whose last brace is missing": (b'{"a":1}\n{"b":2', [b'{"a":1}', b'{"b":2']),
     "a brace too many": (b'{"a":1}}\n{"b":2}', [b'{"a":1}', b"}", b'{"b":2}']),
     "nothing": (b"[ ]\n", []),
+    "an array on a line between records": (b'{"a":1}\n[1,2]\n{"b":2}', [b'{"a":1}', b"[1,2]", b'{"b":2}']),
+    "an array on the first line": (b'[1,2]\n{"b":2}', [b"[1,2]", b'{"b":2}']),
+    "arrays in an array of records": (b'[[1], {"a":1}, [], [2, 3]]', [b"[1]", b'{"a":1}', b"[], [2, 3]"]),
+    "an empty array in an array of records": (b'[[], {"a":1}, [], {"b":2}]', [b"[]", b'{"a":1}', b"[]", b'{"b":2}']),
+    "arrays of records": (b'[[{"a":1}],[{"a":2}]]', [b'{"a":1}', b'{"a":2}']),
 }
 
 

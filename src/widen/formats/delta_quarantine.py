@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import msgspec
 
 from widen.errors import InvalidOption, SourceError, TableNotFound
-from widen.formats.table_format import IngestTarget, StreamInterval, retry_conflicts
+from widen.formats.quarantine_tags import find_interrupted, with_tag
+from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import to_adds, to_remove
 from widen.log.read.snapshot import Snapshot, open_snapshot
@@ -89,12 +90,16 @@ class DeltaQuarantine:
         return self.store.location
 
     def write(
-        self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None
+        self,
+        kept_out: DataFrame | None,
+        table_version: int,
+        interval: StreamInterval | None,
+        new_files: NewFiles | None = None,
     ) -> DeltaQuarantineWrite | None:
         """Append records in one commit; see `widen.formats.table_format.Quarantine`.
 
         Returns:
-            None if the quarantine has the interval already.
+            None if the quarantine has the interval already, or if there is nothing to write or to remove.
 
         Raises:
             InvalidOption: the table at that location is not a quarantine.
@@ -102,23 +107,30 @@ class DeltaQuarantine:
             TableError: the quarantine cannot be written.
         """
         txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
-        rows = with_quarantine_time(kept_out, table_version)
-        return retry_conflicts(lambda _: self._append(rows, txn))
+        rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
+        return retry_conflicts(lambda _: self._append(rows, txn, new_files))
 
-    def _append(self, rows: DataFrame, txn: Txn | None) -> DeltaQuarantineWrite | Conflicted | None:
+    def _append(
+        self, rows: DataFrame | None, txn: Txn | None, new_files: NewFiles | None
+    ) -> DeltaQuarantineWrite | Conflicted | None:
         snapshot = self._newest()
         if snapshot is not None and txn is not None and snapshot.has_written(txn):
             return None
+        replaced = find_interrupted(to_adds(snapshot.files()), new_files) if snapshot and new_files else []
+        if rows is None and not replaced:
+            return None
         creation, protocol, metadata = _create_quarantine(snapshot)
+        now_ms = current_ms()
         with StagedFiles() as staged:
-            adds = write_parquet(rows, self.store, protocol, metadata)
+            adds = [] if rows is None else with_tag(write_parquet(rows, self.store, protocol, metadata), new_files)
             staged.add_files(self.store, adds)
-            actions = [*creation, *([txn] if txn else []), *adds]
+            removes = [to_remove(add, now_ms, data_change=True) for add in replaced]
+            actions = [*creation, *([txn] if txn else []), *removes, *adds]
             metrics = write_metrics(adds)
             outcome = commit(self.store, snapshot, actions, "WRITE", _APPEND, metrics=metrics, staged=staged)
         if isinstance(outcome, Conflicted):
             return outcome
-        return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version)
+        return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version, replaced)
 
     def open(self) -> DeltaQuarantineContent:
         """Return the records that are in the quarantine now.
@@ -174,11 +186,13 @@ class DeltaQuarantineWrite:
         store: Of the quarantine.
         adds: The files that hold them.
         version: The version of the quarantine that added them.
+        replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 
     store: LogStore
     adds: Sequence[Add]
     version: int
+    replaced: Sequence[Add] = ()
 
     @property
     def location(self) -> str:
@@ -195,7 +209,9 @@ class DeltaQuarantineWrite:
         return read_snapshot(spark, self.store, snapshot, only=[add.path for add in self.adds])
 
     def undo(self) -> None:
-        """Remove the records from the quarantine again.
+        """Remove the records from the quarantine again, and bring those back that they have replaced.
+
+        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
 
         Raises:
             ContentionError: another writer removed them first, or the outcome is unknown.
@@ -203,7 +219,8 @@ class DeltaQuarantineWrite:
         """
         now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
-        commit(self.store, open_snapshot(self.store), removes, "DELETE", {"predicate": "[]"}).or_raise()
+        actions: list[Action] = [*removes, *self.replaced]
+        commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"}).or_raise()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import msgspec
 
 from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
 from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
-from widen.formats.table_format import IngestTarget, StreamInterval, retry_conflicts
+from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
@@ -72,18 +72,24 @@ class IcebergQuarantine:
         return str(self.name)
 
     def write(
-        self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None
+        self,
+        kept_out: DataFrame | None,
+        table_version: int,
+        interval: StreamInterval | None,
+        new_files: NewFiles | None = None,
     ) -> IcebergQuarantineWrite | None:
         """Append records in one commit; see `widen.formats.table_format.Quarantine`.
 
         Returns:
-            None if the quarantine has the interval already.
+            None if the quarantine has the interval already, or if there are no records.
 
         Raises:
             InvalidOption: the table of that name is not a quarantine.
             ContentionError: other writers kept committing to the quarantine first.
             TableError: the quarantine cannot be written.
         """
+        if kept_out is None:
+            return None
         rows = with_quarantine_time(kept_out, table_version)
         return retry_conflicts(lambda _: self._append(rows, interval))
 

@@ -36,6 +36,7 @@ __all__ = [
     "Load",
     "LoadRecord",
     "LoadedFile",
+    "NewFiles",
     "Quarantine",
     "QuarantineContent",
     "QuarantineWrite",
@@ -67,6 +68,19 @@ class StreamInterval:
 
     app_id: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The source files of a batch, none of which the table has loaded.
+
+    Args:
+        table: The location of the table.
+        files: The files.
+    """
+
+    table: str
+    files: tuple[LoadedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +267,24 @@ class Quarantine(Protocol):
     def location(self) -> str:
         """The path or URL."""
 
-    def write(self, kept_out: DataFrame, table_version: int, interval: StreamInterval | None) -> QuarantineWrite | None:
+    def write(
+        self,
+        kept_out: DataFrame | None,
+        table_version: int,
+        interval: StreamInterval | None,
+        new_files: NewFiles | None = None,
+    ) -> QuarantineWrite | None:
         """Append records in one commit; the quarantine is created if it does not exist.
 
         Args:
-            kept_out: The records; see `widen.spark.text.quarantined_rows.BatchResult`.
+            kept_out: The records; see `widen.spark.text.quarantined_rows.BatchResult`. None if there are none.
             table_version: The version of the table that cannot hold them; -1 if there is no table yet.
             interval: The interval of a stream that they are of, if any.
+            new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
+                has left in a Delta quarantine are removed in the same commit.
 
         Returns:
-            None if the quarantine has the interval already.
+            None if the quarantine has the interval already, or if there is nothing to write or to remove.
 
         Raises:
             InvalidOption: the table at that location is not a quarantine.

@@ -12,6 +12,7 @@ from widen.errors import EvolutionRefused, PlanChanged, SourceError, UnmatchedFi
 from widen.formats.table_format import (
     Conflicted,
     IngestTarget,
+    NewFiles,
     QuarantineWrite,
     StagedFiles,
     StreamInterval,
@@ -20,7 +21,7 @@ from widen.formats.table_format import (
     retry_conflicts,
 )
 from widen.ingestion.batch_limits import NO_LIMITS, BatchLimits
-from widen.ingestion.new_files import to_load_record
+from widen.ingestion.new_files import to_load_record, to_loaded_file
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.progress import Progress, Step, no_progress
 from widen.observe.observation import Observation
@@ -185,7 +186,8 @@ class _BatchCommit:
         if isinstance(version, Conflicted):
             self.observed = self.observed.merged(written.result.seen, max)
             return version
-        return replace(written, version=version, quarantine=quarantine)
+        has_kept_out = written.result.kept_out is not None or bool(batch.bad_files)
+        return replace(written, version=version, quarantine=quarantine if has_kept_out else None)
 
 
 def _repeated(target: IngestTarget) -> WrittenBatch:
@@ -206,10 +208,13 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
     kept_out = written.result.kept_out
     session = find_session() if kept_out is None else kept_out.sparkSession
     kept_out = with_bad_files(kept_out, session, batch.bad_files)
-    if kept_out is None:
+    new_files = None
+    if request.is_new and request.interval is None and batch.files:
+        new_files = NewFiles(request.table.location, tuple(map(to_loaded_file, batch.files)))
+    if kept_out is None and new_files is None:
         return None
     version = -1 if written.target.version is None else written.target.version
-    return request.table.quarantine(request.quarantine).write(kept_out, version, request.interval)
+    return request.table.quarantine(request.quarantine).write(kept_out, version, request.interval, new_files)
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:

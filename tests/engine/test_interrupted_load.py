@@ -1,0 +1,89 @@
+"""A load of new files that is killed between its two commits leaves no record twice in the quarantine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from widen.errors import StorageRefused
+from widen.formats.delta_quarantine import DeltaQuarantineWrite
+from widen.ingestion import ingest
+from widen.log.store.log_store import LogStore
+from widen.table import Table, create_table
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Path:
+    table = create_table(str(tmp_path / "t"), "n int, amount int", properties={"delta.enableTypeWidening": "true"})
+    table.add_constraint("positive", "amount > 0", spark=spark)
+    (tmp_path / "landing").mkdir()
+    write(tmp_path, "a", (1, 5), (2, -5))
+    return tmp_path
+
+
+def write(place: Path, name: str, *rows: tuple[int, int]) -> None:
+    lines = [json.dumps({"n": n, "amount": amount}) + "\n" for n, amount in rows]
+    (place / "landing" / f"{name}.jsonl").write_text("".join(lines))
+
+
+def load(spark: SparkSession, place: Path) -> None:
+    ingest(str(place / "landing"), str(place / "t"), new=True, spark=spark)
+
+
+def load_and_be_killed(spark: SparkSession, place: Path) -> None:
+    """End a load before its commit to the table, without anything that a living process does then."""
+    put = LogStore.put_if_absent
+
+    def refuse(store: LogStore, path: str, data: bytes) -> bool:
+        if store.location.endswith("/t") and path.endswith(".json"):
+            raise StorageRefused(location=path, reason="killed", fix="")
+        return put(store, path, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaQuarantineWrite, "undo", lambda _: None)
+        patch.setattr(LogStore, "put_if_absent", refuse)
+        with pytest.raises(StorageRefused):
+            load(spark, place)
+
+
+def numbers(spark: SparkSession, place: Path, name: str) -> list[int]:
+    rows = Table(str(place / name)).read(spark=spark)
+    if name == "t":
+        return sorted(row.n for row in rows.collect())
+    return sorted(json.loads(row.text)["n"] for row in rows.collect())
+
+
+def test_the_next_load_replaces_the_records_of_one_that_was_killed(spark: SparkSession, place: Path) -> None:
+    load_and_be_killed(spark, place)
+    assert numbers(spark, place, "t_quarantine") == [2]
+    write(place, "b", (3, 7), (4, -7))  # more files arrive before the next load
+    load(spark, place)
+    assert numbers(spark, place, "t") == [1, 3]
+    assert numbers(spark, place, "t_quarantine") == [2, 4]
+    write(place, "c", (5, -9))
+    load_and_be_killed(spark, place)
+    Table(str(place / "t")).drop_constraint("positive")  # now the table holds every record
+    load(spark, place)
+    assert numbers(spark, place, "t") == [1, 3, 5]
+    assert numbers(spark, place, "t_quarantine") == [2, 4]
+
+
+def test_a_load_that_loses_to_the_one_it_took_for_killed_gives_its_records_back(
+    spark: SparkSession, place: Path
+) -> None:
+    load_and_be_killed(spark, place)
+    put = LogStore.put_if_absent
+
+    def refuse(store: LogStore, path: str, data: bytes) -> bool:
+        if store.location.endswith("/t") and path.endswith(".json"):
+            raise StorageRefused(location=path, reason="the store refused", fix="")
+        return put(store, path, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogStore, "put_if_absent", refuse)
+        with pytest.raises(StorageRefused):
+            load(spark, place)
+    assert numbers(spark, place, "t_quarantine") == [2]

@@ -6,10 +6,10 @@ Source: docs/evolution-rules.md#u14
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import repeat
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -70,12 +70,12 @@ class ColumnAssembler:
         """
         values: dict[str, list[Any]] = {}
         for single in shape.single_columns:
-            values[single.name] = list(map(attrgetter(single.attribute), records))
+            values[single.name] = _column_reader(single.attribute)(records)
         for redacted in shape.redacted_fields:
-            column = list(map(attrgetter(redacted.attribute), records))
+            column = _column_reader(redacted.attribute)(records)
             values |= {name: [_redacted(value, cell) for value in column] for name, cell in redacted.row.items()}
         for item in shape.multi_column_fields:
-            column = list(map(attrgetter(item.attribute), records))
+            column = _column_reader(item.attribute)(records)
             values |= (
                 columns_by_python_type(item, column) if item.is_decoded else self._route_texts(item, column, roots)
             )
@@ -120,6 +120,16 @@ class ColumnAssembler:
         row: Row = {}
         route_value(row, item.slots, value)
         return row.items()
+
+
+@cache
+def _column_reader(attribute: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return a function that reads an attribute of all records.
+
+    Python specializes a comprehension that names the attribute; it takes a third of the time of `operator.attrgetter`.
+    """
+    reader: Callable[[Sequence[Any]], list[Any]] = eval(f"lambda records: [record.{attribute} for record in records]")
+    return reader
 
 
 def _redacted(value: Any, cell: Any) -> Any:
@@ -191,6 +201,8 @@ def _convert_by_type(
         column = list(decoded)
     elif texts and conversion in _AS_TEXT:
         column = list(texts)
+    elif conversion is to_digits:
+        column = list(map(str, decoded))
     else:
         cells = zip(decoded, python_types, texts or repeat(b""), strict=False)
         column = [conversion(value, text) if python_type is main else None for value, python_type, text in cells]

@@ -99,8 +99,8 @@ def create_bronze(spark: SparkSession, location: str, drifts: Iterable[Drift] = 
     columns = [drift for drift in drifts if drift.old]
     schema = ", ".join(["id bigint", "day string", *(f"`{drift.column}` {drift.old}" for drift in columns)])
     table = create_table(location, schema, properties={**PROPERTIES, **more})
-    values = ", ".join(f"{drift.before} `{drift.column}`" for drift in columns)
-    return table.append(spark.sql(f"SELECT id, IF(id % 2 = 0, 'mon', 'tue') day, {values} FROM range(4) t(id)")).table
+    values = ["id", "IF(id % 2 = 0, 'mon', 'tue') day", *(f"{drift.before} `{drift.column}`" for drift in columns)]
+    return table.append(spark.sql(f"SELECT {', '.join(values)} FROM range(4) t(id)")).table
 
 
 def drift_and_append(spark: SparkSession, table: Table, drifts: Iterable[Drift], row_id: int) -> None:

@@ -111,6 +111,14 @@ class Checkpoint:
         self.store.put(_FILE, msgspec.json.encode(progress))
         return progress
 
+    def remove(self) -> None:
+        """Forget everything.
+
+        Raises:
+            StorageError: the store reported an error.
+        """
+        self.store.delete([_FILE])
+
     def _unusable(self, reason: str, expected: str) -> InvalidConfig:
         return InvalidConfig(place=f"{self.location}/{_FILE}", reason=reason, expected=expected)
 

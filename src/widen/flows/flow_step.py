@@ -9,6 +9,7 @@ Source: docs/guide/flow.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,8 +123,12 @@ class FlowStep:
             self._rebuilds = False
             new = msgspec.structs.replace(new, pending=self._newest.version, is_rebuild=True)
             return settings.checkpoint.write(new)
+        if not keys:  # two processes that begin at once must read the same version in the same parts
+            new = msgspec.structs.replace(new, snapshot=self._newest.version, part_bytes=settings.max_bytes)
         if found is None:
             return settings.checkpoint.create(new)
+        if found.flow_id != new.flow_id and not self._has_begun(found):
+            return settings.checkpoint.write(new)
         for is_same, reason in (
             (found.source_id == table_id, f"{settings.source.location} is another table than before"),
             (found.query == query, f"its query was {found.query or 'empty'}"),
@@ -132,6 +137,13 @@ class FlowStep:
             if not is_same:
                 raise FlowChanged(checkpoint=settings.checkpoint.location, reason=reason)
         return found
+
+    def _has_begun(self, found: Progress) -> bool:
+        """Tell whether a flow has written anything; before that, its query may be corrected."""
+        if found.version is not None or found.is_rebuild:
+            return True
+        target = self._settings.request.open_target()
+        return any(target.last_interval(name) for name in (found.flow_id, _parts_id(found)))
 
     def _ensure_quarantine_empty(self) -> None:
         """Check that a rebuild does not compute records again that a replay would add, too."""
@@ -157,6 +169,8 @@ class FlowStep:
         done = max((version for version in versions if version is not None), default=None)
         if done is None:
             return self._read_all() if self._settings.keys else self._read_part(target)
+        if done > self._newest.version:  # another process has read a version that has come since
+            self._newest = self._settings.source.newest()
         if done > self._newest.version:
             reason = f"it has read version {done} of {self._settings.source.location}, which does not exist any more"
             raise FlowChanged(checkpoint=self._settings.checkpoint.location, reason=reason)
@@ -186,9 +200,7 @@ class FlowStep:
 
     def _read_all(self) -> FlowBatch:
         """Read the first version of a flow with keys at once: rows with one key can be in all of its files."""
-        pending = self._progress.pending
-        version = self._newest.version if pending is None else pending
-        self._advance(pending=version)
+        version = self._newest.version
         self._tell(f"reading version {version}")
         rows = self._settings.source.rows(self._spark, version)
         result = self._commit_keyed(rows, [rows], version, None)
@@ -197,21 +209,22 @@ class FlowStep:
     def _read_part(self, target: IngestTarget) -> FlowBatch:
         """Read the next part of the first version of a flow without keys."""
         settings, progress = self._settings, self._progress
-        if progress.snapshot is None:
-            self._advance(snapshot=self._newest.version, part_bytes=settings.max_bytes)
-            progress = self._progress
         version = progress.snapshot
         assert version is not None
         parts = settings.source.parts(version, progress.part_bytes)
-        written = target.last_interval(parts_id := f"{progress.flow_id}-parts")
+        written = target.last_interval(parts_id := _parts_id(progress))
         number = max(progress.parts, 0 if written is None else written.number + 1)
         if number >= len(parts):
             return self._finish(version, version, None)
         is_last = number == len(parts) - 1
         self._tell(f"reading part {number + 1} of {len(parts)} of version {version}")
         interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
-        rows = settings.source.rows(self._spark, version, parts[number])
-        result = self._commit(settings.query.run(self._spark, rows), interval, None if is_last else written)
+        with ExitStack() as undo:
+            if not number:  # a query that this version does not fit may fit a later one
+                undo.callback(settings.checkpoint.remove)
+            rows = settings.query.run(self._spark, settings.source.rows(self._spark, version, parts[number]))
+            undo.pop_all()
+        result = self._commit(rows, interval, None if is_last else written)
         if is_last:
             return self._finish(version, version, result, part=number)
         self._advance(parts=number + 1)
@@ -222,13 +235,14 @@ class FlowStep:
         settings = self._settings
         limits = RangeLimits(end, settings.max_bytes, is_pinned=is_pinned, only_added=settings.keys is None)
         versions = settings.source.range_after(done, limits)
-        self._advance(version=done, pending=versions.last)
         if versions.is_empty:
             return self._finish(done + 1, versions.last, None)
         self._tell(f"reading versions {done + 1} to {versions.last}")
         if settings.keys is None:
             self._ensure_only_added(versions)
             rows = settings.query.run(self._spark, versions.added_rows(self._spark))
+            # The quarantine is written before the target: a batch that is repeated must have the same rows.
+            self._advance(version=done, pending=versions.last)
             result = self._commit(rows, StreamInterval(self._progress.flow_id, versions.last), committed)
             return self._finish(done + 1, versions.last, result, skipped=tuple(versions.removing))
         rows = settings.source.rows(self._spark, versions.last)
@@ -317,3 +331,8 @@ class FlowStep:
 
     def _tell(self, step: str) -> None:
         self._settings.request.progress(f"{step} of {self._settings.source.location}")
+
+
+def _parts_id(progress: Progress) -> str:
+    """Return the id that the target has for the parts of the first version, apart from the last one."""
+    return f"{progress.flow_id}-parts"

@@ -1,0 +1,45 @@
+"""A chain of flows in a TOML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from widen.errors import InvalidConfig
+from widen.flows.chain_file import read_chain
+
+STEP = '[[step]]\nsource = "a"\ninto = "b"\ncheckpoint = "c"\n'
+
+
+def test_each_step_has_the_options_of_a_flow(tmp_path: Path) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text(f'{STEP}sql = "SELECT 1"\nkeys = ["x"]\n[step.pins]\nx = "text"\n')
+    (step,) = read_chain(file)
+    assert (step.source, step.into, step.checkpoint, step.sql, step.keys, step.pins, step.removed) == (
+        *("a", "b", "c", "SELECT 1", ["x"]),
+        *({"x": "text"}, "fail"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "step"),
+        ("x", "="),
+        (f"{STEP}unknown = 1", "unknown"),
+        (f"{STEP}max_bytes = 'x'", "max_bytes"),
+        ('[[step]]\nsource = "a"\ninto = "b"', "checkpoint"),
+        (f"{STEP}{STEP}", "two flows have the checkpoint c"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "chain.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidConfig, match=reason):
+        read_chain(file)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="No such file"):
+        read_chain(tmp_path / "chain.toml")

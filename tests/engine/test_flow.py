@@ -326,8 +326,11 @@ def test_a_chain_in_a_file_runs_until_it_is_stopped(lake: Lake, monkeypatch: pyt
         checkpoint = "cp/gold"
         """
     )
+    create_table("bronze", "id int, day string, amount int", properties={"delta.enableTypeWidening": "true"})
+    assert widen.flow_chain("chain.toml", once=True, spark=lake.spark).batches[0].result is None
     lake.add("SELECT 1 id, 'mon' day, 1 amount")
     seen: list[widen.FlowBatch] = []
+    lake.spark.conf.set(default := "spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
     running = widen.flow_chain("chain.toml", every_seconds=0.1, spark=lake.spark, on_batch=seen.append)
     try:
         while len(seen) < 2:
@@ -336,9 +339,11 @@ def test_a_chain_in_a_file_runs_until_it_is_stopped(lake: Lake, monkeypatch: pyt
         while len(seen) < 4:
             assert not running.wait(0.2)
     finally:
+        lake.spark.conf.unset(default)
         running.stop()
     assert running.wait()
     assert not running.is_active
+    assert lake.table("silver").properties["delta.enableDeletionVectors"] == "true"
     assert lake.rows("gold") == [("mon", 10000000002, 2)]
     assert [each.into.rpartition("/")[2] for each in running.batches] == ["silver", "gold"] * 2
 

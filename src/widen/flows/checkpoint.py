@@ -21,7 +21,7 @@ _FILE = "flow.json"
 _FORMAT = 1
 
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a checkpoint remembers.
 
     Args:
@@ -72,7 +72,7 @@ class Checkpoint:
         """The path or URL."""
         return self.store.location
 
-    def read(self) -> Progress | None:
+    def read(self) -> FlowProgress | None:
         """Return what it remembers; None if there is no flow yet.
 
         Raises:
@@ -84,7 +84,7 @@ class Checkpoint:
         except FileMissing:
             return None
         try:
-            progress = msgspec.json.decode(data, type=Progress)
+            progress = msgspec.json.decode(data, type=FlowProgress)
         except msgspec.DecodeError as error:
             raise self._unusable(str(error), "Delete the file: the flow goes on where its target is.") from error
         if progress.format > _FORMAT:
@@ -92,7 +92,7 @@ class Checkpoint:
             raise self._unusable(reason, "Install a newer version of Widen.")
         return progress
 
-    def create(self, progress: Progress) -> Progress:
+    def create(self, progress: FlowProgress) -> FlowProgress:
         """Write the first progress, and return it; if another process was first, return what that one has written.
 
         Raises:
@@ -102,7 +102,7 @@ class Checkpoint:
         is_first = self.store.put_if_absent(_FILE, msgspec.json.encode(progress))
         return progress if is_first else self.read() or progress
 
-    def write(self, progress: Progress) -> Progress:
+    def write(self, progress: FlowProgress) -> FlowProgress:
         """Write what it remembers, and return it.
 
         Raises:

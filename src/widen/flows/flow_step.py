@@ -17,7 +17,7 @@ import msgspec
 
 from widen.errors import FlowChanged, InvalidOption, SourceRowsRemoved, TableNotFound
 from widen.flows.batch_guard import FlowGuard
-from widen.flows.checkpoint import Checkpoint, Progress, to_flow_id
+from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
 from widen.flows.flow_result import FlowBatch
 from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
 from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval
@@ -29,6 +29,7 @@ from widen.planning.evolution.policy import Mode
 from widen.spark.flow.flow_keys import FlowKeys
 from widen.spark.flow.flow_query import FlowQuery, to_layout, type_features
 from widen.spark.ingest.open_source import BatchReader, persist_source
+from widen.spark.session import activate_session
 from widen.spark.spark_types import DataFrame, SparkSession
 
 
@@ -84,33 +85,43 @@ class FlowStep:
         spark: The session.
         settings: What it reads, computes and writes.
         rebuild: Whether the first batch replaces all rows of the target.
+        waits: Whether the source may not exist yet: an earlier flow of the chain creates it with its first rows.
     """
 
-    def __init__(self, spark: SparkSession, settings: FlowSettings, *, rebuild: bool = False) -> None:
-        self._spark, self._settings, self._rebuilds = spark, settings, rebuild
+    def __init__(
+        self, spark: SparkSession, settings: FlowSettings, *, rebuild: bool = False, waits: bool = False
+    ) -> None:
+        self._spark, self._settings, self._rebuilds, self._waits = spark, settings, rebuild, waits
         self._newest: SourceVersion
-        self._progress: Progress
+        self._progress: FlowProgress
 
     def run(self) -> Iterator[FlowBatch]:
         """Commit batches until the target has the version of the source that is the newest now, and yield each.
 
         Raises:
+            TableNotFound: there is no source.
             FlowChanged: the checkpoint belongs to another flow, or the target does not have what it should have.
             FlowKeyRefused: a key cannot tell which rows to replace.
             SourceRowsRemoved: the flow has no keys, and rows of the source were updated or removed.
             SourceHistoryLost: the source has lost changes that the flow has not read.
             WidenError: as in `widen.ingest`.
         """
-        self._newest = self._settings.source.newest()
+        activate_session(self._spark)
+        try:
+            self._newest = self._settings.source.newest()
+        except TableNotFound:
+            if self._waits:
+                return
+            raise
         self._progress = self._begin()
         while (batch := self._next()) is not None:
             yield batch
 
-    def _begin(self) -> Progress:
+    def _begin(self) -> FlowProgress:
         """Return the progress of the flow, after a check that it is the same flow."""
         settings, table_id = self._settings, self._newest.table_id
         found, keys, query = settings.checkpoint.read(), settings.key_texts, settings.query.text
-        new = Progress(
+        new = FlowProgress(
             flow_id=to_flow_id(table_id, query, keys),
             source=settings.source.location,
             source_id=table_id,
@@ -138,7 +149,7 @@ class FlowStep:
                 raise FlowChanged(checkpoint=settings.checkpoint.location, reason=reason)
         return found
 
-    def _has_begun(self, found: Progress) -> bool:
+    def _has_begun(self, found: FlowProgress) -> bool:
         """Tell whether a flow has written anything; before that, its query may be corrected."""
         if found.version is not None or found.is_rebuild:
             return True
@@ -333,6 +344,6 @@ class FlowStep:
         self._settings.request.progress(f"{step} of {self._settings.source.location}")
 
 
-def _parts_id(progress: Progress) -> str:
+def _parts_id(progress: FlowProgress) -> str:
     """Return the id that the target has for the parts of the first version, apart from the last one."""
     return f"{progress.flow_id}-parts"

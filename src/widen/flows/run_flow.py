@@ -187,6 +187,7 @@ def flow_chain(
     Source: docs/guide/flow.md#a-chain
     """
     session, steps = find_session(spark), []
+    targets: set[str] = set()
     for each in read_chain(chain):
         table = find_table(each.into, storage_options, to=each.to, catalog=each.catalog, partition_by=each.partition_by)
         step = _to_step(
@@ -199,6 +200,7 @@ def flow_chain(
             max_bytes=each.max_bytes,
             removed=each.removed,
             rebuild=rebuild,
+            waits=to_place(each.source) in targets,
             watch=IntervalWatch(parse_share(each.verify), on_event),
             table=table,
             storage_options=storage_options,
@@ -214,6 +216,7 @@ def flow_chain(
             ),
         )
         steps.append(step)
+        targets.add(to_place(each.into))
     return _run(steps, on_batch, every_seconds, once=once)
 
 
@@ -233,6 +236,7 @@ def _to_step(
     storage_options: Mapping[str, str] | None,
     progress: Progress,
     words: IngestOptions,
+    waits: bool = False,
 ) -> FlowStep:
     """Return a flow from the words of a caller."""
     _ensure_usable(query, removed, max_bytes)
@@ -258,7 +262,7 @@ def _to_step(
         max_bytes=max_bytes,
         skips_removed=removed == SKIP,
     )
-    return FlowStep(session, settings, rebuild=rebuild)
+    return FlowStep(session, settings, rebuild=rebuild, waits=waits)
 
 
 def _run(steps: Sequence[FlowStep], on_batch: OnBatch | None, every_seconds: float, *, once: bool) -> Flow:

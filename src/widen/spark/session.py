@@ -82,6 +82,11 @@ def is_driver(spark: SparkSession) -> bool:
 _FIX = "Install Java 17 or later and set JAVA_HOME to it. Set WIDEN_DEBUG=1 to see the whole output of Java."
 
 
+def activate_session(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: new threads have none, and so not its defaults for tables."""
+    spark.createDataFrame([], "nothing int")
+
+
 def _start_session() -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InvalidConfig
-from widen.flows.checkpoint import Checkpoint, Progress, to_flow_id
+from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
 from widen.log.store.log_store import LogStore
 
-FIRST = Progress(flow_id="f", source="a", source_id="1", into="b", query="q", keys={})
+FIRST = FlowProgress(flow_id="f", source="a", source_id="1", into="b", query="q", keys={})
 
 
 def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
     checkpoint = Checkpoint(LogStore(tmp_path / "cp"))
     assert checkpoint.read() is None
     assert checkpoint.create(FIRST) == FIRST == checkpoint.read()
-    other = Progress(flow_id="g", source="a", source_id="1", into="b", query="q", keys={"k": "`k`"}, version=3)
+    other = FlowProgress(flow_id="g", source="a", source_id="1", into="b", query="q", keys={"k": "`k`"}, version=3)
     assert checkpoint.create(other) == FIRST
     assert checkpoint.write(other) == other == checkpoint.read()
 

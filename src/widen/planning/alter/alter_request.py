@@ -113,16 +113,16 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
         InvalidType: a type cannot be parsed.
         InvalidOption: a key is unknown, two keys contradict each other, or a column occurs twice.
     """
-    found: dict[Path, tuple[Operation, ...]] = {}
+    operations: dict[Path, tuple[Operation, ...]] = {}
     for name, change in changes.items():
         path, _ = resolve(schema, to_path(name))
         _ensure_known_keys(path, change, ColumnChanges)
-        if path in found:
+        if path in operations:
             raise InvalidOption(
                 option=format_path(path), value=name, expected="Must occur once, with all changes of the column."
             )
-        found[path] = tuple(_parse_column_change(schema, path, change))
-    return tuple(chain.from_iterable(found.values()))
+        operations[path] = tuple(_parse_column_change(schema, path, change))
+    return tuple(chain.from_iterable(operations.values()))
 
 
 def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) -> Iterator[Operation]:
@@ -169,9 +169,9 @@ def _place(path: Path, change: Mapping[str, Any]) -> FieldPosition:
     return AfterField(change["after"]) if "after" in change else StructEnd.LAST
 
 
-def _ensure_known_keys(path: Path, change: Mapping[str, Any], known: Any) -> None:
+def _ensure_known_keys(path: Path, change: Mapping[str, Any], valid: Any) -> None:
     for key in change:
-        if key not in known.__annotations__ and key not in _TypeField.__annotations__:
+        if key not in valid.__annotations__ and key not in _TypeField.__annotations__:
             words = ", ".join(ColumnChanges.__annotations__)
             raise InvalidOption(option=format_path(path), value=key, expected=f"Valid keys are: {words}.")
     for key, other in (("first", "after"), ("default", "drop_default")):
@@ -232,8 +232,8 @@ def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[Operatio
         ColumnNotFound: the column does not exist.
         InvalidPath: the path cannot be parsed.
     """
-    found, _ = resolve(schema, to_path(path))
-    return () if found[-1] == name else (RenameColumn(found, name),)
+    resolved, _ = resolve(schema, to_path(path))
+    return () if resolved[-1] == name else (RenameColumn(resolved, name),)
 
 
 def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[Operation, ...]:
@@ -248,14 +248,14 @@ def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool
         ColumnNotFound: a column does not exist.
         InvalidPath: a path cannot be parsed.
     """
-    found: list[Operation] = []
+    drops: list[Operation] = []
     for path in map(to_path, paths):
         try:
-            found.append(DropColumn(resolve(schema, path)[0]))
+            drops.append(DropColumn(resolve(schema, path)[0]))
         except ColumnNotFound:
             if not if_exists:
                 raise
-    return tuple(found)
+    return tuple(drops)
 
 
 def parse_replacement(given: StructType) -> tuple[Operation, ...]:

@@ -88,8 +88,8 @@ def find_item(schema: StructType, path: Path) -> Field:
     Raises:
         ColumnNotFound: the path does not exist.
     """
-    found = find_field(schema, path)
-    return found or Field(path[-1], resolve(schema, path)[1], _is_nullable(resolve(schema, path[:-1])[1], path[-1]))
+    item = find_field(schema, path)
+    return item or Field(path[-1], resolve(schema, path)[1], _is_nullable(resolve(schema, path[:-1])[1], path[-1]))
 
 
 def _is_nullable(parent: DataType, step: str) -> bool:

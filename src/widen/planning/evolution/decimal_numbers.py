@@ -1,4 +1,4 @@
-"""Fractions as decimals with the digits as written.
+"""Fractions as by_kind with the digits as written.
 
 Source: docs/evolution-rules.md#d1, #d3
 """
@@ -23,12 +23,12 @@ def to_decimals(observed: FieldObservation) -> FieldObservation:
 
 
 def _decimal_kinds(kinds: Kinds) -> Kinds:
-    found: dict[Kind, KindObservation] = {}
+    by_kind: dict[Kind, KindObservation] = {}
     for kind, seen in kinds.items():
         is_fraction = kind.word in (DOUBLE_WORD, DECIMAL_WORD)
         if is_fraction and not seen.type and seen.decimal_exact:
             scale = max(seen.scale, seen.written_scale)
             if seen.integer_digits + scale <= MAX_DIGITS:
                 kind, seen = Kind(DECIMAL_WORD, kind.dim), msgspec.structs.replace(seen, scale=scale)
-        found[kind] = found[kind].merged(seen) if kind in found else seen
-    return found
+        by_kind[kind] = by_kind[kind].merged(seen) if kind in by_kind else seen
+    return by_kind

@@ -132,13 +132,13 @@ class _Evolution:
         self, current: StructType, observed: RecordObservation, cursor: _StructCursor
     ) -> tuple[StructType, list[Operation]]:
         """Return the struct after its records, and the operations that change it."""
-        known = columns_by_key(current, is_root=not cursor.source)
+        columns_of_key = columns_by_key(current, is_root=not cursor.source)
         operations: list[Operation] = []
         parts: list[FieldEvolution] = []
         # Fields with few sub-fields come first: where `max_columns` leaves no room for all, one field with thousands of
         # sub-fields must not take the room of all others. The order of names breaks ties, so that plans are repeatable.
         for key in sorted(observed, key=lambda key: (field_count(observed[key]), naming_order(key))):
-            part = self._to_field_evolution(key, observed[key], known.get(key, ()), cursor)
+            part = self._to_field_evolution(key, observed[key], columns_of_key.get(key, ()), cursor)
             current = self._evolve_field(current, part, cursor, operations, parts)
         # Columns are named and added only after all keys are evolved, in the order of names: the schema then does not
         # depend on how many sub-fields a batch happens to have, and names of real fields go before evolved ones.
@@ -321,10 +321,10 @@ class _Evolution:
         if part.fixed is not None:
             self._quarantine(part, lost)
         elif lost:
-            found = merge_kinds(kinds, lost)
+            merged = merge_kinds(kinds, lost)
             texts, reason = tuple(map(part.text, lost)), Mode.FREEZE.value if frozen else "max_columns"
-            sample = self._sample_text(found.sample)
-            self.rescued.append(RescuedField(part.source, texts, found.count, found.first, sample, reason))
+            sample = self._sample_text(merged.sample)
+            self.rescued.append(RescuedField(part.source, texts, merged.count, merged.first, sample, reason))
         self.pending += pending_fields(part.observed, columns, part.source)
 
     def _sample_text(self, sample: str) -> str:
@@ -335,13 +335,13 @@ class _Evolution:
         kept_out = _observation_of(self.kept_out, part.source)
         kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
         if kinds and part.fixed is not None:
-            found = merge_kinds(kept_out.kinds, kinds)
+            merged = merge_kinds(kept_out.kinds, kinds)
             details = (
                 part.fixed.reason,
                 tuple(map(str, kinds)),
-                found.count,
-                found.first,
-                self._sample_text(found.sample),
+                merged.count,
+                merged.first,
+                self._sample_text(merged.sample),
             )
             self.quarantined.append(QuarantinedField(part.source, *details))
 
@@ -366,16 +366,16 @@ class _Evolution:
 
     def _new_field(self, name: str, part: FieldEvolution, built: BuiltColumn) -> Field:
         is_plain = not part.suffix(built.request)
-        found = source_field(name, part.wrapped(built.type), part.source, is_evolved=not is_plain)
+        field = source_field(name, part.wrapped(built.type), part.source, is_evolved=not is_plain)
         pin = self.policy.pins.get(part.source)
-        return found.with_metadata(**{FORM: pin.value}) if isinstance(pin, TextForm) and is_plain else found
+        return field.with_metadata(**{FORM: pin.value}) if isinstance(pin, TextForm) and is_plain else field
 
     def _add_event(
         self, part: FieldEvolution, item: ColumnRequest | ColumnWidening, path: Path, rule: str, grade: Grade
     ) -> None:
-        found, kinds = merge_kinds(part.kinds, item.kinds), tuple(map(part.text, item.kinds))
-        sample = self._sample_text(found.sample)
-        self.events.append(PlanEvent((rule,), part.source, kinds, path, found.count, found.first, sample, grade))
+        merged, kinds = merge_kinds(part.kinds, item.kinds), tuple(map(part.text, item.kinds))
+        sample = self._sample_text(merged.sample)
+        self.events.append(PlanEvent((rule,), part.source, kinds, path, merged.count, merged.first, sample, grade))
 
     def _add_column_events(self, part: FieldEvolution, built: BuiltColumn, path: Path) -> None:
         self._add_event(part, built.request, path, built.request.rule, part.grade(built.request))

@@ -231,12 +231,12 @@ def columns_by_key(struct: StructType, *, is_root: bool) -> dict[str, tuple[Fiel
         struct: The struct.
         is_root: Whether it is the whole table, which may have columns with a role.
     """
-    found: dict[str, tuple[FieldColumn, ...]] = {}
+    columns: dict[str, tuple[FieldColumn, ...]] = {}
     for item in struct:
         if not is_root or role_of(item) is None:
             key = source_key(item)
-            found[key] = (*found.get(key, ()), FieldColumn(item.name, *leaf_and_dim(item.type)))
-    return found
+            columns[key] = (*columns.get(key, ()), FieldColumn(item.name, *leaf_and_dim(item.type)))
+    return columns
 
 
 def refresh_columns(part: FieldEvolution, struct: StructType) -> FieldEvolution:

@@ -69,8 +69,8 @@ class _RuleNode:
         is_dated = is_dated or self.is_dated
         below = {key: node.reading(is_dated=is_dated) for key, node in self.below.items()}
         kept = {key: each for key, each in below.items() if each != FieldRules(is_dated=is_dated)}
-        found = FieldRules(self.take, self.maps, is_dated, kept)
-        return PLAIN if found.is_plain else found
+        rules = FieldRules(self.take, self.maps, is_dated, kept)
+        return PLAIN if rules.is_plain else rules
 
 
 def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None) -> None:

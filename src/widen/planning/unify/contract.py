@@ -63,8 +63,8 @@ def _object(fields: Iterable[Field]) -> dict[str, Any]:
     # Fields that records get from the path of their file are not part of the records.
     groups = {key: group for key, group in by_key.items() if not key.endswith(SIGN)}
     required = [key for key, group in groups.items() if not any(field.nullable for field in group)]
-    found = {"type": "object", "properties": {key: _property(group) for key, group in groups.items()}}
-    return {**found, **({"required": required} if required else {}), "additionalProperties": False}
+    described = {"type": "object", "properties": {key: _property(group) for key, group in groups.items()}}
+    return {**described, **({"required": required} if required else {}), "additionalProperties": False}
 
 
 def _property(columns: list[Field]) -> dict[str, Any]:
@@ -83,22 +83,22 @@ def _union(types: list[DataType], *, is_nullable: bool = True) -> dict[str, Any]
     structs = [each for each in types if isinstance(each, StructType)]
     values = [each.value for each in types if isinstance(each, MapType)]
     names = {str(schema["type"]) for schema in schemas}
-    found: dict[str, Any] = {}
+    union: dict[str, Any] = {}
     for keyword in ("format", "contentEncoding"):
         texts = {schema.get(keyword) for schema in schemas if schema["type"] == "string"}
         if len(texts) == 1 and None not in texts:
-            found[keyword] = texts.pop()
+            union[keyword] = texts.pop()
     if elements:
         names.add("array")
-        found["items"] = _union(elements)
+        union["items"] = _union(elements)
     if structs or values:
         names.add("object")
-        found |= _object(field for struct in structs for field in struct) if structs else {}
-        found |= {"additionalProperties": _union(values)} if values else {}
+        union |= _object(field for struct in structs for field in struct) if structs else {}
+        union |= {"additionalProperties": _union(values)} if values else {}
     if "number" in names:
         names.discard("integer")
     ordered = [name for name in _ORDER if name in names or (is_nullable and name == "null")]
-    return {**found, "type": ordered[0] if len(ordered) == 1 else ordered}
+    return {**union, "type": ordered[0] if len(ordered) == 1 else ordered}
 
 
 def _atomic(data_type: DataType) -> Mapping[str, str]:

@@ -92,12 +92,12 @@ def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> Fol
         ColumnNotFound: a column does not exist.
         FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
     """
-    found = _LocatedColumn.at(schema, column)
-    other = _LocatedColumn.at(schema, into) if into is not None else _plain_column(schema, found)
-    reason = _refusal_reason(found, other)
+    sibling = _LocatedColumn.at(schema, column)
+    other = _LocatedColumn.at(schema, into) if into is not None else _plain_column(schema, sibling)
+    reason = _refusal_reason(sibling, other)
     if reason:
-        raise FoldRefused(column=format_path(found.path), into=format_path(other.path), reason=reason)
-    return FoldPlan(found.path, found.field.type, other.path, other.field.type)
+        raise FoldRefused(column=format_path(sibling.path), into=format_path(other.path), reason=reason)
+    return FoldPlan(sibling.path, sibling.field.type, other.path, other.field.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,28 +115,28 @@ class _LocatedColumn:
         return cls(spelled, field)
 
 
-def _plain_column(schema: StructType, found: _LocatedColumn) -> _LocatedColumn:
-    parent = resolve(schema, found.path[:-1])[1]
+def _plain_column(schema: StructType, sibling: _LocatedColumn) -> _LocatedColumn:
+    parent = resolve(schema, sibling.path[:-1])[1]
     assert isinstance(parent, StructType)
     for item in parent:
-        if _is_of_same_field(item, found.field) and EVOLVED_FROM not in item.metadata:
-            return _LocatedColumn((*found.path[:-1], item.name), item)
+        if _is_of_same_field(item, sibling.field) and EVOLVED_FROM not in item.metadata:
+            return _LocatedColumn((*sibling.path[:-1], item.name), item)
     reason = "its field has no column with the plain name; name the target column"
-    raise FoldRefused(column=format_path(found.path), into="another", reason=reason)
+    raise FoldRefused(column=format_path(sibling.path), into="another", reason=reason)
 
 
 def _is_of_same_field(one: Field, other: Field) -> bool:
     return source_key(one) == source_key(other) and (SOURCE in one.metadata or SOURCE in other.metadata)
 
 
-def _refusal_reason(found: _LocatedColumn, other: _LocatedColumn) -> str:
-    if found.path == other.path:
+def _refusal_reason(sibling: _LocatedColumn, other: _LocatedColumn) -> str:
+    if sibling.path == other.path:
         return "they are the same column"
-    if found.path[:-1] != other.path[:-1] or not _is_of_same_field(found.field, other.field):
+    if sibling.path[:-1] != other.path[:-1] or not _is_of_same_field(sibling.field, other.field):
         return "they do not hold the same source field"
-    for item in (found.field, other.field):
+    for item in (sibling.field, other.field):
         if isinstance(leaf_and_dim(item.type)[0], (StructType, MapType)):
             return f"{item.name} holds records"
-    if leaf_and_dim(found.field.type)[0] in (TIMESTAMP, TIMESTAMP_NTZ):
-        return f"{found.field.name} holds timestamps, which no narrower type holds"
+    if leaf_and_dim(sibling.field.type)[0] in (TIMESTAMP, TIMESTAMP_NTZ):
+        return f"{sibling.field.name} holds timestamps, which no narrower type holds"
     return ""

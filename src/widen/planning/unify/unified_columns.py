@@ -69,8 +69,8 @@ def unify_schema(schema: StructType) -> list[UnifiedColumn]:
     joiner = _Joiner(_free_prefix(schema.names))
     plain = (item for item in schema if role_of(item) is None)
     roles = (item for item in schema if role_of(item) is not None)
-    found = [joiner.column([(item, quote_name(item.name)) for item in items]) for items in _by_source(plain)]
-    return found + [UnifiedColumn(item.name, item.type, quote_name(item.name), (item.name,)) for item in roles]
+    unified = [joiner.column([(item, quote_name(item.name)) for item in items]) for items in _by_source(plain)]
+    return unified + [UnifiedColumn(item.name, item.type, quote_name(item.name), (item.name,)) for item in roles]
 
 
 def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = False) -> str:
@@ -94,10 +94,10 @@ def _free_prefix(names: Iterable[str]) -> str:
 
 
 def _by_source(items: Iterable[Field]) -> list[list[Field]]:
-    found: dict[str, list[Field]] = {}
+    groups: dict[str, list[Field]] = {}
     for item in items:
-        found.setdefault(source_key(item), []).append(item)
-    return list(found.values())
+        groups.setdefault(source_key(item), []).append(item)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,10 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
             raise ColumnNotFound(column=name, available=", ".join(schema.names))
         partition_names.append(column.name)
     for field in state.schema:
-        known = schema.find(field.name)
-        found = dependent_expressions((field.name,), state.schema, check_constraints(state.properties))
-        if found and (known is None or str(known.type) != str(field.type)):
-            raise ConstraintDependsOnColumn(column=field.name, constraints=format_expressions(found))
+        current_field = schema.find(field.name)
+        dependents = dependent_expressions((field.name,), state.schema, check_constraints(state.properties))
+        if dependents and (current_field is None or str(current_field.type) != str(field.type)):
+            raise ConstraintDependsOnColumn(column=field.name, constraints=format_expressions(dependents))
     ensure_names_allowed(schema.fields, state.properties)
     ensure_types(state, schema)
     return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(partition_names))
@@ -98,12 +98,12 @@ def partition_predicate(
 
     Source: PROTOCOL.md#partition-value-serialization
     """
-    known = {field.name: field for field in schema}
-    found = [
-        _combine(And, [_equals(known[name], text) for name, text in zip(columns, texts, strict=True)])
+    fields = {field.name: field for field in schema}
+    conditions = [
+        _combine(And, [_equals(fields[name], text) for name, text in zip(columns, texts, strict=True)])
         for texts in partitions
     ]
-    return _combine(Or, found)
+    return _combine(Or, conditions)
 
 
 def _equals(field: Field, text: str | None) -> Predicate:

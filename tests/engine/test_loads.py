@@ -84,6 +84,23 @@ def test_a_day_of_files(spark: SparkSession, landing: Path, table: str) -> None:
     ]
 
 
+def test_each_content_is_loaded_once(spark: SparkSession, landing: Path, table: str) -> None:
+    put(landing, "a.jsonl", 1)
+    load_new = partial(ingest, str(landing), table, new=True, new_by="content", spark=spark)
+    load_new()
+    put(landing, "a.jsonl", 1, time=1_700_000_001)
+    put(landing, "copy+of a.jsonl", 1)
+    put(landing, "b.jsonl", 2)
+    done = load_new()
+    assert sorted(Path(path).name for path in done.compared.known) == ["a.jsonl", "copy+of a.jsonl"]
+    assert numbers(spark, table) == [1, 2]
+    assert [len(file.content) for load in Table(table).loads() for file in load.files] == [32, 32]
+
+    put(landing, "b.jsonl", 3)  # same size and time
+    with pytest.raises(FilesChanged):
+        load_new()
+
+
 def test_writers_at_the_same_time_load_each_file_once(spark: SparkSession, landing: Path, table: str) -> None:
     for number in range(4):
         put(landing, f"{number}.jsonl", number)

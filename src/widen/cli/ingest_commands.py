@@ -37,6 +37,7 @@ def ingest(
     into: shared_options.Into,
     options: Mapping[str, Any],
     new: shared_options.OnlyNew = False,
+    new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
     changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
     max_corrupt: shared_options.MaxCorrupt = None,
     max_kept_out: shared_options.MaxKeptOut = None,
@@ -66,6 +67,7 @@ def ingest(
     alone = {
         "--plan-hash": plan_hash,
         "--new": new or None,
+        "--new-by": new_by.value if new_by is shared_options.NewBy.CONTENT else None,
         **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
     }
     ensure_options_apply(alone, limits, follows=follow or once)
@@ -79,7 +81,14 @@ def ingest(
         return
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
-        arguments |= {**gate, "new": new, "changed": changed.value, "plan_hash": plan_hash, "progress": update}
+        arguments |= {
+            **gate,
+            "new": new,
+            "new_by": new_by.value,
+            "changed": changed.value,
+            "plan_hash": plan_hash,
+            "progress": update,
+        }
         result = lazy_imports.ingest(source, into, spark=spark, **arguments)
     if not report(result):
         raise typer.Exit(1)
@@ -115,6 +124,7 @@ def plan(
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
     new: shared_options.OnlyNew = False,
+    new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
     changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -131,7 +141,13 @@ def plan(
             reading = {name: options[name] for name in ("format", "options", "detect_types")}
             report = lazy_imports.check_contract(source, contract, spark=spark, **reading)
         if into is not None:
-            options = {**options, "new": new, "changed": changed.value, "storage_options": settings}
+            options = {
+                **options,
+                "new": new,
+                "new_by": new_by.value,
+                "changed": changed.value,
+                "storage_options": settings,
+            }
             planned = lazy_imports.plan(source, into, spark=spark, **options)
     if json:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}

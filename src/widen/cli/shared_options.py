@@ -75,6 +75,21 @@ Limit: TypeAlias = Annotated[
 OnlyNew: TypeAlias = Annotated[
     bool, typer.Option("--new", help="Load only files that the table has not loaded; see `widen loads`.")
 ]
+
+
+class NewBy(str, Enum):
+    """What tells files apart: the values of `widen.ingestion.new_files.PATH` and `CONTENT`."""
+
+    PATH = "path"
+    CONTENT = "content"
+
+
+FilesBy: TypeAlias = Annotated[
+    NewBy,
+    typer.Option(
+        "--new-by", help="With --new: path tells files apart by path, size and time; content loads each content once."
+    ),
+]
 ChangedFiles: TypeAlias = Annotated[
     Changed,
     typer.Option(

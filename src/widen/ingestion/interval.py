@@ -11,12 +11,12 @@ from functools import partial
 from os import PathLike
 
 from widen.formats import find_table
-from widen.formats.table_format import Conflicted, StreamInterval, retry_conflicts
+from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import BatchRequest, commit_batch, commit_once, ensure_has_records, ensure_matched
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
-from widen.ingestion.new_files import FileChoice, open_batch, parse_changed
+from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
 from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
@@ -27,6 +27,7 @@ from widen.planning.evolution.plan import Plan
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.session import find_session
+from widen.spark.source.source_files import hash_files
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 
@@ -37,6 +38,7 @@ def plan(
     into: str | PathLike[str],
     *,
     new: bool = False,
+    new_by: str = "path",
     changed: str = "fail",
     to: str | None = None,
     catalog: CatalogSource | None = None,
@@ -70,6 +72,7 @@ def plan(
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it does not have to exist.
         new: See `ingest`.
+        new_by: See `ingest`.
         changed: See `ingest`.
         to: See `ingest`.
         catalog: See `ingest`.
@@ -130,7 +133,7 @@ def plan(
     )
     (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
-    batch = open_batch(reader, session, source, FileChoice(target, is_new=new, changed=parse_changed(changed)))
+    batch = open_batch(reader, session, source, _choice(session, target, new=new, new_by=new_by, changed=changed))
     if batch is None:
         return Plan((), target.schema or StructType())
     target = target.with_file_fields(batch.names)
@@ -148,6 +151,7 @@ def ingest(
     into: str | PathLike[str],
     *,
     new: bool = False,
+    new_by: str = "path",
     changed: str = "fail",
     max_corrupt: int | str | None = None,
     max_kept_out: int | str | None = None,
@@ -188,8 +192,10 @@ def ingest(
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it is created if it does not exist.
-        new: Whether to load only files that the table has not loaded, by path, size and time of modification. The
-            table records the files of every load. If there are no new files, nothing is committed.
+        new: Whether to load only files that the table has not loaded. The table records the files of every load. If
+            there are no new files, nothing is committed.
+        new_by: What tells files apart: ``path`` (with size and time of modification), or ``content``: each content is
+            loaded once, whatever its files are called. Spark then reads every file once more, up to 2 GB each.
         changed: With ``new``, what to do with files that have another size or time than when they were loaded: ``fail``
             refuses the batch, ``load`` loads the whole file again, ``skip`` leaves it out.
         max_corrupt: The maximum number of lines that are not records, or their maximum share, e.g. ``1%``. A batch over
@@ -298,7 +304,7 @@ def ingest(
         is_new=new,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
-    choice = FileChoice(target, is_new=new, changed=parse_changed(changed))
+    choice = _choice(session, target, new=new, new_by=new_by, changed=changed)
     with persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
         done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
@@ -307,6 +313,11 @@ def ingest(
             assert target.version is not None
             return IngestResult(target.version, Plan((), target.schema or StructType()), compared=choice.comparison)
         return replace(to_result(*done, request, watch), compared=choice.comparison)
+
+
+def _choice(session: SparkSession, target: IngestTarget, *, new: bool, new_by: str, changed: str) -> FileChoice:
+    hashes = partial(hash_files, session) if is_by_content(new_by) else None
+    return FileChoice(target, is_new=new, changed=parse_changed(changed), hash_files=hashes)
 
 
 def commit_source(

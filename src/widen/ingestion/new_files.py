@@ -1,14 +1,15 @@
 """New files: compare the files of a source with those that a table has loaded.
 
 A file is known if the table has loaded its path with this size and time. It is changed if it has loaded the path with
-another size or time. It is late if it is new but older than the newest file that is loaded.
+another size or time. It is late if it is new but older than the newest file that is loaded. By content, a file is known
+if the table has loaded the same content, wherever it was.
 
 Source: docs/guide/files.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -46,13 +47,28 @@ def parse_changed(text: str) -> Changed:
     return Changed(text)
 
 
+PATH, CONTENT = "path", "content"
+"""What tells files apart: their paths, sizes and times, or their contents."""
+
+
+def is_by_content(new_by: str) -> bool:
+    """Tell whether files are told apart by content.
+
+    Raises:
+        InvalidOption: it is neither path nor content.
+    """
+    if new_by not in (PATH, CONTENT):
+        raise InvalidOption(option="new_by", value=new_by, expected="Must be path or content.")
+    return new_by == CONTENT
+
+
 @dataclass(frozen=True, slots=True)
 class FileComparison:
     """The files of a source, compared with those that a table has loaded. All files are named by their paths.
 
     Args:
-        known: Loaded before, with this size and time.
-        changed: Loaded before, with another size or time.
+        known: Loaded before, with this size and time; by content: the table, or another of the files, has the content.
+        changed: Loaded before, with another size or time; by content: with another content.
         late: New, but older than the newest file that is loaded.
         skipped: Those of ``known`` and ``changed`` that are not loaded again.
     """
@@ -82,22 +98,30 @@ def compare_files(files: Sequence[SourceFile], loads: Sequence[Load]) -> FileCom
     """Return how files compare with those that a table has loaded.
 
     Args:
-        files: The files of a source.
-        loads: The loads of the table.
+        files: The files of a source. Those with a hash are compared by content.
+        loads: The loads of the table. A file that was loaded without a hash is compared by size and time.
     """
-    stamps: dict[str, set[tuple[int, int]]] = {}
-    for load in loads:
-        for file in load.files:
-            stamps.setdefault(file.key, set()).add(file.stamp)
-    newest_ms = max((time for known in stamps.values() for _, time in known), default=0)
+    states: dict[str, list[LoadedFile]] = {}
+    for file in (file for load in loads for file in load.files):
+        states.setdefault(file.key, []).append(file)
+    contents = {file.content for known in states.values() for file in known if file.content}
+    newest_ms = max((file.modified_ms for known in states.values() for file in known), default=0)
     places: dict[str, list[str]] = {"known": [], "changed": [], "late": []}
     for each in map(to_loaded_file, files):
-        before = stamps.get(each.key)
-        if before is not None:
-            places["known" if each.stamp in before else "changed"].append(each.path)
+        before = states.get(each.key)
+        if each.content in contents or any(_is_same_state(each, state) for state in before or ()):
+            places["known"].append(each.path)
+        elif before is not None:
+            places["changed"].append(each.path)
         elif each.modified_ms < newest_ms:
             places["late"].append(each.path)
+        contents |= {each.content} if each.content else set()
     return FileComparison(**{key: tuple(paths) for key, paths in places.items()})
+
+
+def _is_same_state(file: LoadedFile, state: LoadedFile) -> bool:
+    """Tell whether size and time are the same; if both files have hashes, those decide alone."""
+    return file.stamp == state.stamp and not (file.content and state.content)
 
 
 @dataclass
@@ -108,12 +132,14 @@ class FileChoice:
         target: The table.
         is_new: Whether to leave out files that the table has loaded.
         changed: What to do with changed files then.
+        hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
         comparison: The result of the last choice.
     """
 
     target: IngestTarget
     is_new: bool = False
     changed: Changed = Changed.FAIL
+    hash_files: Callable[[SourceFiles], SourceFiles] | None = None
     comparison: FileComparison = NO_COMPARISON
 
     def __call__(self, source: SourceFiles) -> SourceFiles:
@@ -124,6 +150,8 @@ class FileChoice:
             InvalidOption: only new files are to be loaded, and the table does not know which ones it has loaded.
             TableError: the record of loads cannot be read.
         """
+        if self.hash_files is not None:
+            source = self.hash_files(source)
         found = compare_files(source.files, self._loads())
         self.comparison = found
         if not self.is_new:
@@ -173,7 +201,7 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
 
 def to_loaded_file(file: SourceFile) -> LoadedFile:
     """Return a file of a source as the record of loads has it."""
-    return LoadedFile(file.path, file.size_bytes, file.modified_ms)
+    return LoadedFile(file.path, file.size_bytes, file.modified_ms, file.content)
 
 
 def to_load_record(files: Sequence[SourceFile], seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:

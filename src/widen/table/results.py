@@ -147,7 +147,9 @@ class Loads(list[Load]):
                 "corrupt": load.corrupt,
                 "keptOut": load.kept_out,
                 "files": [
-                    {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms} for file in load.files
+                    {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms}
+                    | ({"content": file.content} if file.content else {})
+                    for file in load.files
                 ],
             }
             for load in self

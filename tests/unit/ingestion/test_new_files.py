@@ -45,6 +45,30 @@ def choose(
     return [file.path for file in choice(SourceFiles(("/in",), files)).files], choice.comparison
 
 
+HASHED = (Load(version=1, loaded_ms=0, files=(LoadedFile("/in/a", 10, 100, "aa"), LoadedFile("/in/b", 20, 200))),)
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        (SourceFile("/in/a", 10, 999, content="aa"), "known"),  # written again, with the same content
+        (SourceFile("/in/copy", 10, 100, content="aa"), "known"),
+        (SourceFile("/in/a", 10, 100, content="bb"), "changed"),  # size and time do not tell
+        (SourceFile("/in/b", 20, 200, content="cc"), "known"),  # loaded without a hash
+        (SourceFile("/in/b", 20, 201, content="cc"), "changed"),
+        (SourceFile("/in/c", 1, 1, content="dd"), "late"),
+    ],
+)
+def test_files_with_hashes_are_compared_by_content(file: SourceFile, place: str) -> None:
+    assert compare_files([file], HASHED) == FileComparison(**{place: (file.path,)})
+
+
+def test_of_two_files_with_one_content_the_first_is_loaded() -> None:
+    files = [SourceFile(f"/in/{name}", 1, 300, content="ee") for name in ("x", "y")]
+    assert compare_files(files, HASHED) == FileComparison(known=("/in/y",))
+    assert compare_files([SourceFile("/in/x", 1, 300), SourceFile("/in/y", 1, 300)], HASHED) == FileComparison()
+
+
 def test_a_file_is_known_by_path_size_and_time() -> None:
     assert compare_files([KNOWN, OLD_STATE], LOADS) == FileComparison(known=("file:/in/b", "/in/a"))
 

@@ -36,11 +36,13 @@ class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
         path: The path or URI.
         size_bytes: The size.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
+        content: A hash of its content; empty if it was not computed.
     """
 
     path: str
     size_bytes: int
     modified_ms: int
+    content: str = ""
 
     @property
     def key(self) -> str:
@@ -194,6 +196,7 @@ class _LoadWire(msgspec.Struct, array_like=True):
     paths: Sequence[str]
     sizes: Sequence[int]
     times: Sequence[int]
+    contents: Sequence[str] = ()  # empty where no hash is known, and in records of older versions
 
 
 class _RecordWire(msgspec.Struct):
@@ -212,15 +215,17 @@ def _to_wire(load: Load) -> _LoadWire:
         [file.path for file in load.files],
         [file.size_bytes for file in load.files],
         [file.modified_ms for file in load.files],
+        [file.content for file in load.files] if any(file.content for file in load.files) else (),
     )
 
 
 def _from_wire(wire: _LoadWire) -> Load:
-    columns: Iterable[tuple[str, int, int]] = zip(wire.paths, wire.sizes, wire.times, strict=True)
+    contents = wire.contents or [""] * len(wire.paths)
+    columns: Iterable[tuple[str, int, int, str]] = zip(wire.paths, wire.sizes, wire.times, contents, strict=True)
     return Load(
         version=wire.version,
         loaded_ms=wire.loaded_ms,
-        files=tuple(LoadedFile(path, size, time) for path, size, time in columns),
+        files=tuple(LoadedFile(*values) for values in columns),
         records=wire.records,
         corrupt=wire.corrupt,
         kept_out=wire.kept_out,

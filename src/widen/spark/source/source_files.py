@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -32,12 +32,14 @@ class SourceFile:
         size_bytes: Its size in bytes.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         uri: Its URI as Spark writes it.
+        content: A hash of its content; empty if it was not computed.
     """
 
     path: str
     size_bytes: int
     modified_ms: int = 0
     uri: str = ""
+    content: str = ""
 
     @property
     def is_compressed(self) -> bool:
@@ -196,6 +198,35 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
         files: The columns of `list_files`.
     """
     return sorted((SourceFile(*row) for row in files.collect()), key=lambda file: file.path)
+
+
+HASH_DIGITS = 32
+"""The digits of a hash that are kept: 128 bits tell any number of files apart."""
+
+
+def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
+    """Return files with hashes of their contents; Spark reads them all.
+
+    Args:
+        spark: The session.
+        source: The files.
+
+    Raises:
+        SourceError: a file cannot be read, or is larger than the 2 GB that Spark hashes.
+    """
+    if not source.files:
+        return source
+    files = spark.read.format("binaryFile").load(source.paths)
+    hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
+    try:
+        contents = {file_key(path): content for path, content in hashed.collect()}
+    except PySparkException as error:
+        fix = "Files up to 2 GB can be told apart by content; use new_by='path' (--new-by path) for larger ones."
+        raise unusable_source(source.name, source_error_reason(error), fix) from error
+    hashes = (contents.get(file_key(file.path), "") for file in source.files)
+    return replace(
+        source, files=tuple(replace(file, content=each) for file, each in zip(source.files, hashes, strict=True))
+    )
 
 
 def choose_files(

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import widen
 from support.command_line import run, told
+from widen.table import Table
 
 ORDERS = Path(__file__).resolve().parents[2] / "examples" / "orders"
 
@@ -120,6 +123,14 @@ def test_one_column_for_each_source_field(table: str) -> None:
     assert "coalesce(total_string, CAST(total AS string)) AS total" in view
     assert view.endswith("FROM somewhere\n")
     assert "VIEW `orders` AS" in run("view", table).stdout
+
+
+def test_the_sql_of_a_view_is_resolved_by_a_spark_without_delta_lake(table: str, spark: SparkSession) -> None:
+    widen.register(spark)
+    for statement in run("view", table, "--name", "by_field", "--data-source").stdout.split(";\n"):
+        spark.sql(statement)
+    totals = spark.sql("SELECT total FROM by_field WHERE total LIKE '% EUR'")
+    assert totals.count() == Table(table).read("total_string LIKE '% EUR'", spark=spark).count() > 0
 
 
 def test_fold_tells_what_would_be_lost(table: str) -> None:

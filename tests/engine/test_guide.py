@@ -23,7 +23,13 @@ from support.command_line import run
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted((DOCS / "guide").glob("*.md"))
+PAGES_NOT_RUN = {
+    "cluster": "its commands need a cluster",
+    "data-source": "a data source runs in a process of its own, where relative paths start elsewhere; its calls are in "
+    "test_data_source.py",
+}
+"""The pages whose commands are not run, and why."""
+PAGES = [page for page in sorted((DOCS / "guide").glob("*.md")) if page.stem not in PAGES_NOT_RUN]
 BLOCK = re.compile(r'^(?:```|<!-- )(sh|python|toml)(?: title="([^"]+)")?\n(.*?)^(?:```|-->)$', re.MULTILINE | re.DOTALL)
 
 EXIT_CODES = {

@@ -58,7 +58,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "mirror": ("widen mirror shop/orders --catalog lake.db --identifier shop.orders",),
         "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
-        "view": ("widen view shop/orders --name orders_by_field",),
+        "view": (
+            "widen view shop/orders --name orders_by_field",
+            "widen view shop/orders --data-source",
+        ),
         "fold": ("widen fold shop/orders total_string --dry-run",),
         "replay": ("widen replay shop/orders_quarantine --into shop/orders",),
     }

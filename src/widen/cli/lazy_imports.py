@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
-    from widen.model.sql_literal import to_identifier
+    from widen.model.sql_literal import to_identifier, to_literal
     from widen.model.types import quote_name
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
     from widen.planning.alter.handover import plan_handover
@@ -125,6 +125,7 @@ __all__ = [
     "text_format",
     "to_catalog",
     "to_identifier",
+    "to_literal",
     "to_table_state",
     "translate_spark_errors",
     "watch_jobs",
@@ -144,7 +145,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),
-    "widen.model.sql_literal": ("to_identifier",),
+    "widen.model.sql_literal": ("to_identifier", "to_literal"),
     "widen.model.types": ("quote_name",),
     "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
     "widen.planning.alter.handover": ("plan_handover",),

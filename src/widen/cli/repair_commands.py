@@ -46,12 +46,25 @@ def view(
         typer.Option("--from", metavar="SQL", help="The table in SQL; by default delta.`TABLE`.", show_default=False),
     ] = None,
     temporary: Annotated[bool, typer.Option("--temporary", help="Make it a temporary view.")] = False,
+    data_source: Annotated[
+        bool,
+        typer.Option(
+            "--data-source",
+            help="Temporary views for a Spark without Delta Lake, in a session after widen.register(spark).",
+        ),
+    ] = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Print the SQL of a view with one column per source field."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     last = opened.location.rstrip("/").rpartition("/")[2]
-    print_view(opened.view_sql, last, name, rows, temporary=temporary)
+    if data_source:
+        if rows is not None:
+            raise InvalidOption(option="--from", value=rows, expected="Does not apply to --data-source.")
+        rows = lazy_imports.to_identifier(f"{_NOT_IN_NAMES.sub('_', last)}_rows")
+        path = lazy_imports.to_literal(opened.location)
+        show_line(f"CREATE OR REPLACE TEMPORARY VIEW {rows} USING widen OPTIONS (path {path});")
+    print_view(opened.view_sql, last, name, rows, temporary=temporary or data_source)
 
 
 def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: str | None, *, temporary: bool) -> None:

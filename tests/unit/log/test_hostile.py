@@ -12,6 +12,7 @@ import pytest
 
 from support import log_table as log
 from widen.errors import CorruptFile, CorruptLog, StorageError
+from widen.log.read import checkpoint_form
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.protocol.actions import DeletionVector
@@ -75,9 +76,12 @@ def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:
         load_vector(LogStore(str(tmp_path)), vector("p", str(tmp_path / "deletion_vector_x.bin")))
 
 
-def test_a_checkpoint_that_claims_to_unpack_into_gigabytes_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_that_claims_to_unpack_into_gigabytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_form, "_UNPACKED_BYTES", checkpoint_form._UNPACKED_BYTES // 100)
     path = log.write_parquet(tmp_path, f"{0:020}.checkpoint.parquet", log.CHECKPOINT, log.PROTOCOL, log.metadata())
-    texts = pa.array([{"path": "x" * 4_000_000}] * 100, pa.struct([("path", pa.string())]))
+    texts = pa.array([{"path": "x" * 40_000}] * 100, pa.struct([("path", pa.string())]))
     bomb = pa.table({"add": texts, "protocol": pa.nulls(100, pa.struct([("minReaderVersion", pa.int32())]))})
     pq.write_table(bomb, path, compression="zstd", use_dictionary=False)
     with pytest.raises(CorruptLog, match="claims to unpack into 4"):

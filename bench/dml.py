@@ -1,0 +1,137 @@
+"""Merge, update, delete and compaction beside Delta Lake, in one session, on the same data.
+
+    python bench/dml.py [--rows 10000000] [--runs 3] [--only merge,update]
+
+Each work runs with deletion vectors on and off, with the change data feed on and off, on 1 % and on 30 % of the rows.
+Both engines work on a copy of the same table and take turns; both have done the work once before. Compared are
+processor seconds of all processes, which a busy machine changes less than the time on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+from alter import DATA, delta_session
+from pyspark.sql import SparkSession
+from warm_case import processor_time
+
+from widen import Table
+
+GOAL = 0.8
+FILES = 8
+SHARES = (0.01, 0.3)
+SETTINGS = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed")
+Work = Callable[[SparkSession, str, str], None]
+
+
+def main(rows: int, runs: int, only: set[str]) -> int:
+    """Measure in turns and print a line for each case; 1 if a goal is missed."""
+    spark = delta_session()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    missed = 0
+    print(f"{rows:,} rows, load {os.getloadavg()[0]:.1f}")
+    for vectors, feed in product((False, True), repeat=2):
+        table = write_table(spark, rows, vectors=vectors, feed=feed)
+        for share, (name, engines) in product(SHARES, WORKS.items()):
+            if only and name not in only:
+                continue
+            condition = f"id % 1000 < {round(share * 1000)}"
+            source = spark.range(rows).where(condition).selectExpr("id", "id * 3 AS n", "'new' AS s", "1.5D AS d")
+            source.createOrReplaceTempView("changes")
+            found: dict[str, list[tuple[float, float]]] = {}
+            for turn in range(runs + 1):
+                for engine, work in engines.items():
+                    cost = measure(spark, work, table, condition)
+                    if turn:
+                        found.setdefault(engine, []).append(cost)
+            cpu = {engine: median(cost[1] for cost in costs) for engine, costs in found.items()}
+            wall = {engine: median(cost[0] for cost in costs) for engine, costs in found.items()}
+            ratio = cpu["Widen"] / cpu["Delta Lake"]
+            what = f"{name} {share:.0%}, vectors {'on' if vectors else 'off'}, feed {'on' if feed else 'off'}"
+            print(
+                f"    Widen {cpu['Widen']:.2f} s ({wall['Widen']:.2f} s), Delta Lake {cpu['Delta Lake']:.2f} s", end=""
+            )
+            print(f" ({wall['Delta Lake']:.2f} s)")
+            print(f"  {what:<48}  {ratio:.2f}  (at most {GOAL}){'  MISSED' if ratio > GOAL else ''}", flush=True)
+            missed += ratio > GOAL
+    spark.stop()
+    return int(missed > 0)
+
+
+def write_table(spark: SparkSession, rows: int, *, vectors: bool, feed: bool) -> Path:
+    """Write a table by Delta Lake, unless it is there."""
+    place = DATA / f"dml-{rows}-{int(vectors)}{int(feed)}"
+    if not (place / "_delta_log").exists():
+        properties = ", ".join(
+            f"'{key}' = '{str(on).lower()}'" for key, on in zip(SETTINGS, (vectors, feed), strict=True)
+        )
+        columns = "id BIGINT, n BIGINT, s STRING, d DOUBLE"
+        spark.sql(f"CREATE TABLE delta.`{place}` ({columns}) USING delta TBLPROPERTIES ({properties})")
+        frame = spark.range(0, rows, 1, FILES).selectExpr(
+            "id", "id * 2 AS n", "concat('text ', id % 100000) AS s", "id / 7 AS d"
+        )
+        frame.write.format("delta").mode("append").save(str(place))
+    return place
+
+
+def measure(spark: SparkSession, work: Work, table: Path, condition: str) -> tuple[float, float]:
+    """Return the seconds on the wall and of the processor that a work takes on a copy of the table."""
+    copy = table.with_name(f"changed-{time.time_ns()}")
+    shutil.copytree(table, copy, copy_function=os.link)
+    with processor_time() as used:
+        started = time.perf_counter()
+        work(spark, str(copy), condition)
+        seconds = time.perf_counter() - started
+    shutil.rmtree(copy)
+    return seconds, sum(used.values())
+
+
+def _merge(spark: SparkSession, at: str, condition: str) -> None:
+    builder = Table(at).merge(spark.table("changes"), "t.id = s.id")
+    builder.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def _merge_by_delta(spark: SparkSession, at: str, condition: str) -> None:
+    spark.sql(
+        f"MERGE INTO delta.`{at}` t USING changes s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+WORKS: dict[str, dict[str, Work]] = {
+    "merge": {"Widen": _merge, "Delta Lake": _merge_by_delta},
+    "update": {
+        "Widen": lambda spark, at, where: Table(at).update({"n": "n + 1"}, where, spark=spark) and None,
+        "Delta Lake": lambda spark, at, where: spark.sql(f"UPDATE delta.`{at}` SET n = n + 1 WHERE {where}") and None,
+    },
+    "delete": {
+        "Widen": lambda spark, at, where: Table(at).delete(where, spark=spark) and None,
+        "Delta Lake": lambda spark, at, where: spark.sql(f"DELETE FROM delta.`{at}` WHERE {where}") and None,
+    },
+    "compact": {
+        "Widen": lambda spark, at, where: Table(at).optimize(spark=spark) and None,
+        "Delta Lake": lambda spark, at, where: spark.sql(f"OPTIMIZE delta.`{at}`") and None,
+    },
+}
+"""By name: the same work by both engines, on a table, given a condition on its rows."""
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default="", help="the works to measure")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    options = _options()
+    sys.exit(main(options.rows, options.runs, set(filter(None, options.only.split(",")))))

@@ -23,7 +23,7 @@ from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import SparkSession
 
 PACKAGE = Path(__file__).resolve().parents[1]
-NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring")
+NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
 """The packages that tasks import, apart from Widen and from what Spark itself needs."""
 
 _PROBES = 64
@@ -36,8 +36,8 @@ _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 def ship(session: SparkSession | None = None) -> None:
     """Send the code of Widen to the executors of a session, and check that they can run it.
 
-    Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore and pyroaring. Where they have all
-    of Widen already, this is not necessary.
+    Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore, pyroaring and sqlglot. Where they
+    have all of Widen already, this is not necessary.
 
     Args:
         session: The session, classic or Connect; by default the active one, else a local one.

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from widen.spark import ship
+
+BATCH = pa.RecordBatch.from_pydict({"id": [1]})
+
+
+def test_the_archive_is_the_package(tmp_path: Path) -> None:
+    archive = ship._zip_package(tmp_path / "widen.zip")
+    names = zipfile.ZipFile(archive).namelist()
+    assert {"widen/__init__.py", "widen/spark/text/text_tasks.py", "widen/report/evolution_rules.json"} <= set(names)
+    assert [name for name in names if "__pycache__" in name] == []
+    code = "import sys, widen.log.store.log_store as module; print(module.__file__.startswith(sys.argv[1]))"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", str(archive)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_the_probe_says_what_cannot_be_imported() -> None:
+    (found,) = ship._probe(["pyarrow", "surely_missing"], [BATCH, BATCH])
+    assert found.to_pylist() == [
+        {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "missing": "surely_missing"}
+    ]
+
+
+def test_executors_without_the_package_can_run_the_probe(tmp_path: Path) -> None:
+    sent = tmp_path / "probe"
+    sent.write_bytes(cloudpickle.dumps(ship._probe))
+    code = (
+        "import sys, pickle, pyarrow as pa; sys.modules['widen'] = None; "
+        "probe = pickle.load(open(sys.argv[1], 'rb')); batch = pa.RecordBatch.from_pydict({'id': [1]}); "
+        "print([part.to_pylist()[0]['missing'] for part in probe(['pyarrow', 'widen'], [batch])])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(sent)], capture_output=True, text=True, check=True)
+    assert "widen" in done.stdout
+    assert "pyarrow" not in done.stdout

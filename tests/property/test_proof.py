@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support.drift import batches
 from support.leaf import lost
-from support.proof import forms_of, to_comparable
+from support.proof import encode_records, encode_rows, forms_of, layouts_of, to_comparable
 from support.settle import records_of, settle
 from support.treat import modes, policies
 from widen.model.type_parser import parse_type
@@ -17,6 +18,7 @@ from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.proof.record_digest import digest
 from widen.proof.source_reader import SourceReader
+from widen.spark.arrow_types import to_arrow_schema
 
 bounds = st.sampled_from(
     [Policy(Mode.WIDEN), Policy(Mode.SPLIT), Policy(Mode.FREEZE), Policy(Mode.WIDEN, max_columns=3)]
@@ -69,6 +71,27 @@ def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch
     check(done.plan.schema, policy, batch, done.rows)
 
 
+@pytest.mark.parametrize(
+    ("pin", "history", "batch"),
+    [
+        # The pin also reads dates below the field: 19844 is one, and the timestamp beside it is its midnight.
+        ("array<date>", [b'{"a":{"b":1}}', b'{"a":{"b":"2024-05-01T00:00:00Z"}}'], [b'{"a":{"b":"2024-05-01"}}']),
+        ("array<date>", [b'{"a":1}'], [b'{"a":{"b":"2024-05-01"}}', b'{"a":{"b":"2024-05-01T10:00:00Z"}}']),
+        # The array of strings has the digits of a number, which no date has.
+        (
+            "timestamp",
+            [b'{"a":["2024-05-01T00:00:00Z"]}', b'{"a":true}'],
+            [b'{"a":{"b":"2024-05-01"}}', b'{"a":1714521600}', b'{"a":"2024-05-01"}'],
+        ),
+    ],
+)
+def test_dates_and_timestamps_in_the_columns_of_numbers(pin: str, history: list[bytes], batch: list[bytes]) -> None:
+    policy = Policy(Mode.WIDEN, {("a",): parse_type(pin)})
+    for earlier in (Policy(Mode.WIDEN), policy):
+        done = settle(settle(None, history, earlier).plan.schema, batch, policy)
+        check(done.plan.schema, policy, batch, done.rows)
+
+
 FREEZE = Policy(Mode.FREEZE)
 DATES = Policy(Mode.FREEZE, date_fields=frozenset({()}))
 
@@ -109,3 +132,18 @@ def check(schema: StructType, policy: Policy, batch: list[bytes], batch_rows: li
             assert [each[0] for each in to_comparable(rows)] == [
                 digest(form) for form in forms_of(schema, policy, table_rows)
             ], text
+    if schema.fields:
+        check_encoded(schema, policy, batch, [row for rows in batch_rows for row in rows])
+
+
+def check_encoded(schema: StructType, policy: Policy, batch: list[bytes], table_rows: list[dict[str, object]]) -> None:
+    """Check that the encoded rows are those of their records, and that the values are counted as in the records."""
+    expected = [row for text in batch for row in SourceReader(schema, policy).read(text)]
+    arrow = pa.RecordBatch.from_pylist(table_rows, schema=to_arrow_schema(schema))
+    for layout in layouts_of(schema, policy, batch):
+        records, rows = encode_records(schema, policy, batch, layout), encode_rows(schema, policy, arrow, layout)
+        assert [text for text, _, _ in rows] == [layout.encode(form) for form in forms_of(schema, policy, table_rows)]
+        assert [text for text, _, _ in records] == [text for text, _, _ in rows]
+        assert [converted for _, _, converted in records] == [each.converted for each in expected]
+        for record, row, each in zip(records, rows, expected, strict=True):
+            assert record[1] + row[1] == each.values, row

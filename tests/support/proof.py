@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
-from widen.proof.record_digest import Form, digest
+from widen.proof.proof_rules import build_proof_rules
+from widen.proof.record_digest import EncodedRecord, Form, digest
+from widen.proof.record_layout import RecordLayout, learn_layout
+from widen.proof.row_encoder import RowEncoder
 from widen.proof.row_reader import RowReader
-from widen.proof.source_reader import ExpectedRow
+from widen.proof.source_reader import ExpectedRow, SourceEncoder
 from widen.spark.arrow_types import to_arrow_schema
 
 
@@ -30,3 +33,23 @@ def forms_of_arrow(schema: StructType, policy: Policy, batch: pa.RecordBatch) ->
     """Return the forms of the rows of a record batch."""
     columns = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
     return RowReader(schema, policy).forms(columns)
+
+
+def layouts_of(schema: StructType, policy: Policy, texts: Sequence[bytes]) -> list[RecordLayout]:
+    """Return the layouts that the proof may use for texts: the plain one, and the one that they show."""
+    is_plain = build_proof_rules(schema, policy).is_plain
+    return [RecordLayout(), learn_layout(texts)] if is_plain else [RecordLayout()]
+
+
+def encode_records(
+    schema: StructType, policy: Policy, texts: Iterable[bytes], layout: RecordLayout
+) -> list[EncodedRecord]:
+    """Return texts as the proof encodes them for the sums."""
+    encoder = SourceEncoder(schema, policy, layout)
+    return [each for text in texts for each in encoder.encode(text)]
+
+
+def encode_rows(schema: StructType, policy: Policy, batch: pa.RecordBatch, layout: RecordLayout) -> list[EncodedRecord]:
+    """Return the rows of a record batch as the proof encodes them for the sums."""
+    columns = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+    return list(RowEncoder(schema, policy, layout).encode(columns))

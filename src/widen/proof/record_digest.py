@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
-from msgspec.msgpack import Encoder, Ext
+from msgspec import Raw
+from msgspec.json import Encoder, encode
+from msgspec.msgpack import Ext
 
 Form: TypeAlias = Any
 """A dict, list, string, boolean, None or canonical number."""
 
-LONG_NUMBER, SPELLED_NUMBER, CONTRADICTION_CODE = 1, 2, 3
+EncodedRecord: TypeAlias = tuple[bytes, int, int]
+"""The encoded form of a row, a number of values, and how many of them the table has in another form than the source."""
+
+LONG_NUMBER, SPELLED_NUMBER, CONTRADICTION_CODE, BINARY_CODE = 1, 2, 3, 4
 """MessagePack extension types for values that MessagePack does not have."""
 
 CONTRADICTION: Final = Ext(CONTRADICTION_CODE, b"")
@@ -25,12 +30,27 @@ CONTRADICTION: Final = Ext(CONTRADICTION_CODE, b"")
 
 DIGEST_BYTES = 16
 
-_encode = Encoder(order="sorted").encode
+EXTENSION_MARK = "~"
+"""The first character of an extension in an encoded form. No JSON value begins with it."""
+
+
+def _encode_extension(value: Any) -> Raw:
+    assert isinstance(value, Ext)
+    return Raw(f"{EXTENSION_MARK}{value.code}".encode() + encode(bytes(value.data).decode("latin-1")))
+
+
+encode_form = Encoder(order="sorted", enc_hook=_encode_extension).encode
+"""Encodes a form as JSON with sorted keys and without spaces; only equal forms have equal bytes."""
 
 
 def digest(form: Form) -> bytes:
     """Return the digest of a form; only equal forms share one."""
-    return blake2b(_encode(form), digest_size=DIGEST_BYTES).digest()
+    return digest_text(encode_form(form))
+
+
+def digest_text(text: bytes) -> bytes:
+    """Return the digest of an encoded form."""
+    return blake2b(text, digest_size=DIGEST_BYTES).digest()
 
 
 def to_corrupt_form(text: str) -> Form:
@@ -52,7 +72,7 @@ def find_differences(form: Form, other: Form, path: str = "") -> Iterator[tuple[
     elif isinstance(form, list) and isinstance(other, list) and len(form) == len(other):
         for index, (item, other_item) in enumerate(zip(form, other, strict=True)):
             yield from find_differences(item, other_item, f"{path}[{index}]")
-    elif _encode(form) != _encode(other):
+    elif encode_form(form) != encode_form(other):
         yield path, count_values(form)
 
 
@@ -63,3 +83,8 @@ def count_values(form: Form) -> int:
     if isinstance(form, list):
         return sum(map(count_values, form)) if form else 1
     return int(form is not None)
+
+
+def count_form(form: Form) -> int:
+    """Return the number of values in the form of a record or a row; an empty one has none."""
+    return count_values(form) if form else 0

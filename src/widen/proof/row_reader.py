@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.msgpack import Ext
 
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
@@ -23,7 +24,7 @@ from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_of
 from widen.proof.canonical_number import EXACT_WHOLE, canonical_double, canonical_number, canonical_token
 from widen.proof.expected_values import canonical_instant, expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_whole_records
-from widen.proof.record_digest import CONTRADICTION, Form, to_corrupt_form
+from widen.proof.record_digest import BINARY_CODE, CONTRADICTION, Form, to_corrupt_form
 from widen.proof.source_columns import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, columns_by_key
 
 ColumnValues: TypeAlias = Sequence[tuple[SourceColumn, int, Any]]
@@ -83,7 +84,7 @@ def _merge_rescued(form: Form, rescued: Form) -> Form:
 
 
 def _read_records(fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int) -> list[Any]:
-    by_key = {key: values for key, columns in fields.items() if (values := _read_field(columns, arrays)) is not None}
+    by_key = {key: values for key, columns in fields.items() if (values := read_field(columns, arrays)) is not None}
     if not by_key:
         return [{} for _ in range(rows)]
     keys = tuple(by_key)
@@ -93,7 +94,7 @@ def _read_records(fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int) -
     ]
 
 
-def _read_field(columns: FieldColumns, arrays: Sequence[pa.Array]) -> list[Any] | None:
+def read_field(columns: FieldColumns, arrays: Sequence[pa.Array]) -> list[Any] | None:
     """Return the value of a field in each row, or None if all its columns are null."""
     present = [column for column in columns if arrays[column.position].null_count < len(arrays[column.position])]
     values = [_read_nested(column, arrays[column.position], column.dim) for column in present]
@@ -126,8 +127,8 @@ def _read_nested(column: SourceColumn, values: pa.Array, dim: int) -> list[Any]:
         valid = values.is_valid().to_pylist()
         return [record if is_valid else None for record, is_valid in zip(records, valid, strict=True)]
     if column.value is not None:
-        return _read_maps(column.value, values)
-    return _SCALAR_READERS[column.type_name](values)
+        return read_maps(column.value, values)
+    return SCALAR_READERS[column.type_name](values)
 
 
 def _group_items(items: list[Any], lengths: list[int | None]) -> list[Any]:
@@ -142,7 +143,13 @@ def _group_items(items: list[Any], lengths: list[int | None]) -> list[Any]:
     return groups
 
 
-def _read_maps(inner: SourceColumn, values: pa.MapArray) -> list[Any]:
+def read_maps(inner: SourceColumn, values: pa.MapArray) -> list[Any]:
+    """Return the forms of maps.
+
+    Args:
+        inner: The column of their values.
+        values: The maps.
+    """
     pairs = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     keys, items = pairs.flatten().flatten()
     entries = list(zip(keys.to_pylist(), _read_nested(inner, items, inner.dim), strict=True))
@@ -184,8 +191,8 @@ def _read_decimals(values: pa.Array) -> list[Any]:
 
 
 def _read_bytes(values: pa.Array) -> list[Any]:
-    """Return bytes unchanged. JSON has no bytes, so no record equals a row with bytes."""
-    return _to_python(values)
+    """Return bytes with a mark. JSON has no bytes, so no record equals a row with bytes."""
+    return [None if value is None else Ext(BINARY_CODE, value) for value in values.to_pylist()]
 
 
 def _read_dates(values: pa.Array) -> list[Any]:
@@ -198,7 +205,7 @@ def _read_timestamps(values: pa.Array) -> list[Any]:
     return [None if text is None else canonical_instant(text.replace(" ", "T")) for text in texts]
 
 
-_SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType(
+SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType(
     {
         **dict(zip(("boolean", "byte", "short", "integer", "long", "string"), repeat(_to_python))),
         "double": _read_doubles,

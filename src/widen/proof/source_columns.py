@@ -124,7 +124,8 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
             return SourceColumn(name, position, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
     if str(data_type) not in _TYPE_ORDER:
         return None
-    has_dates = source in policy.pins or any(source[:length] in policy.date_fields for length in range(len(source) + 1))
+    above = [source[:length] for length in range(len(source) + 1)]
+    has_dates = any(each in policy.pins or each in policy.date_fields for each in above)
     return SourceColumn(
         name,
         position,

@@ -15,7 +15,8 @@ from widen.proof.fast_reader import FastReader
 from widen.proof.file_values import FileValues, add_file_values
 from widen.proof.json_reader import read_records, split_file
 from widen.proof.proof_rules import CorruptTextRedactor
-from widen.proof.record_digest import Form, to_corrupt_form
+from widen.proof.record_digest import EncodedRecord, Form, count_form, to_corrupt_form
+from widen.proof.record_layout import LayoutMatcher, RecordLayout
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -46,6 +47,7 @@ class SourceReader:
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
         self._fast = FastReader(self._expectation)
+        self.fields = self._expectation.fields
 
     def read(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the row of each record in a text: of one record, of the records of an array, or of a corrupt text.
@@ -79,6 +81,37 @@ class SourceReader:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
         records = read_records(text.encode()) if text.lstrip()[:1] == "{" else None
         return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
+
+
+class SourceEncoder:
+    """Encodes the texts of a source, most of them without parsing.
+
+    Args:
+        schema: Schema of the table that holds the records.
+        policy: Policy of the ingestion.
+        layout: The layout of the encoded forms.
+    """
+
+    def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
+        self._reader, self._layout = SourceReader(schema, policy), layout
+        self._match = LayoutMatcher(self._reader.fields, layout).match
+
+    def encode(self, text: bytes, file_values: FileValues = ()) -> Iterator[EncodedRecord]:
+        """Yield the encoded row of each record in a text; see `SourceReader.read`.
+
+        The values are those beyond the values of the row.
+        """
+        own_form = None if file_values else self._match(text)
+        if own_form is not None:
+            yield own_form, 0, 0
+            return
+        for row in self._reader.read(text, file_values):
+            yield self._layout.encode(row.form), row.values - count_form(row.form), row.converted
+
+    def encode_kept_out(self, text: str) -> EncodedRecord:
+        """Return the encoded form of a quarantined text, like that of a row."""
+        form = self._reader.read_kept_out(text)
+        return self._layout.encode(form), count_form(form), 0
 
 
 def _to_row(form: Form, counts: ValueCounts) -> ExpectedRow:

@@ -28,7 +28,8 @@ from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
 from widen.spark.text.contract_check import ContractReport, check_texts
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
-from widen.spark.text.verification import Side, build_row_side, build_text_side
+from widen.spark.text.verification import Side
+from widen.spark.text.verification_sides import build_row_side, build_text_side
 from widen.spark.write.part_file import PartSink
 
 
@@ -188,7 +189,8 @@ class TextBatch:
         self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        return build_row_side(table.read(self.spark, paths), table.schema, policy, kept_out)
+        rows, files = table.read(self.spark, paths), table.task_files(self.spark, paths)
+        return build_row_side(rows, table.schema, policy, kept_out, files)
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)

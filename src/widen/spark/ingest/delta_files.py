@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from widen.log.read.snapshot import Snapshot
@@ -14,6 +16,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.spark.dml.change_context import count_written_rows
+from widen.spark.ingest.table_files import TaskFiles
 from widen.spark.read.scan import read_snapshot
 from widen.spark.write.missing_columns import fill_computed_columns
 from widen.spark.write.parquet_writer import write_parquet
@@ -99,3 +102,17 @@ class DeltaRows:
             TableError: the files cannot be read.
         """
         return read_snapshot(spark, self.store, self.snapshot, only=paths)
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        """Return those of some files that the version has; None if only Spark can read them.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        if find_part_sink(spark, self.store, self.snapshot.protocol, self.snapshot.metadata) is None:
+            return None
+        files = self.snapshot.files()
+        files = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
+        if files["deletion_vector"].null_count < len(files):
+            return None
+        return TaskFiles(self.store, tuple(files["path"].to_pylist()))

@@ -20,6 +20,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
+from widen.spark.ingest.table_files import TaskFiles
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
@@ -134,3 +135,7 @@ class IcebergRows:
         if not uris:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).parquet(*(as_literal(unquote(uri)) for uri in uris))
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        """Return those of some files that the snapshot has."""
+        return TaskFiles(self.store, tuple(path for path in paths if path in self.paths))

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from widen.log.store.log_store import LogStore
 from widen.model.types import StructType
 from widen.spark.write.part_file import PartFile, PartSink
 
@@ -60,6 +62,19 @@ class TableWriter(Protocol):
         """Delete files of this writer as far as the store allows."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """Parquet files that Python tasks can read themselves: their columns have the names and types of the table.
+
+    Args:
+        store: The store of the files.
+        paths: Their paths.
+    """
+
+    store: LogStore
+    paths: tuple[str, ...]
+
+
 class TableRows(Protocol):
     """The rows of one version of a table."""
 
@@ -76,4 +91,12 @@ class TableRows(Protocol):
 
         Raises:
             TableError: the files cannot be read.
+        """
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        """Return those of some files that the version has; None if only Spark can read them.
+
+        Args:
+            spark: The session.
+            paths: The paths of the files, as in `WrittenFile`.
         """

@@ -1,7 +1,8 @@
 """The proof on the executors: every source record must have its row in the table.
 
 Both sides are brought to one form and digested. The proof first compares the sums of the digests, which needs no
-shuffle. Only if the sums differ it compares every digest, and explains value by value the records that have no row.
+shuffle: texts that are already in the form of their row are not parsed, and rows are encoded in Arrow. Only if the sums
+differ it compares every digest, and explains value by value the records that have no row.
 
 Source: docs/evolution-rules.md#proof
 """
@@ -12,8 +13,7 @@ import gc
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import chain
+from functools import partial
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -22,22 +22,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.types import StructType
-from widen.planning.evolution.policy import Policy
-from widen.proof.file_values import FileValueReader, FileValues
-from widen.proof.json_reader import split_file
-from widen.proof.record_digest import Form, count_values, digest, find_differences
-from widen.proof.row_reader import RowReader
-from widen.proof.source_reader import SourceReader
-from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE
+from widen.proof.record_digest import EncodedRecord, Form, count_values, digest, digest_text, find_differences
+from widen.proof.record_layout import RecordLayout
 from widen.spark.spark_errors import translate_spark_errors
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
 stands, and its form."""
-
-ROW = "row"
-"""A row travels as one struct column, since ``mapInArrow`` reads a dot in a column name as a nested field."""
 
 MAX_SHOWN = 10
 """Maximum number of lost records that the result names."""
@@ -74,6 +65,7 @@ class RecordForm:
 
 
 Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
+Encoder: TypeAlias = Callable[[RecordLayout, Iterable[pa.RecordBatch]], Iterator[EncodedRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +74,13 @@ class Side:
 
     Args:
         digests: One row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
-        parts: Rows with their reader, from which the digests are made; empty if Spark expressions make the digests.
+        parts: Rows with their encoder, for the sums; empty if Spark expressions make the digests.
+        learn: Returns the layout of the records of a source.
     """
 
     digests: DataFrame
-    parts: tuple[tuple[DataFrame, Reader], ...] = ()
+    parts: tuple[tuple[DataFrame, Encoder], ...] = ()
+    learn: Callable[[], RecordLayout] = RecordLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +144,11 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
     limit = int(share * 2**32)
     with translate_spark_errors():
         if source.parts and table.parts:
-            expected, actual = _sum_side(source, limit), _sum_side(table, limit)
+            layout = source.learn()
+            expected, actual = _sum_side(source, layout, limit), _sum_side(table, layout, limit)
             if (expected.digest, expected.records) == (actual.digest, actual.records):
-                exact = expected.values - expected.converted
-                return Verification(expected.records, expected.values, exact, expected.converted, share=share)
+                values, converted = expected.values + actual.values, expected.converted
+                return Verification(expected.records, values, values - converted, converted, share=share)
         return _compare_digests(source, table, limit, share)
 
 
@@ -162,7 +157,10 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
 
 @dataclass(slots=True)
 class _DigestSum:
-    """The sum of digests modulo 2**128, which does not depend on their order, with the counts."""
+    """The sum of digests modulo 2**128, which does not depend on their order, with the counts.
+
+    The values are those of the rows, and those of the records that are not in the form of the row.
+    """
 
     digest: int = 0
     records: int = 0
@@ -170,10 +168,10 @@ class _DigestSum:
     converted: int = 0
 
 
-def _sum_side(side: Side, limit: int) -> _DigestSum:
+def _sum_side(side: Side, layout: RecordLayout, limit: int) -> _DigestSum:
     total = _DigestSum()
-    for rows, read in side.parts:
-        for row in rows.mapInArrow(partial(_sum_task, read, limit), _SUMS_DDL).collect():
+    for rows, encode in side.parts:
+        for row in rows.mapInArrow(partial(_sum_task, encode, layout, limit), _SUMS_DDL).collect():
             total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
             total.records += row[_RECORDS]
             total.values += row[VALUES]
@@ -181,23 +179,25 @@ def _sum_side(side: Side, limit: int) -> _DigestSum:
     return total
 
 
-def _sum_task(read: Reader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    total, is_whole = _DigestSum(), limit >= 2**32
-    with _without_garbage_collection():
-        for record in read(batches):
-            each = digest(record.form)
+def _sum_task(
+    encode: Encoder, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    digests = records = values = converted = 0
+    is_whole, to_int = limit >= 2**32, int.from_bytes
+    with without_garbage_collection():
+        for text, more_values, more_converted in encode(layout, batches):
+            each = digest_text(text)
             if is_whole or crc32(each) < limit:
-                total.digest += int.from_bytes(each, "big")
-                total.records += 1
-                total.values += record.values
-                total.converted += record.converted or 0
-    summed = (total.digest % _MODULUS).to_bytes(16, "big")
-    row = {DIGEST: summed, _RECORDS: total.records, VALUES: total.values, CONVERTED: total.converted}
+                digests += to_int(each, "big")
+                records += 1
+                values += more_values
+                converted += more_converted
+    row = {DIGEST: (digests % _MODULUS).to_bytes(16, "big"), _RECORDS: records, VALUES: values, CONVERTED: converted}
     yield pa.RecordBatch.from_pylist([row], schema=_SUMS_SCHEMA)
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Forms have no cycles, and the collector takes longer to look for some than the proof to make the forms."""
     gc.disable()
     try:
@@ -224,6 +224,24 @@ def _compare_digests(source: Side, table: Side, limit: int, share: float) -> Ver
     places, saved = _explain_lost(source, table, lost_places, [row[DIGEST] for row in more])
     exact += saved
     return Verification(records, values, exact, converted, values - exact - converted, places, extra, share)
+
+
+def digest_records(rows: DataFrame, read: Reader) -> DataFrame:
+    """Return the digests of the records or rows that a reader makes of rows; see `Side`."""
+    return rows.mapInArrow(partial(_digest_task, read), _DDL)
+
+
+def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with without_garbage_collection():
+        for batch in batches:
+            rows = [_digest_row(record) for record in read([batch])]
+            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+
+def _digest_row(record: RecordForm) -> dict[str, Any]:
+    form = msgspec.msgpack.encode(record.form)
+    counts = {VALUES: record.values, CONVERTED: record.converted}
+    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form}
 
 
 def _signed_digests(side: Side, sign: int) -> DataFrame:
@@ -296,98 +314,3 @@ def _collect_forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
         return {}
     rows = side.digests.where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
     return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in rows}
-
-
-# ---- texts and rows --------------------------------------------------------------------------------
-
-
-def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files: FileValueReader | None = None) -> Side:
-    """Return the records of a raw batch.
-
-    Args:
-        texts: The raw batch.
-        schema: Schema of the table that holds the records.
-        policy: Policy of the ingestion.
-        files: Reader of the fields that records get from their files.
-    """
-    return _build_side((texts, partial(_read_texts, schema, policy, files)))
-
-
-def build_row_side(rows: DataFrame, schema: StructType, policy: Policy, kept_out: DataFrame | None = None) -> Side:
-    """Return the rows of a table and the quarantined texts of records that came as texts.
-
-    Args:
-        rows: The rows.
-        schema: Schema of the table.
-        policy: Policy of the ingestion.
-        kept_out: Quarantined texts, in a column `TEXT`.
-    """
-    parts = [(rows.select(F.struct("*").alias(ROW)), partial(_read_rows, schema, policy))]
-    if kept_out is not None:
-        parts.append((kept_out.select(TEXT), partial(_read_kept_out, schema, policy)))
-    return _build_side(*parts)
-
-
-def _build_side(*parts: tuple[DataFrame, Reader]) -> Side:
-    first, *others = (rows.mapInArrow(partial(_digest_task, read), _DDL) for rows, read in parts)
-    for other in others:
-        first = first.unionAll(other)
-    return Side(first, parts)
-
-
-def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with _without_garbage_collection():
-        for batch in batches:
-            rows = [_digest_row(record) for record in read([batch])]
-            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
-
-
-def _digest_row(record: RecordForm) -> dict[str, Any]:
-    form = msgspec.msgpack.encode(record.form)
-    counts = {VALUES: record.values, CONVERTED: record.converted}
-    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form}
-
-
-def _read_texts(
-    schema: StructType, policy: Policy, files: FileValueReader | None, batches: Iterable[pa.RecordBatch]
-) -> Iterator[RecordForm]:
-    reader, positions = SourceReader(schema, policy), _TextPositions()
-    values_of = cache(files.read) if files else _no_file_values
-    for batch in batches:
-        for text, file, place in positions.texts(batch):
-            for row in reader.read(text, values_of(file)):
-                yield RecordForm(row.form, row.values, row.converted, place)
-
-
-def _no_file_values(file: str) -> FileValues:
-    return ()
-
-
-class _TextPositions:
-    """Numbers the texts of each file or split."""
-
-    def __init__(self) -> None:
-        self._split: tuple[str, int] = ("", 0)
-        self._number = 0
-
-    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str]]:
-        """Yield the texts of a part of a raw batch, each with its file and its place."""
-        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
-        for text, file, part, is_whole in zip(*columns, strict=True):
-            if is_whole:
-                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
-                continue
-            self._number = self._number + 1 if self._split == (file, part) else 1
-            self._split = file, part
-            yield text, file, f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
-
-
-def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
-    reader = RowReader(schema, policy)
-    return map(RecordForm, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
-
-
-def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
-    reader = SourceReader(schema, policy)
-    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-    return (RecordForm(reader.read_kept_out(text)) for text in texts)

@@ -1,0 +1,198 @@
+"""The two sides of the proof for records that come as texts: the texts, and the rows of the table.
+
+Source: docs/evolution-rules.md#proof
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from widen.errors import WidenError
+from widen.model.types import StructType
+from widen.planning.evolution.policy import Policy
+from widen.proof.file_values import FileValueReader, FileValues
+from widen.proof.json_reader import split_file
+from widen.proof.proof_rules import build_proof_rules
+from widen.proof.record_digest import EXTENSION_MARK, EncodedRecord
+from widen.proof.record_layout import RecordLayout, learn_layout
+from widen.proof.row_encoder import RowEncoder
+from widen.proof.row_reader import RowReader
+from widen.proof.source_reader import SourceEncoder, SourceReader
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE
+from widen.spark.text.verification import RecordForm, Side, digest_records
+
+ROW = "row"
+"""A row travels as one struct column, since ``mapInArrow`` reads a dot in a column name as a nested field."""
+
+MAX_FILES, MAX_TASKS = 10_000, 200
+"""Maximum number of files that are listed in the plan of a query, and of tasks that read them."""
+
+_UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
+"""Matches no record, so that every digest is compared, with the rows as Spark reads them."""
+
+
+def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files: FileValueReader | None = None) -> Side:
+    """Return the records of a raw batch.
+
+    Args:
+        texts: The raw batch.
+        schema: Schema of the table that holds the records.
+        policy: Policy of the ingestion.
+        files: Reader of the fields that records get from their files.
+    """
+    digests = digest_records(texts, partial(_read_texts, schema, policy, files))
+    # Where a key may be data, a null is not the same as nothing, so that a layout does not fit.
+    has_layout = build_proof_rules(schema, policy).is_plain
+    return Side(
+        digests,
+        ((texts, partial(_encode_texts, schema, policy, files)),),
+        partial(_learn_layout, texts) if has_layout else RecordLayout,
+    )
+
+
+def build_row_side(
+    rows: DataFrame,
+    schema: StructType,
+    policy: Policy,
+    kept_out: DataFrame | None = None,
+    files: TaskFiles | None = None,
+) -> Side:
+    """Return the rows of a table and the quarantined texts of records that came as texts.
+
+    Args:
+        rows: The rows.
+        schema: Schema of the table.
+        policy: Policy of the ingestion.
+        kept_out: Quarantined texts, in a column `TEXT`.
+        files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
+    """
+    structs = rows.select(F.struct("*").alias(ROW))
+    digests = digest_records(structs, partial(_read_rows, schema, policy))
+    if files is None or len(files.paths) > MAX_FILES:
+        parts = [(structs, partial(_encode_rows, schema, policy))]
+    else:
+        numbers = rows.sparkSession.range(0, len(files.paths), 1, max(1, min(len(files.paths), MAX_TASKS)))
+        parts = [(numbers, partial(_encode_files, files, schema, policy))]
+    if kept_out is not None:
+        texts = kept_out.select(TEXT)
+        digests = digests.unionAll(digest_records(texts, partial(_read_kept_out, schema, policy)))
+        parts.append((texts, partial(_encode_kept_out, schema, policy)))
+    return Side(digests, tuple(parts))
+
+
+_SAMPLE_RECORDS, _SAMPLE_CHARS = 50, 2**15
+_ROWS = 10_000
+
+
+def _learn_layout(texts: DataFrame) -> RecordLayout:
+    head = texts.where(~F.col(WHOLE)).select(F.substring(TEXT, 1, _SAMPLE_CHARS).alias(TEXT))
+    return learn_layout([bytes(row[TEXT]) for row in head.limit(_SAMPLE_RECORDS).collect()])
+
+
+def _read_texts(
+    schema: StructType, policy: Policy, files: FileValueReader | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[RecordForm]:
+    reader, positions = SourceReader(schema, policy), _TextPositions()
+    values_of = cache(files.read) if files else _no_file_values
+    for batch in batches:
+        for text, file, place in positions.texts(batch):
+            for row in reader.read(text, values_of(file)):
+                yield RecordForm(row.form, row.values, row.converted, place)
+
+
+def _encode_texts(
+    schema: StructType,
+    policy: Policy,
+    files: FileValueReader | None,
+    layout: RecordLayout,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[EncodedRecord]:
+    encoder, values_of = SourceEncoder(schema, policy, layout), cache(files.read) if files else _no_file_values
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, WHOLE))
+        for text, file, is_whole in zip(*columns, strict=True):
+            for each in split_file(text) if is_whole else (text,):
+                yield from encoder.encode(each, values_of(file))
+
+
+def _no_file_values(file: str) -> FileValues:
+    return ()
+
+
+class _TextPositions:
+    """Numbers the texts of each file or split."""
+
+    def __init__(self) -> None:
+        self._split: tuple[str, int] = ("", 0)
+        self._number = 0
+
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str]]:
+        """Yield the texts of a part of a raw batch, each with its file and its place."""
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        for text, file, part, is_whole in zip(*columns, strict=True):
+            if is_whole:
+                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
+                continue
+            self._number = self._number + 1 if self._split == (file, part) else 1
+            self._split = file, part
+            yield text, file, f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
+
+
+def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
+    reader = RowReader(schema, policy)
+    return map(RecordForm, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
+
+
+def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
+    reader = SourceReader(schema, policy)
+    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    return (RecordForm(reader.read_kept_out(text)) for text in texts)
+
+
+def _encode_rows(
+    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+) -> Iterator[EncodedRecord]:
+    encoder = RowEncoder(schema, policy, layout)
+    return chain.from_iterable(encoder.encode(batch.column(0)) for batch in batches)
+
+
+def _encode_kept_out(
+    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+) -> Iterator[EncodedRecord]:
+    encoder = SourceEncoder(schema, policy, layout)
+    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    return map(encoder.encode_kept_out, texts)
+
+
+def _encode_files(
+    files: TaskFiles, schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+) -> Iterator[EncodedRecord]:
+    encoder, arrow = RowEncoder(schema, policy, layout), to_arrow_schema(schema)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            try:
+                for rows in _read_file(files, files.paths[number], arrow):
+                    yield from encoder.encode(rows)
+            except (WidenError, OSError, pa.ArrowException):
+                yield _UNREADABLE
+
+
+def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:
+    with files.store.open(path) as source:
+        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), coerce_int96_timestamp_unit="us")
+        for rows in file.iter_batches(_ROWS):
+            columns = [_cast(rows.column(field.name), field.type) for field in schema]
+            yield pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return values if values.type == data_type else values.cast(data_type)

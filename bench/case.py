@@ -3,7 +3,8 @@
     python bench/case.py infer SOURCE TARGET
 
 Cases: ``infer`` (Spark infers, then writes Parquet), ``known`` (Spark reads with the schema it is given, writes
-Parquet), ``first`` (Widen, a new table), ``quiet`` (Widen, a table that has seen it all).
+Parquet), ``first`` (Widen, a new table), ``quiet`` (Widen, a table that has seen it all), ``verified`` (the same, with
+the proof).
 """
 
 from __future__ import annotations
@@ -60,12 +61,26 @@ def ingest(spark: SparkSession, source: str, target: str) -> None:
     widen.ingest(source, into=target, spark=spark)
 
 
+def ingest_verified(spark: SparkSession, source: str, target: str) -> None:
+    """The same with the proof."""
+    verification = widen.ingest(source, into=target, spark=spark, verify=True).verification
+    assert verification is not None
+    assert verification.is_clean
+
+
 def infer_schema(spark: SparkSession, source: str, target: str) -> None:
     """Not measured: keep Spark's inferred schema for the case ``known``."""
     schema_path(Path(source)).write_text(spark.read.json(source).schema.json())
 
 
-CASES: dict[str, Case] = {"infer": infer, "known": known, "first": ingest, "quiet": ingest, "schema": infer_schema}
+CASES: dict[str, Case] = {
+    "infer": infer,
+    "known": known,
+    "first": ingest,
+    "quiet": ingest,
+    "verified": ingest_verified,
+    "schema": infer_schema,
+}
 
 
 def schema_path(source: Path) -> Path:

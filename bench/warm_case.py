@@ -19,7 +19,7 @@ from threading import Event, Thread
 import psutil
 from case import CASES, session
 
-ORDER = ["known", "quiet", "infer", "first"]
+ORDER = ["known", "quiet", "verified", "infer", "first"]
 
 
 def main(first: str, later: str, seen: str, target: str, turns: str) -> None:
@@ -28,11 +28,11 @@ def main(first: str, later: str, seen: str, target: str, turns: str) -> None:
     for turn in range(int(turns)):
         for case in ORDER:
             shutil.rmtree(target, ignore_errors=True)
-            if case == "quiet":
+            if case in ("quiet", "verified"):
                 shutil.copytree(seen, target)
             with processor_time() as used:
                 started = time.perf_counter()
-                CASES[case](spark, later if case in ("known", "quiet") else first, target)
+                CASES[case](spark, first if case in ("infer", "first") else later, target)
                 seconds = time.perf_counter() - started
             print(json.dumps({"case": case, "turn": turn, "seconds": seconds, "cpu_seconds": sum(used.values())}))
     spark.stop()

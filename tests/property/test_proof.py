@@ -58,6 +58,7 @@ MAP = Policy(Mode.WIDEN, {("a",): parse_type("map<string,string>")})
 @pytest.mark.parametrize(
     ("history", "batch", "policy"),
     [
+        ([b'{"a":0}'], [b'{"a":null}', b'{"b":0,"a":0}'], Policy(Mode.WIDEN)),
         ([b'{"a":{"b":[0]}}'], [b'{"a":{"b":[]}}', b'{"a":[{"a":0}]}'], Policy(Mode.WIDEN)),
         ([b'{"a":{"b":""}}', b'{"a":[{"a":0}]}'], [b'{"a":{"b":0}}', b'{"a":{"b":[]}}'], Policy(Mode.FREEZE)),
         ([b'{"a":0}'], [b'{"a":{"b":0}}', b'{"a":{"b":{}}}', b'{"a":{"b":{},"c":[]}}'], MAP),

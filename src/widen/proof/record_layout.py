@@ -130,6 +130,8 @@ _STRING = rb'"[^"\\\x00-\x1f]*"'
 _FRACTION = rb"-?(?:[1-9](?:[0-9]{0,2}\.[0-9]{0,11}|[0-9]{3,8}\.[0-9]{0,5})[1-9]|0\.(?!0000)[0-9]{0,12}[1-9])"
 """Numbers of at most 15 digits that Python and Arrow write like this: without exponent or zeros at the end."""
 
+_ZERO_FRACTIONS = rb"-?[1-9][0-9]{0,8}\.0|0\.0"
+_ZERO_FRACTION = re.compile(rb"\.0(?=[,}\]])")
 _NEVER = rb"(?!)"
 _PLAIN_KEY = re.compile(r'[^"\\\x00-\x1f]*')
 _DOUBLE_DIGITS = 9
@@ -146,27 +148,15 @@ class LayoutMatcher:
 
     def __init__(self, fields: ColumnsByKey, layout: RecordLayout) -> None:
         self._layout, self._keys = layout, 0
-        self._double_keys: set[str] = set()
         self._between = re.escape(layout.item_separator.encode())
         pattern = self._record(fields, layout.root) if layout.has_sample else _NEVER
         self._match = re.compile(pattern if self._keys <= MAX_KEYS else _NEVER).fullmatch
-        keys = "|".join(re.escape(layout.key_text(key)) for key in sorted(self._double_keys)) or "(?!)"
-        self._whole = re.compile(rf"((?:{keys})-?(?:0|[1-9][0-9]{{0,{_DOUBLE_DIGITS - 1}}}))\.0(?=[,}}])".encode())
 
     def match(self, text: bytes) -> bytes | None:
         """Return the encoded form of the record in a text, or None if the text has to be parsed."""
-        if b".0" in text:
-            if b"\\" in text:
-                return None
-            # Without escapes a quoted key with a colon is not in a string, nor is the number after it. 5.0 is 5 (D3).
-            text = self._whole.sub(rb"\1", text)
-        if self._match(text) is None:
+        if self._match(text) is None or not (text.isascii() or _is_utf8(text)):
             return None
-        try:
-            text.decode()
-        except UnicodeDecodeError:
-            return None
-        return text
+        return _without_zero_fractions(text) if b".0" in text and _ZERO_FRACTION.search(text) else text
 
     def _record(self, fields: ColumnsByKey, order: KeyOrder) -> bytes:
         if self._keys > MAX_KEYS:
@@ -193,8 +183,6 @@ class LayoutMatcher:
             return None
         self._keys += 1
         values = self._values([(column, column.dim) for column in columns], order.below.get(key, NO_ORDER))
-        if any(column.type_name == "double" and not column.dim for column in columns):
-            self._double_keys.add(key)
         if order.keys.get(key):
             values.append(rb"null")
         return re.escape(self._layout.key_text(key).encode()) + rb"(?:%s)" % b"|".join(values) if values else None
@@ -206,7 +194,7 @@ class LayoutMatcher:
         if "boolean" in type_names:
             values.append(rb"true|false")
         if "double" in type_names:
-            values.append(_FRACTION)
+            values += [_FRACTION, _ZERO_FRACTIONS]
         digits = max(map(_sure_digits, scalars), default=0)
         if digits:
             values.append(rb"-?[1-9][0-9]{0,%d}|0" % (digits - 1))
@@ -219,6 +207,22 @@ class LayoutMatcher:
             item = b"|".join([*self._values(inner, order), rb"null"])
             values.append(rb"\[(?:(?:(?<=\[)|%s)(?:%s))*\]" % (self._between, item))
         return values
+
+
+def _without_zero_fractions(text: bytes) -> bytes:
+    """Return a text without escapes with numbers like 5.0 as 5, which is the same number (D3)."""
+    parts = text.split(b'"')
+    # Every other part is inside a string.
+    parts[::2] = [_ZERO_FRACTION.sub(b"", part) if b".0" in part else part for part in parts[::2]]
+    return b'"'.join(parts)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _sure_digits(column: SourceColumn) -> int:

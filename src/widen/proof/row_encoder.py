@@ -104,7 +104,7 @@ class RowEncoder:
         counts = pc.if_else(has_value, counts, 1) if has_value.false_count and not is_row else counts
         if not parts:
             return Encoded(_repeat("{}", rows), counts)
-        if has_value.false_count:
+        if has_value.false_count and not any(order.keys.values()):
             # Arrow leaves out rows in which every text is null.
             parts[0] = pc.if_else(has_value, parts[0], parts[0].fill_null(""))
         items = pc.binary_join_element_wise(*parts, self._layout.item_separator, null_handling="skip")

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#proof
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from widen.model.types import StructType
@@ -96,15 +96,15 @@ class SourceEncoder:
         self._reader, self._layout = SourceReader(schema, policy), layout
         self._match = LayoutMatcher(self._reader.fields, layout).match
 
-    def encode(self, text: bytes, file_values: FileValues = ()) -> Iterator[EncodedRecord]:
-        """Yield the encoded row of each record in a text; see `SourceReader.read`.
+    def encode(self, text: bytes, file_values: FileValues = ()) -> Iterable[EncodedRecord]:
+        """Return the encoded row of each record in a text; see `SourceReader.read`.
 
         The values are those beyond the values of the row.
         """
         own_form = None if file_values else self._match(text)
-        if own_form is not None:
-            yield own_form, 0, 0
-            return
+        return self._encode_exactly(text, file_values) if own_form is None else ((own_form, 0, 0),)
+
+    def _encode_exactly(self, text: bytes, file_values: FileValues) -> Iterator[EncodedRecord]:
         for row in self._reader.read(text, file_values):
             yield self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 

@@ -29,6 +29,7 @@ from widen.proof.source_columns import computed_keys
 from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
 from widen.spark.ingest.table_files import TableRows, TableWriter, WrittenFile
+from widen.spark.source.field_names import fields_of
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.contract_check import PLACED_TEXT, ContractReport, check_rows
@@ -44,7 +45,7 @@ from widen.spark.typed.fixed_column_violations import (
 )
 from widen.spark.typed.kind_aggregates import PER_PASS, KindAggregates
 from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
-from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, rebuild_fields, record_text
+from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, parse_record, rebuild_fields, record_text
 from widen.spark.typed.typed_records import TypedRecords
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
@@ -143,7 +144,9 @@ class TypedBatch:
             rows = table.read(part.records.frame.sparkSession, part_paths)
             sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
         if kept_out is not None:
-            sides.append(kept_out.select(*_digest(F.col(kept_out.columns[0]))))
+            schemas = [part.schema for part in self._prepared(table.schema, policy)]
+            text = _without_fields(F.col(kept_out.columns[0]), schemas, computed)
+            sides.append(kept_out.select(*_digest(text)))
         return Side(reduce(DataFrame.unionAll, sides))
 
     def _prepared(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
@@ -267,6 +270,15 @@ def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[
     has_own_kinds_only = is_own_kind(source, schema, policy)
     converted = F.lit(0) if has_own_kinds_only else count_leaves(rebuilt) - count_leaves(own_kind_fields)
     return _digest(record_text(rebuilt), converted=converted.cast("bigint"))
+
+
+def _without_fields(text: Column, schemas: Sequence[StructType], names: frozenset[str]) -> Column:
+    """Return the texts of quarantined records without some fields, where all records have the same schema."""
+    first, *others = schemas
+    if names.isdisjoint(field.name for field in first) or any(other != first for other in others):
+        return text
+    fields = fields_of(parse_record(text, first), first)
+    return record_text({name: typed for name, typed in fields.items() if name not in names})
 
 
 def _digest(

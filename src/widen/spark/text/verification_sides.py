@@ -182,7 +182,7 @@ def _encode_files(
             try:
                 for rows in _read_file(files, files.paths[number], arrow):
                     yield from encoder.encode(rows)
-            except (WidenError, OSError, pa.ArrowException):
+            except (WidenError, KeyError, OSError, pa.ArrowException):
                 yield _UNREADABLE
 
 

@@ -56,7 +56,7 @@ def rebuild_fields(
         is_own_kind: Whether to use only columns of the kind that a field has in the source.
     """
     rescued = role_field(schema, RESCUED)
-    rest = None if rescued is None else _parse_rescued(F.col(quote_name(rescued.name)), source)
+    rest = None if rescued is None else parse_record(F.col(quote_name(rescued.name)), source)
     cells = columns_by_key(schema, policy)
     cells = _own_fields(source, cells) if is_own_kind else cells
     return _record(source, cells, lambda name: F.col(quote_name(name)), rest)
@@ -97,7 +97,13 @@ def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColum
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
 
 
-def _parse_rescued(text: Column, source: StructType) -> Column:
+def parse_record(text: Column, source: StructType) -> Column:
+    """Return records from their texts; see `record_text`.
+
+    Args:
+        text: The texts, which may lack fields.
+        source: The schema of the records.
+    """
     document = document_type(source)
     assert isinstance(document, StructType)
     parsed = F.from_json(text, to_spark(document), _PARSE)

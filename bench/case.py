@@ -10,7 +10,6 @@ the proof).
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import psutil
+from processor_time import processor_time
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -34,12 +34,12 @@ def main(case: str, source: str, target: str) -> None:
     spark = session()
     _warm_up(case, spark, Path(source), Path(target))
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    started, cpu_started = time.perf_counter(), _cpu_seconds(jvm)
-    with worker_memory(jvm) as workers_mb:
+    started = time.perf_counter()
+    with worker_memory(jvm) as workers_mb, processor_time() as used:
         CASES[case](spark, source, target)
-    seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds(jvm) - cpu_started
+        seconds = time.perf_counter() - started
     python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "python_mb": python_mb, "jvm_mb": peak_mb(jvm)}
+    found = {"seconds": seconds, "cpu_seconds": sum(used.values()), "python_mb": python_mb, "jvm_mb": peak_mb(jvm)}
     found["workers_mb"] = max(workers_mb, default=0.0)
     print(json.dumps({"case": case, **found}))
     spark.stop()
@@ -144,17 +144,6 @@ def _resident_mb(process: psutil.Process) -> float:
         return float(process.memory_info().rss) / 2**20
     except psutil.Error:  # it has ended
         return 0.0
-
-
-def _cpu_seconds(pid: int) -> float:
-    """The processor time of a process and of everything below it, as far as it is alive or was waited for."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
-        return 0.0
-    ticks = [int(word) for word in stat.read_text().rpartition(")")[2].split()[11:15]]
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    below = [int(child) for found in children for child in found.read_text().split()]
-    return sum(ticks) / os.sysconf("SC_CLK_TCK") + sum(_cpu_seconds(child) for child in below)
 
 
 if __name__ == "__main__":

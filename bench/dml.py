@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import median
 
 from alter import DATA, delta_session
+from processor_time import processor_time
 from pyspark.sql import SparkSession
-from warm_case import processor_time
 
 from widen import Table
 

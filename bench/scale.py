@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from processor_time import processor_time
 from snapshot import _make_checkpoint, write_log
-from warm_case import processor_time
 
 import widen
 from widen.log.read.snapshot import open_snapshot

@@ -23,8 +23,8 @@ from statistics import median
 from typing import Any
 
 from case import session
+from processor_time import processor_time
 from pyspark.sql import SparkSession
-from warm_case import processor_time
 
 import widen
 from widen.log.read.snapshot import open_snapshot

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from widen.errors import StorageError
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
 from widen.log.read.log_segment import LAST_CHECKPOINT, LOG, SIDECARS, UNUSABLE, checkpoint_path
@@ -67,6 +68,9 @@ _REMOVE = pa.struct(
     ]
 )
 
+MAX_PAUSE_MS = 3_600_000
+"""How long a checkpoint may take from its sidecar to its top-level file."""
+
 
 def write_checkpoint(snapshot: Snapshot) -> None:
     """Write a checkpoint of a version, and update ``_last_checkpoint``.
@@ -119,16 +123,30 @@ def _write_v2(
     file_actions = [("remove", _REMOVE), ("add", add_type)]
     sidecar = _encode(pa.schema(file_actions), removed, adds)
     # The sidecar comes first: a top-level file must never name a missing sidecar.
-    snapshot.store.put(f"{SIDECARS}/{name}", sidecar)
     now_ms = current_ms()
+    snapshot.store.put(f"{SIDECARS}/{name}", sidecar)
     rows = [
         {"checkpointMetadata": {"version": snapshot.version}},
         *other_actions,
         {"sidecar": {"path": name, "sizeInBytes": len(sidecar), "modificationTime": now_ms}},
     ]
     data = _encode(pa.schema([*_NON_FILE.items(), *file_actions, *_V2.items()]), rows, ())
-    snapshot.store.put(f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet", data)
+    path = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
+    _ensure_not_paused(snapshot, now_ms)
+    snapshot.store.put(path, data)
+    try:
+        _ensure_not_paused(snapshot, now_ms)
+    except StorageError:
+        snapshot.store.delete([path])
+        raise
     return len(data) + len(sidecar)
+
+
+def _ensure_not_paused(snapshot: Snapshot, began_ms: int) -> None:
+    """Check that no cleanup can have deleted the sidecar, which no checkpoint names yet: it keeps those of a day."""
+    if current_ms() - began_ms > MAX_PAUSE_MS:
+        reason = f"the checkpoint of version {snapshot.version} was interrupted for more than an hour"
+        raise StorageError(location=snapshot.location, reason=reason, fix="Write the checkpoint again.")
 
 
 def _encode(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:

@@ -12,11 +12,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from widen.errors import StorageError
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.read.log_segment import SIDECARS
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
+from widen.log.write import checkpoint_writer
 from widen.log.write.checkpoint_writer import retention_ms, write_checkpoint
 from widen.log.write.commit import commit
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
+from widen.table import Table, create_table
 
 SCHEMA = json.dumps(
     {
@@ -224,3 +229,23 @@ def test_an_older_checkpoint_does_not_move_the_pointer_back(tmp_path: Path) -> N
     store.put("_delta_log/_last_checkpoint", b'{"version":5,"size":1}')
     write_checkpoint(open_snapshot(store))
     assert json.loads(store.read("_delta_log/_last_checkpoint"))["version"] == 5
+
+
+@pytest.mark.parametrize("pause_at", [SIDECARS, f"{1:020d}.checkpoint"])
+def test_a_checkpoint_that_was_interrupted_for_hours_does_not_name_a_sidecar_that_may_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause_at: str
+) -> None:
+    create_table(str(tmp_path), "a int", properties={"delta.checkpointPolicy": "v2"})
+    Table(str(tmp_path)).set_properties({"k": "v"})
+    now_ms, put = current_ms(), LogStore.put
+
+    def put_and_pause(store: LogStore, path: str, data: bytes) -> None:
+        put(store, path, data)
+        if pause_at in path:
+            monkeypatch.setattr(checkpoint_writer, "current_ms", lambda: now_ms + 2 * 3_600_000)
+
+    monkeypatch.setattr(LogStore, "put", put_and_pause)
+    with pytest.raises(StorageError, match="interrupted for more than an hour"):
+        write_checkpoint(Table(str(tmp_path)).snapshot)
+    assert list((tmp_path / "_delta_log").glob("*.checkpoint.*")) == []
+    assert Table(str(tmp_path)).version == 1

@@ -20,12 +20,14 @@ from real.conftest import lines, widen
 SOURCES = {"webhooks": "webhooks", "packages": "packages", "movies": "movies.json", "earthquakes": "earthquakes.json"}
 
 
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
 @pytest.mark.parametrize("mode", ["widen", "split"])
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str) -> None:
-    told = widen("ingest", str(documents / source), "--into", str(tmp_path / "table"), "--evolve", mode, "--verify")
+def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str, form: str) -> None:
+    table = [str(tmp_path / "table")] if form == "delta" else ["real.table", "--catalog", str(tmp_path / "c.db")]
+    told = widen("ingest", str(documents / source), "--into", *table, "--evolve", mode, "--verify")
     verified = told["verification"]
-    print(f"{source} ({mode}): {verified['exact']} of {verified['leaves']} leaves exact")
+    print(f"{source} ({mode}, {form}): {verified['exact']} of {verified['leaves']} leaves exact")
     assert verified["leaves"] == sum(1 for record in records(documents / source) for _ in leaves(record))
     assert verified["exact"] + verified["converted"] == verified["leaves"]
     assert verified["lost"] == verified["extra"] == 0

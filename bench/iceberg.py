@@ -1,0 +1,95 @@
+"""The first and the quiet interval into Iceberg against the same into Delta, and 10,000 files in one commit.
+
+    python bench/iceberg.py [--turns 5] [--records 100000]
+
+One session, the cases in turn; the first turn warms up. Ratios are those of the processor seconds of all processes. dlt
+is not compared: its Iceberg destination needs a catalog of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import dataset
+from case import session
+from pyspark.sql import SparkSession
+from warm_case import processor_time
+
+import widen
+from widen.iceberg.catalog import to_table_name
+from widen.iceberg.commit import NewTable, open_transaction
+from widen.iceberg.data_file import IcebergFile
+from widen.log.write.staged_files import StagedFiles
+from widen.model.types import LONG, Field, StructType
+
+DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench"
+FILES, COLUMNS, MS_EACH = 10_000, 20, 0.5
+TARGET = 1.1
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print the ratios, and return 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--records", type=int, default=100_000)
+    options = parser.parse_args(arguments)
+    ratios = [*_intervals(options.turns, options.records), ("ms for each of 10,000 files", _commit_ms(), MS_EACH)]
+    for what, ratio, most in ratios:
+        print(f"  {what:<48}{ratio:>6.3f}  (at most {most}){'' if ratio <= most else '  MISSED'}")
+    return int(any(ratio > most for _, ratio, most in ratios))
+
+
+def _intervals(turns: int, records: int) -> list[tuple[str, float, float]]:
+    first = dataset.write(DATA / f"first-{records}", seed=1, records=records)
+    later = dataset.write(DATA / f"quiet-{records}", seed=2, records=records)
+    used: dict[tuple[str, str], list[float]] = {}
+    spark = session()
+    for turn in range(turns + 1):
+        for form in ("delta", "iceberg"):
+            with tempfile.TemporaryDirectory(dir=DATA) as folder:
+                for interval, source in (("first", first), ("quiet", later)):
+                    with processor_time() as seconds:
+                        _ingest(spark, form, source, Path(folder))
+                    if turn:
+                        used.setdefault((interval, form), []).append(sum(seconds.values()))
+    spark.stop()
+    for (interval, form), each in used.items():
+        print(f"  {interval} {form:<10} {median(each):6.2f} CPU s")
+    return [
+        (f"{each} into Iceberg / Delta, CPU s", median(used[each, "iceberg"]) / median(used[each, "delta"]), TARGET)
+        for each in ("first", "quiet")
+    ]
+
+
+def _ingest(spark: SparkSession, form: str, source: Path, folder: Path) -> None:
+    if form == "delta":
+        widen.ingest(str(source), folder / "table", evolve="split", spark=spark)
+    else:
+        widen.ingest(str(source), "shop.orders", catalog=folder / "c.db", evolve="split", spark=spark)
+
+
+def _commit_ms() -> float:
+    """Return the milliseconds for each file of a commit of many, with counts and bounds of every column."""
+    folder = Path(tempfile.mkdtemp(dir=DATA))
+    schema = StructType(tuple(Field(f"c{number}", LONG) for number in range(COLUMNS)))
+    metrics = '[80,10,0,"AAAAAAAAAAA=","CQAAAAAAAAA="]'
+    columns = ",".join(f'"{number + 1}":{metrics}' for number in range(COLUMNS))
+    stats = f'{{"rows":10,"offsets":[4],"columns":{{{columns}}}}}'
+    files = [IcebergFile(f"job/part-{number}.parquet", 1000, stats) for number in range(FILES)]
+    started = time.process_time()
+    transaction = open_transaction(to_table_name("shop.files", folder / "c.db"), None, (), NewTable(schema))
+    transaction.add_snapshot(files, {})
+    transaction.commit(StagedFiles())
+    seconds = time.process_time() - started
+    shutil.rmtree(folder)
+    return 1000 * seconds / FILES
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -28,7 +28,7 @@ import widen
 from engine.test_ingest import VECTORS, key_of, write_lines
 from support.command_line import run, told
 from support.drift import STRINGS
-from widen.errors import EvolutionRefused, InvalidOption, PlanChanged, SnapshotUnknown
+from widen.errors import EvolutionRefused, FoldLosesValues, InvalidOption, PlanChanged, SnapshotUnknown
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
 
 UTC = timezone.utc
@@ -391,6 +391,36 @@ def test_an_interrupted_replay_is_finished_by_the_next(
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+# ---- fold -----------------------------------------------------------------------------------------
+
+
+def test_a_column_is_folded_back_in_one_commit(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
+    days = (['{"n":1,"a":1,"s":{"b":1}}'], ['{"n":2,"a":"2"}', '{"n":3,"a":"007"}', '{"n":4,"a":5}'], ['{"n":5}'])
+    for number, lines in enumerate(days):
+        proved(spark, write_lines(tmp_path / f"{number}.jsonl", lines), tmp_path, evolve="split")
+    table, words = widen.IcebergTable("shop.orders", catalog), ("--catalog", str(tmp_path / "catalog.db"))
+    with pytest.raises(FoldLosesValues, match="1 of 3 values of a_string cannot be converted exactly to bigint"):
+        table.fold("a_string", spark=spark)
+    before = {task.file.file_path for task in catalog.load_table("shop.orders").scan().plan_files()}
+    change = table.fold("a_string", rest="keep", spark=spark)
+    assert (change.metrics, change.version) == ({"numUpdatedRows": 2}, table.version)
+    assert table.fold("a_string", rest="keep", spark=spark).version == change.version
+    kept = catalog.load_table("shop.orders")
+    assert rows(kept)[1:3] == [{"n": 2, "a": 2}, {"n": 3, "a_string": "007"}]
+    assert len(before & {task.file.file_path for task in kept.scan().plan_files()}) == 2
+    check_files(kept)
+    preview = told("fold", "shop.orders", "a_string", *words, "--dry-run")
+    assert (preview["values"], preview["lost"], preview["dropsColumn"]) == (1, 1, True)
+    done = run("fold", "shop.orders", "a_string", "--rest", "lose", *words)
+    assert (done.exit_code, "would be lost: 999" in done.stdout) == (0, True)
+    folded = catalog.load_table("shop.orders")
+    assert types(folded) == {"a": "long", "n": "long", "s": types(kept)["s"]}
+    assert len(folded.snapshots()) == len(kept.snapshots()) + 1
+    assert rows(folded) == [{"n": 1, "a": 1, "s": {"b": 1}}, {"n": 2, "a": 2}, {"n": 3}, {"n": 4, "a": 5}, {"n": 5}]
+    proved(spark, write_lines(tmp_path / "9.jsonl", ['{"n":9,"a":"x"}']), tmp_path, evolve="split")
+    assert rows(catalog.load_table("shop.orders"))[-1] == {"n": 9, "a_string": "x"}
 
 
 # ---- exactly once, races and unknown outcomes ------------------------------------------------------

@@ -138,6 +138,7 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = MappingProxyType(
         "read": iceberg_commands.read,
         "alter": iceberg_commands.alter,
         "view": iceberg_commands.view,
+        "fold": iceberg_commands.fold,
     }
 )
 """What these commands do for the table of a ``--catalog``."""

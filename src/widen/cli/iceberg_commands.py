@@ -14,7 +14,7 @@ from widen.cli import lazy_imports, shared_options
 from widen.cli.alter_command import ensure_one_change, parse_operations, requested_changes
 from widen.cli.output import note, show_json
 from widen.cli.output import show as show_parts
-from widen.cli.repair_commands import print_view
+from widen.cli.repair_commands import Rest, print_view, run_fold
 from widen.cli.show_commands import select_rows, show_loads, show_report, show_rows
 from widen.cli.step_display import progress
 
@@ -128,6 +128,32 @@ def view(table: str, catalog: str, name: str | None = None, rows: str | None = N
     """Print the SQL of a view of an Iceberg table with one column per source field."""
     opened = lazy_imports.IcebergTable(table, catalog)
     print_view(opened.view_sql, table.rpartition(".")[2], name, rows, temporary=temporary)
+
+
+def fold(
+    table: str,
+    catalog: str,
+    column: str,
+    into: str | None = None,
+    rest: Rest = Rest.REFUSE,
+    dry_run: bool = False,
+    samples: shared_options.Shown = shared_options.Shown.MASKED,
+    json: bool = False,
+) -> None:
+    """Fold an evolved column of an Iceberg table into another one of its field."""
+    opened = lazy_imports.IcebergTable(table, catalog)
+    size_bytes, before = sum(opened.files()["size_bytes"].to_pylist()), opened.version
+    if not run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
+        return
+    changed = opened.version != before
+    intervals = lazy_imports.build_iceberg_report(opened.table, opened.name).intervals[-1:] if changed else ()
+    if json:
+        changes = [change.to_value() for interval in intervals for change in interval.changes]
+        show_json({"version": opened.version, "changed": changed, "changes": changes})
+    elif intervals:
+        show_parts(lazy_imports.terminal.commit_parts(opened.name, intervals[0]))
+    else:
+        note(f"Nothing to change in snapshot {opened.version}.")
 
 
 def alter(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.planning.unify.fold_plan import FoldResult
-    from widen.table import Table
+    from widen.table import IcebergTable, Table
 
 
 class Rest(str, Enum):
@@ -119,32 +119,57 @@ def fold(
 ) -> None:
     """Fold an evolved column into another one of its field. Do that after the source is fixed."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    size_bytes = sum(opened.snapshot.files()["size_bytes"].to_pylist())
+    before = opened.version
+    if run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
+        report_change(before, opened, json=json)
+
+
+def run_fold(
+    opened: Table | IcebergTable,
+    size_bytes: int,
+    wanted: tuple[str, str | None, Rest],
+    samples: shared_options.Shown,
+    *,
+    is_dry: bool,
+    json: bool,
+) -> bool:
+    """Fold a column of a table of either format, and return whether it was done and not only shown.
+
+    Args:
+        opened: The table.
+        size_bytes: The size of its files.
+        wanted: The column, the target column, and what to do with the rest.
+        samples: How values are shown.
+        is_dry: Whether to show only what would be lost.
+        json: Whether to write JSON.
+
+    Raises:
+        FoldLosesValues: values do not convert exactly, and the rest is to be refused.
+        FoldRefused: the columns cannot be folded.
+    """
+    column, into, rest = wanted
     with progress("starting Spark") as update:
         session = update.watch(spark_session.spark_session())
-        update(_step_of(opened, "reading the values"))
+        update(Step("reading the values", size_bytes))
         result = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(lazy_imports.sample_formatter(samples.value), result.samples) if text]
-    if dry_run:
+    if is_dry:
         if json:
             show_json({**result.to_value(), "samples": shown})
         else:
             show(_fold_preview(result, shown))
-        return
+        return False
     if not json:
         show(_fold_preview(result, shown))
     before = opened.version
     with progress("writing") as update:
         update.watch(session)
-        update(_step_of(opened, "writing"))
+        update(Step("writing", size_bytes))
         opened.fold(column, into, rest=rest.value, spark=session)
-    report_change(before, opened, json=json)
-    if not result.is_dropped and opened.version > before:
+    if not result.is_dropped and opened.version != before:
         note(f"{column} stays, because the table has no column mapping or something depends on the column.")
-
-
-def _step_of(table: Table, text: str) -> Step:
-    """Return a step that reads all files of a table, with their size."""
-    return Step(text, sum(table.snapshot.files()["size_bytes"].to_pylist()))
+    return True
 
 
 def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[RenderableType]:

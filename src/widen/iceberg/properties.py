@@ -30,8 +30,8 @@ APP_ID, INTERVAL = "widen.app-id", "widen.interval"
 OPERATION = "widen.operation"
 """Snapshot summary: what made the snapshot, one of `OPERATIONS`."""
 
-INGEST, APPEND, REPLAY, UNDO = "ingest", "append", "replay", "undo"
-OPERATIONS = (INGEST, APPEND, REPLAY, UNDO)
+INGEST, APPEND, REPLAY, UNDO, FOLD = "ingest", "append", "replay", "undo", "fold"
+OPERATIONS = (INGEST, APPEND, REPLAY, UNDO, FOLD)
 
 MODE, PLAN_HASH = "widen.mode", "widen.plan-hash"
 """Snapshot summary: the mode of evolution of an interval, and the hash of its plan."""

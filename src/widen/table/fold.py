@@ -96,7 +96,7 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
 
         Source: docs/evolution-rules.md#u3
         """
-        rest_choice = _rest(rest)
+        rest_choice = parse_rest(rest)
         self._ensure_changeable(FOLD)
         preview = self.plan_fold(column, into, spark=spark)
         fold, name = preview.fold, format_path(preview.fold.column)
@@ -110,7 +110,12 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
         return replace(change, version=self.version)
 
 
-def _rest(text: Rest | str) -> Rest:
+def parse_rest(text: Rest | str) -> Rest:
+    """Return what to do with values that do not convert exactly.
+
+    Raises:
+        InvalidOption: it is not one of refuse, keep and lose.
+    """
     try:
         return Rest(text)
     except ValueError:

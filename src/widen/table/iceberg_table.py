@@ -37,11 +37,12 @@ from widen.spark.iceberg.scan import IcebergSource, read_iceberg
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
+from widen.table.iceberg_fold import IcebergFoldMixin
 from widen.table.results import History, HistoryEntry, Loads, TableChange
 from widen.table.table_version import Self
 
 
-class IcebergTable:
+class IcebergTable(IcebergFoldMixin):
     """An Iceberg table at its newest version when it was opened, and after each change made through it.
 
     Args:

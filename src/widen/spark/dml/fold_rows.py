@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 from pyspark.sql.types import StructType as SparkStruct
 
 from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path, format_path
-from widen.model.types import ArrayType, DataType, quote_name
+from widen.model.types import ArrayType, DataType, StructType, quote_name
 from widen.planning.unify.fold_plan import FoldPlan, FoldResult, Rest
 from widen.routing.fold_value import DUPLICATE, FITS, STAYS, judge_fold
 from widen.spark.dml.assignment import AssignedValue, assign_columns
@@ -46,7 +46,20 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
         JobFailed: the Spark job failed.
         StorageError: the storage returned an error.
     """
-    rows = read_snapshot(spark, snapshot.store, snapshot, _has_value(fold))
+    return judge_values(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)), fold)
+
+
+def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
+    """Return how many values of a column can be folded.
+
+    Args:
+        rows: The rows of the table with a value in the column.
+        fold: The columns to fold.
+
+    Raises:
+        CorruptFile: a data file or a deletion vector cannot be read.
+        JobFailed: the Spark job failed.
+    """
     judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
     with translate_spark_errors():
         counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
@@ -77,21 +90,41 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
         JobFailed: the Spark job failed, or the data changed between two reads.
         StorageError: the storage returned an error.
     """
-    where = F.expr(_has_value(fold))
-    if rest is not Rest.LOSE:
-        where &= _judge_rows(fold).getField(_FINDING) != STAYS
-    selection = select_files(snapshot, parse_predicate(_has_value(fold), snapshot.schema))
+    selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))
     context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
+    return change_in_place(
+        context, change_condition(fold, rest), folded_columns(snapshot.schema, fold), ChangeKind.UPDATE
+    )
+
+
+def change_condition(fold: FoldPlan, rest: Rest) -> Column:
+    """Return the condition on the rows that a fold changes.
+
+    Args:
+        fold: The columns to fold.
+        rest: What to do with values that do not convert exactly.
+    """
+    where = F.expr(has_value(fold))
+    return where if rest is Rest.LOSE else where & (_judge_rows(fold).getField(_FINDING) != STAYS)
+
+
+def folded_columns(schema: StructType, fold: FoldPlan) -> dict[str, Column]:
+    """Return the new values of the changed columns, by name, in the rows that a fold changes.
+
+    Args:
+        schema: The schema of the table.
+        fold: The columns to fold.
+    """
     nothing = F.lit(None).cast(type_to_spark(fold.type))
     values = {
         fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),
         fold.column: AssignedValue(nothing, fold.type),
     }
-    new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
-    return change_in_place(context, where, new, ChangeKind.UPDATE)
+    return assign_columns(schema, values, lambda name: F.col(quote_name(name)))
 
 
-def _has_value(fold: FoldPlan) -> str:
+def has_value(fold: FoldPlan) -> str:
+    """Return the condition on the rows that have a value in the column to fold."""
     return f"{format_path(fold.column)} IS NOT NULL"
 
 

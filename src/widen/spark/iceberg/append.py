@@ -48,14 +48,20 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     schema = to_model(transaction.schema)
     rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {})
     with StagedFiles() as staged:
-        writer = _writer(transaction, schema)
+        writer = open_writer(transaction, schema)
         files = writer.write(rows)
         staged.add_undo(lambda: writer.discard(files))
         transaction.add_snapshot(files, {OPERATION: APPEND})
         return transaction.commit(staged)
 
 
-def _writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+def open_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+    """Return what writes files for a transaction.
+
+    Args:
+        transaction: The transaction.
+        schema: The columns of the files, with field ids.
+    """
     metadata = transaction.metadata
     store = LogStore(data_location(metadata), to_storage_options(transaction.table.io.properties))
     return IcebergWriter(store, schema, transaction.partition_fields, metadata.properties)

@@ -137,8 +137,24 @@ def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> Da
     if point.snapshot is None:
         return _no_rows(source.spark, schema)
     row_filter = to_row_filter(predicate, point.schema)
-    scan = plan_scan(point.metadata, source.io, point.snapshot, row_filter)
-    whole = _with_dropped_keys(point, schema, scan.deletes)
+    return read_files(source, schema, plan_scan(point.metadata, source.io, point.snapshot, row_filter), predicate)
+
+
+def read_files(source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate) -> DataFrame:
+    """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
+
+    Args:
+        source: The table and the snapshot.
+        schema: The schema in the model, with field ids.
+        scan: The files.
+        predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
+
+    Raises:
+        CorruptFile: a file cannot be read, or its columns cannot be found.
+        UnsupportedFeatureForRead: the files have something that this version cannot read.
+        JobFailed: the Spark job that reads footers failed.
+    """
+    whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
     frames = [_frame(source, whole, predicate, group) for group in groups if not group.has_deletes]
     partial = [_frame(source, whole, predicate, group) for group in groups if group.has_deletes]

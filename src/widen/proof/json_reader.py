@@ -123,7 +123,7 @@ def split_file(data: bytes) -> Iterator[bytes]:
     Args:
         data: Content of the file.
     """
-    data = data.removeprefix(_BOM.encode()).strip()
+    data = _content(data)
     spans = _array_items(data)
     if spans is not None:
         yield from spans
@@ -132,6 +132,23 @@ def split_file(data: bytes) -> Iterator[bytes]:
     elif data:
         texts = list(_scan_lines(data))
         yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [data]
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Return the lines of a file if each looks like one record, else nothing.
+
+    If one of them is a record, `split_file` yields the same texts; it parses each.
+
+    Args:
+        data: Content of the file.
+    """
+    data = _content(data)
+    lines = [line for line in data.splitlines() if line.strip()]
+    return lines if all(map(_is_object_line, lines)) and not _RECORDS_ON_A_LINE.search(data) else []
+
+
+def _content(data: bytes) -> bytes:
+    return data.removeprefix(_BOM.encode()).strip()
 
 
 _any_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -178,8 +195,7 @@ def _is_json(data: bytes) -> bool:
 
 def _scan_lines(data: bytes) -> Iterator[tuple[bytes, bool]]:
     """Yield texts, each with whether it is a record or an array; other text ends at the end of its line."""
-    lines = [line for line in data.splitlines() if line.strip()]
-    if all(map(_is_object_line, lines)) and not _RECORDS_ON_A_LINE.search(data):
+    if lines := split_lines(data):
         yield from ((line, _is_json(line)) for line in lines)
         return
     text, at = data.decode("latin-1"), 0

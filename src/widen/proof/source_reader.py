@@ -13,7 +13,7 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.expected_values import ExpectedRecord, ValueCounts
 from widen.proof.fast_reader import FastReader
 from widen.proof.file_values import FileValues, add_file_values
-from widen.proof.json_reader import read_records, split_file
+from widen.proof.json_reader import read_records, split_file, split_lines
 from widen.proof.proof_rules import CorruptTextRedactor
 from widen.proof.record_digest import EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.record_layout import LayoutMatcher, RecordLayout
@@ -103,6 +103,17 @@ class SourceEncoder:
         """
         own_form = None if file_values else self._match(text)
         return self._encode_exactly(text, file_values) if own_form is None else ((own_form, 0, 0),)
+
+    def encode_file(self, data: bytes, file_values: FileValues = ()) -> Iterator[EncodedRecord]:
+        """Yield the encoded row of each record in a file; see `split_file`."""
+        lines = split_lines(data) if not file_values else []
+        forms = list(map(self._match, lines))
+        if not any(forms):
+            for text in split_file(data):
+                yield from self.encode(text, file_values)
+            return
+        for line, own_form in zip(lines, forms, strict=True):
+            yield from self._encode_exactly(line, ()) if own_form is None else ((own_form, 0, 0),)
 
     def _encode_exactly(self, text: bytes, file_values: FileValues) -> Iterator[EncodedRecord]:
         for row in self._reader.read(text, file_values):

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from support.proof import forms_of, to_comparable
+from support.proof import encode_records, forms_of, layouts_of, to_comparable
 from support.settle import settle
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.proof.record_digest import digest, find_differences
-from widen.proof.source_reader import ExpectedRow, SourceReader
+from widen.proof.source_reader import ExpectedRow, SourceEncoder, SourceReader
 
 SCHEMA = StructType(
     (
@@ -190,6 +190,28 @@ def test_a_quarantined_text_has_the_form_of_its_record() -> None:
     assert digest(record.form) != digest(reader.read_kept_out('{"a": "y", "p": "***"}'))
     [corrupt] = reader.read(b"no")
     assert digest(corrupt.form) == digest(reader.read_kept_out("*** 2 bytes that may hold p"))
+
+
+LINE, OTHER = b'{"a":1,"b":"x"}', b'{"b":"y","a":2}'
+FILES = {
+    "lines": (LINE + b"\n" + OTHER + b"\n", [LINE, OTHER]),
+    "blank lines and a mark": (b"\xef\xbb\xbf" + LINE + b"\r\n\r\n" + LINE, [LINE, LINE]),
+    "a line that is not JSON": (LINE + b"\n{a}\n" + LINE, [LINE, b"{a}", LINE]),
+    "two records on a line": (LINE + b"\n" + LINE + OTHER, [LINE, LINE, OTHER]),
+    "a record over two lines": (LINE + b'\n{"a":1,\n"b":"x"}', [LINE, LINE]),
+    "an array": (b"[" + LINE + b",\n" + OTHER + b"]", [LINE, OTHER]),
+    "an array on a line": (LINE + b"\n[" + LINE + b"]", [LINE, LINE]),
+    "no record": (b"{a}\n{b}", [b"{a}\n{b}"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_the_encoded_forms_of_its_records(name: str) -> None:
+    schema, policy = settle(None, [LINE], Policy(Mode.SPLIT)).plan.schema, Policy(Mode.SPLIT)
+    data, records = FILES[name]
+    for layout in layouts_of(schema, policy, [LINE]):
+        found = list(SourceEncoder(schema, policy, layout).encode_file(data))
+        assert found == encode_records(schema, policy, records, layout)
 
 
 def test_differences_have_paths() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +18,10 @@ from widen.errors import WidenError
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
 from widen.proof.file_values import FileValueReader, FileValues
-from widen.proof.json_reader import split_file
+from widen.proof.json_reader import split_file, split_lines
 from widen.proof.proof_rules import build_proof_rules
 from widen.proof.record_digest import EXTENSION_MARK, EncodedRecord
-from widen.proof.record_layout import RecordLayout, learn_layout
+from widen.proof.record_layout import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_encoder import RowEncoder
 from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceEncoder, SourceReader
@@ -51,11 +51,12 @@ def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files:
     """
     digests = digest_records(texts, partial(_read_texts, schema, policy, files))
     # Where a key may be data, a null is not the same as nothing, so that a layout does not fit.
-    has_layout = build_proof_rules(schema, policy).is_plain
+    # Records that get fields from their files are always parsed.
+    has_layout = build_proof_rules(schema, policy).is_plain and files is None
     return Side(
         digests,
         ((texts, partial(_encode_texts, schema, policy, files)),),
-        partial(_learn_layout, texts) if has_layout else RecordLayout,
+        partial(_learn_layout, texts, schema, policy) if has_layout else RecordLayout,
     )
 
 
@@ -90,12 +91,22 @@ def build_row_side(
 
 
 _SAMPLE_RECORDS, _SAMPLE_CHARS = 50, 2**15
+_MIN_MATCHING = 0.3
 _ROWS = 10_000
 
 
-def _learn_layout(texts: DataFrame) -> RecordLayout:
-    head = texts.where(~F.col(WHOLE)).select(F.substring(TEXT, 1, _SAMPLE_CHARS).alias(TEXT))
-    return learn_layout([bytes(row[TEXT]) for row in head.limit(_SAMPLE_RECORDS).collect()])
+def _learn_layout(texts: DataFrame, schema: StructType, policy: Policy) -> RecordLayout:
+    head = texts.select(F.substring(TEXT, 1, _SAMPLE_CHARS).alias(TEXT), WHOLE).limit(_SAMPLE_RECORDS).collect()
+    samples = chain.from_iterable(split_lines(_complete_lines(row[0])) if row[1] else (row[0],) for row in head)
+    sample = list(map(bytes, islice(samples, _SAMPLE_RECORDS)))
+    layout = learn_layout(sample)
+    matches = filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, layout).match, sample))
+    # What is parsed is encoded faster without a layout.
+    return layout if _MIN_MATCHING * len(sample) <= len(list(matches)) else RecordLayout()
+
+
+def _complete_lines(head: bytearray) -> bytes:
+    return bytes(head) if len(head) < _SAMPLE_CHARS else bytes(head).rpartition(b"\n")[0]
 
 
 def _read_texts(
@@ -120,8 +131,7 @@ def _encode_texts(
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, WHOLE))
         for text, file, is_whole in zip(*columns, strict=True):
-            for each in split_file(text) if is_whole else (text,):
-                yield from encoder.encode(each, values_of(file))
+            yield from (encoder.encode_file if is_whole else encoder.encode)(text, values_of(file))
 
 
 def _no_file_values(file: str) -> FileValues:

@@ -50,8 +50,9 @@ class BatchWriter(DataSourceArrowWriter):
         commit_files(_find_plan(written) or self._plan, written, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the files of all tasks."""
-        discard_folder(self._plan.store, self._plan.layout.sink.job)
+        """Delete the files of all tasks, unless the commit was tried."""
+        if _has_failed_task(messages):
+            discard_folder(self._plan.store, self._plan.layout.sink.job)
 
 
 class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
@@ -88,8 +89,18 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
         commit_files(plan, written, Txn(written[0].query_id, batchId, current_ms()))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Delete the files of a batch."""
-        self._plan.store.delete([part.path for message in _written(messages) for part, _ in message.files])
+        """Delete the files of a batch, unless the commit was tried."""
+        if _has_failed_task(messages):
+            self._plan.store.delete([part.path for message in _written(messages) for part, _ in message.files])
+
+
+def _has_failed_task(messages: Sequence[WriterCommitMessage | None]) -> bool:
+    """Tell whether a job was aborted before its commit.
+
+    Spark also aborts after a commit that raised an error or whose process died, and that may still be visible. Then
+    the files must stay; a commit that failed for certain has deleted them itself.
+    """
+    return None in messages
 
 
 def _written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:

@@ -147,7 +147,7 @@ def _directories(files: pa.Table, columns: Sequence[str]) -> tuple[list[tuple[st
     found: list[tuple[str | None, ...]] = [()]
     numbers = pa.repeat(pa.scalar(0, pa.int64()), files.num_rows)
     for column in texts:
-        each = pa.concat_arrays(column.dictionary_encode("encode").unify_dictionaries().chunks)
+        each = pa.concat_arrays(column.chunks).dictionary_encode("encode")
         pairs = pc.add(pc.multiply(numbers, len(each.dictionary)), each.indices.cast(pa.int64())).dictionary_encode()
         parts = [divmod(pair, len(each.dictionary)) for pair in pairs.dictionary.to_pylist()]
         found = [(*found[above], each.dictionary[own].as_py()) for above, own in parts]

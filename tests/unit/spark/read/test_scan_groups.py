@@ -15,8 +15,9 @@ VECTOR = {"storage_type": "u", "path_or_inline_dv": "x", "size_in_bytes": 1, "ca
 
 
 def files(*rows: tuple[str, str | None, str | None]) -> pa.Table:
+    """Each file is in a chunk of its own, like the files of small commits."""
     parts = [{"path": path, "partition_values": [("q", q), ("p", p)]} for path, p, q in rows]
-    return pa.Table.from_pylist(parts, FILES)
+    return pa.concat_tables([pa.Table.from_pylist([part], FILES) for part in parts])
 
 
 def test_files_whose_directories_name_the_partition_are_one_group() -> None:

@@ -18,6 +18,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # compiling code takes longer than jobs this small
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks to list files

@@ -92,7 +92,7 @@ def shape(found: DataFrame) -> str:
 
 def exact(found: DataFrame) -> list[str]:
     """The rows as texts that tell -0.0 from 0.0 and 1.10 from 1.1, in the order of the id."""
-    return [repr(_plain(row)) for row in found.orderBy("id").collect()]
+    return [repr(_plain(row)) for row in sorted(found.collect(), key=lambda row: row["id"])]
 
 
 def expected(rows: list[Any]) -> list[str]:

@@ -85,6 +85,8 @@ STEPS: list[tuple[Ours, str]] = [
     ),
     (lambda table, spark: table.update({"amount": "id"}, spark=spark), "UPDATE {table} SET amount = id"),
 ]
+READ_BY_DELTA = (2, len(STEPS) - 1)
+"""After which steps Delta Lake reads the tables, too, which takes it longer than most of the changes."""
 
 
 @pytest.fixture
@@ -99,12 +101,13 @@ def test_twin_tables_stay_the_same(
     mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
     table = _ours(spark, mine, properties, partition_by)
     _theirs(spark, theirs, properties, partition_by)
-    for ours, sql in STEPS:
+    for number, (ours, sql) in enumerate(STEPS):
         ours(table, spark)
         _run(spark, theirs, sql)
-        expected = rows.exact(_delta(spark, theirs))
+        expected = rows.exact(Table(theirs).read(spark=spark))
         assert rows.exact(table.read(spark=spark)) == expected
-        assert rows.exact(_delta(spark, mine)) == expected
+        if number in READ_BY_DELTA:
+            assert rows.exact(_delta(spark, mine)) == rows.exact(_delta(spark, theirs)) == expected
     if FEED.items() <= properties.items():
         assert _feed(spark, mine) == _feed(spark, theirs)
 
@@ -117,7 +120,7 @@ def test_both_change_one_table_in_turns(spark: SparkSession, tmp_path: Path, pro
     for number, (ours, sql) in enumerate(STEPS):
         ours(table, spark) if number % 2 else _run(spark, place, sql)
         _run(spark, other, sql)
-        assert rows.exact(table.refresh().read(spark=spark)) == rows.exact(_delta(spark, other))
+        assert rows.exact(table.refresh().read(spark=spark)) == rows.exact(Table(other).read(spark=spark))
     assert rows.exact(_delta(spark, place)) == rows.exact(_delta(spark, other))
     _run(spark, place, "OPTIMIZE {table}")
     assert rows.exact(table.refresh().read(spark=spark)) == rows.exact(_delta(spark, other))

@@ -49,9 +49,12 @@ def test_delta_lake_reads_the_targets_of_a_chain(spark: SparkSession, tmp_path: 
     for name in ("silver", "gold"):
         ours, theirs = (read(spark, str(tmp_path / name)) for read in (_ours, _theirs))
         assert ours == theirs != []
-    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", "1")
+    # Delta Lake refuses a feed over versions before and after a change of types. A column of bronze was renamed, so the
+    # last batch replaced all four rows; then one is gone and one is new.
+    last = str(Table(str(tmp_path / "silver")).version)
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", last)
     changed = feed.load(str(tmp_path / "silver")).groupBy("_change_type").count().collect()
-    assert dict(map(tuple, changed)) == {"insert": 6, "delete": 2}
+    assert dict(map(tuple, changed)) == {"insert": 4, "delete": 4}
 
 
 def _ours(spark: SparkSession, place: str) -> list[str]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from widen.errors import StorageRefused
 from widen.formats.delta_quarantine import DeltaQuarantineWrite
+from widen.formats.iceberg_quarantine import IcebergQuarantineWrite
+from widen.iceberg.commit import IcebergTransaction
 from widen.ingestion import ingest
 from widen.log.store.log_store import LogStore
+from widen.log.write.staged_files import StagedFiles
 from widen.table import Table, create_table
 
 
@@ -24,7 +29,7 @@ def place(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(place: Path, name: str, *rows: tuple[int, int]) -> None:
+def write(place: Path, name: str, *rows: tuple[int, int | str]) -> None:
     lines = [json.dumps({"n": n, "amount": amount}) + "\n" for n, amount in rows]
     (place / "landing" / f"{name}.jsonl").write_text("".join(lines))
 
@@ -87,3 +92,57 @@ def test_a_load_that_loses_to_the_one_it_took_for_killed_gives_its_records_back(
         with pytest.raises(StorageRefused):
             load(spark, place)
     assert numbers(spark, place, "t_quarantine") == [2]
+
+
+# ---- Iceberg --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def iceberg(spark: SparkSession, tmp_path: Path) -> Path:
+    """A table partitioned by ``amount``, an integer: texts of it go to the quarantine."""
+    (tmp_path / "landing").mkdir()
+    write(tmp_path, "first", (0, 5))
+    options: dict[str, Any] = {"catalog": tmp_path / "catalog.db", "spark": spark}
+    ingest(str(tmp_path / "landing"), "shop.t", partition_by=["amount"], **options)
+    write(tmp_path, "a", (1, 5), (2, "x"))
+    return tmp_path
+
+
+def load_iceberg(spark: SparkSession, place: Path) -> None:
+    ingest(str(place / "landing"), "shop.t", catalog=place / "catalog.db", new=True, evolve="freeze", spark=spark)
+
+
+def lose_iceberg(spark: SparkSession, place: Path, *, is_killed: bool) -> None:
+    """End a load before its commit to the table: killed, or refused by the catalog."""
+    commit = IcebergTransaction.commit
+
+    def refuse(transaction: IcebergTransaction, staged: StagedFiles) -> Any:
+        if transaction.name.identifier[-1] == "t":
+            raise StorageRefused(location="t", reason="killed", fix="")
+        return commit(transaction, staged)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IcebergTransaction, "commit", refuse)
+        if is_killed:
+            patch.setattr(IcebergQuarantineWrite, "undo", lambda _: None)
+        with pytest.raises(StorageRefused):
+            load_iceberg(spark, place)
+
+
+def iceberg_numbers(place: Path, name: str) -> list[int]:
+    catalog = SqlCatalog("default", uri=f"sqlite:///{place}/catalog.db", warehouse=(place / "w").as_uri())
+    rows = catalog.load_table(f"shop.{name}").scan().to_arrow().to_pylist()
+    return sorted(row["n"] if name == "t" else json.loads(row["text"])["n"] for row in rows)
+
+
+def test_in_iceberg_too_the_next_load_replaces_the_records(spark: SparkSession, iceberg: Path) -> None:
+    lose_iceberg(spark, iceberg, is_killed=True)
+    assert iceberg_numbers(iceberg, "t_quarantine") == [2]
+    lose_iceberg(spark, iceberg, is_killed=False)  # it replaces the records, and gives them back
+    assert iceberg_numbers(iceberg, "t_quarantine") == [2]
+    write(iceberg, "b", (3, 7), (4, "y"))
+    load_iceberg(spark, iceberg)
+    assert (iceberg_numbers(iceberg, "t"), iceberg_numbers(iceberg, "t_quarantine")) == ([0, 1, 3], [2, 4])
+    write(iceberg, "c", (5, "z"))
+    load_iceberg(spark, iceberg)
+    assert (iceberg_numbers(iceberg, "t"), iceberg_numbers(iceberg, "t_quarantine")) == ([0, 1, 3], [2, 4, 5])

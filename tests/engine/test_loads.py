@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.command_line import run, told
-from widen.errors import FilesChanged, InvalidOption
+from widen.errors import CorruptFile, FilesChanged, InvalidOption
 from widen.ingestion import ingest, ingest_stream, plan
 from widen.log.read.loads import FOLDER
 from widen.log.store.log_store import LogStore
@@ -219,3 +220,30 @@ def test_small_named_files_take_no_spark_job_and_are_the_same_files_as_in_their_
     ingest(str(landing), table, spark=spark, source_columns=True)
     rows = Table(table).read(spark=spark).select("n", "_source_file").collect()
     assert sorted(map(tuple, rows)) == sorted(2 * [(n, f"file:{landing / name}") for n, name in enumerate(names[:2])])
+
+
+def test_an_unchanged_bad_file_is_skipped_once(spark: SparkSession, landing: Path, table: str) -> None:
+    load_new = partial(ingest, str(landing), table, new=True, skip_bad_files=True, spark=spark)
+
+    def kept() -> list[str]:
+        return [Path(row.file).name for row in Table(table + "_quarantine").read(spark=spark).collect()]
+
+    put(landing, "a.jsonl", 1)
+    (landing / "bad.json.gz").write_bytes(b"no gzip")
+    assert [Path(file.path).name for file in load_new().bad_files] == ["bad.json.gz"]
+    again = load_new()
+    assert (again.version, again.is_unchanged, again.bad_files) == (0, True, ())
+    assert [Path(path).name for path in again.compared.bad] == ["bad.json.gz"]
+    (landing / "worse.json.gz").write_bytes(b"no gzip either")
+    alone = load_new()  # the only new file: its record is a commit of its own
+    assert (alone.version, alone.is_unchanged, len(alone.bad_files)) == (1, False, 1)
+    assert load_new().is_unchanged
+    assert kept() == ["bad.json.gz", "worse.json.gz"]
+    with pytest.raises(CorruptFile):
+        ingest(str(landing), table, new=True, spark=spark)  # without skipping, they are tried again
+    assert [(len(load["files"]), len(load["badFiles"])) for load in told("loads", table)] == [(1, 1), (0, 1)]
+    assert "skipped: it could not be read" in run("loads", table, "--files").stdout
+
+    (landing / "bad.json.gz").write_bytes(gzip.compress(b'{"n":2}\n'))
+    assert load_new().records == 1
+    assert numbers(spark, table) == [1, 2]

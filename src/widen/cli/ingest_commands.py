@@ -177,11 +177,16 @@ def _plan_code(planned: Plan | None, report: ContractReport | None) -> int:
     return CHANGES if planned is not None and not planned.is_empty else 0
 
 
+_LEFT_OUT_AS_BAD = "left out, because they could not be read before (to try again, run without --skip-bad-files):"
+
+
 def _note_files(compared: FileComparison) -> None:
     """Tell which files the table had loaded before."""
-    again = [path for path in compared.changed if path not in compared.skipped]
+    skipped, bad = set(compared.skipped), set(compared.bad)
+    again = [path for path in compared.changed if path not in skipped]
     for paths, words, style in (
-        (compared.skipped, "left out, because the table has loaded", "dim"),
+        ([path for path in compared.skipped if path not in bad], "left out, because the table has loaded", "dim"),
+        ([path for path in compared.bad if path in skipped], _LEFT_OUT_AS_BAD, "dim"),
         (compared.late, "loaded late, after newer files", "dim"),
         (compared.repeated, "warning: loaded again; --new leaves out", "bold red"),
         (again, "warning: loaded as a whole, although the table has an earlier state of", "bold red"),

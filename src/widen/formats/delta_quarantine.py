@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from widen.errors import InvalidOption, SourceError, TableNotFound
-from widen.formats.quarantine_tags import find_interrupted, with_tag
+from widen.formats.quarantine_tags import TAG, encode_tag, find_interrupted
 from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import to_adds, to_remove
@@ -116,13 +116,14 @@ class DeltaQuarantine:
         snapshot = self._newest()
         if snapshot is not None and txn is not None and snapshot.has_written(txn):
             return None
-        replaced = find_interrupted(to_adds(snapshot.files()), new_files) if snapshot and new_files else []
+        live = to_adds(snapshot.files()) if snapshot and new_files else []
+        replaced = find_interrupted(live, lambda add: (add.tags or {}).get(TAG), new_files)
         if rows is None and not replaced:
             return None
         creation, protocol, metadata = _create_quarantine(snapshot)
         now_ms = current_ms()
         with StagedFiles() as staged:
-            adds = [] if rows is None else with_tag(write_parquet(rows, self.store, protocol, metadata), new_files)
+            adds = [] if rows is None else _with_tag(write_parquet(rows, self.store, protocol, metadata), new_files)
             staged.add_files(self.store, adds)
             removes = [to_remove(add, now_ms, data_change=True) for add in replaced]
             actions = [*creation, *([txn] if txn else []), *removes, *adds]
@@ -267,6 +268,13 @@ class DeltaQuarantineContent:
             adds = write_parquet(rows, self.store, self.snapshot.protocol, self.snapshot.metadata)
             staged.add_files(self.store, adds)
         return {REMAINING_FILES: msgspec.to_builtins(adds)}
+
+
+def _with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
+    if files is None:
+        return list(adds)
+    text = encode_tag(files)
+    return [msgspec.structs.replace(add, tags={**(add.tags or {}), TAG: text}) for add in adds]
 
 
 def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:

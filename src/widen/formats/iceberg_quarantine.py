@@ -18,6 +18,7 @@ import msgspec
 
 from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
 from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
+from widen.formats.quarantine_tags import encode_tag, find_interrupted, merge_tags
 from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, to_table_name
@@ -30,6 +31,7 @@ from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
+from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import with_original_positions, with_quarantine_time
 
@@ -81,31 +83,52 @@ class IcebergQuarantine:
         """Append records in one commit; see `widen.formats.table_format.Quarantine`.
 
         Returns:
-            None if the quarantine has the interval already, or if there are no records.
+            None if the quarantine has the interval already, or if there is nothing to write or to remove.
 
         Raises:
             InvalidOption: the table of that name is not a quarantine.
             ContentionError: other writers kept committing to the quarantine first.
             TableError: the quarantine cannot be written.
         """
-        if kept_out is None:
-            return None
-        rows = with_quarantine_time(kept_out, table_version)
-        return retry_conflicts(lambda _: self._append(rows, interval))
+        rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
+        return retry_conflicts(lambda _: self._append(rows, interval, new_files))
 
-    def _append(self, rows: DataFrame, interval: StreamInterval | None) -> IcebergQuarantineWrite | Conflicted | None:
+    def _append(
+        self, rows: DataFrame | None, interval: StreamInterval | None, new_files: NewFiles | None
+    ) -> IcebergQuarantineWrite | Conflicted | None:
         table = self.newest()
         if table is not None and interval is not None and _has_interval(table, interval):
             return None
+        live = live_files(table) if table and new_files else []
+        replaced = find_interrupted(live, lambda file: file.tag, new_files)
+        if rows is None and not replaced:
+            return None
         transaction = open_transaction(self.name, table, (), NewTable(COLUMNS))
         with StagedFiles() as staged:
-            writer = self.writer(transaction)
-            files = writer.write(rows)
-            staged.add_undo(lambda: writer.discard(files))
-            summary = {names.OPERATION: names.APPEND, **_mark_interval(transaction, interval)}
-            transaction.add_snapshot(files, summary)
+            files = [] if rows is None else self.stage(rows, transaction, staged)
+            tag = {} if new_files is None else {names.NEW_FILES: encode_tag(new_files)}
+            summary = {names.OPERATION: names.APPEND, **tag, **_mark_interval(transaction, interval)}
+            transaction.add_snapshot(files, summary, [each.data_file for each in replaced])
             version = transaction.commit(staged)
-        return version if isinstance(version, Conflicted) else IcebergQuarantineWrite(self, tuple(files))
+        if isinstance(version, Conflicted):
+            return version
+        return IcebergQuarantineWrite(self, tuple(files), tuple(replaced))
+
+    def stage(self, rows: DataFrame, transaction: IcebergTransaction, staged: StagedFiles) -> list[IcebergFile]:
+        """Write rows as files for a transaction.
+
+        Args:
+            rows: The rows, with the columns of a quarantine.
+            transaction: The transaction.
+            staged: Deletes the files if it is not committed.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+        writer = self.writer(transaction)
+        files = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(files))
+        return files
 
     def open(self) -> IcebergQuarantineContent:
         """Return the records that are in the quarantine now.
@@ -195,10 +218,12 @@ class IcebergQuarantineWrite:
     Args:
         quarantine: The quarantine.
         files: The files that hold them.
+        replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 
     quarantine: IcebergQuarantine
     files: tuple[IcebergFile, ...]
+    replaced: tuple[LiveFile, ...] = ()
 
     @property
     def location(self) -> str:
@@ -217,7 +242,9 @@ class IcebergQuarantineWrite:
         return rows.read(spark, [file.path for file in self.files])
 
     def undo(self) -> None:
-        """Remove the records from the quarantine again.
+        """Remove the records from the quarantine again, and bring those back that they have replaced.
+
+        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
 
         Raises:
             ContentionError: another writer kept changing the quarantine, or the outcome is unknown.
@@ -229,8 +256,23 @@ class IcebergQuarantineWrite:
         table, paths = self.quarantine.name.load(), {file.path for file in self.files}
         removed = [each.data_file for each in live_files(table) if each.path in paths]
         transaction = open_transaction(self.quarantine.name, table, ())
-        transaction.add_snapshot((), {names.OPERATION: names.UNDO}, removed)
-        return transaction.commit(StagedFiles())
+        tag = merge_tags(each.tag for each in self.replaced)
+        summary = {names.OPERATION: names.UNDO, **({} if tag is None else {names.NEW_FILES: tag})}
+        with StagedFiles() as staged:
+            files = self._write_replaced(table, transaction, staged)
+            transaction.add_snapshot(files, summary, removed)
+            return transaction.commit(staged)
+
+    def _write_replaced(self, table: Table, transaction: IcebergTransaction, staged: StagedFiles) -> list[IcebergFile]:
+        """Write the replaced records to new files.
+
+        The old files cannot come back: Iceberg deletes them when the snapshot expires that has removed them.
+        """
+        if not self.replaced:
+            return []
+        paths = [each.path for each in self.replaced]
+        rows = IcebergRows(self.quarantine.store(table), _columns(table), frozenset(paths))
+        return self.quarantine.stage(rows.read(find_session(), paths), transaction, staged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +320,12 @@ class IcebergQuarantineContent:
         if kept_out is None:
             return {}
         rows = with_quarantine_time(with_original_positions(kept_out), table_version)
-        writer = self.quarantine.writer(open_transaction(self.quarantine.name, self.table, ()))
-        files = writer.write(rows)
-        staged.add_undo(lambda: writer.discard(files))
+        files = self.quarantine.stage(rows, open_transaction(self.quarantine.name, self.table, ()), staged)
         if not files:
             return {}
         # The list is a file of its own: a snapshot summary is loaded by every reader of the table.
         path = f"{files[0].path.partition('/')[0]}/remaining.json"
-        writer.store.put(path, msgspec.json.encode(files))
+        self.quarantine.store(self.table).put(path, msgspec.json.encode(files))
         return {REMAINING_FILES: path}
 
 
@@ -300,18 +340,26 @@ class LiveFile:
         path: Its path below the data location.
         sequence: The sequence number of the commit that added it.
         data_file: PyIceberg's data file.
+        tag: That of the snapshot that added it, if it has one; see `widen.formats.quarantine_tags`.
     """
 
     path: str
     sequence: int
     data_file: Any
+    tag: str | None = None
 
 
 def live_files(table: Table) -> list[LiveFile]:
     """Return the data files of the newest snapshot of a quarantine, to which nobody adds row-level deletes."""
     snapshot, root = table.current_snapshot(), data_location(table.metadata)
+    tags = {each.snapshot_id: each.summary[names.NEW_FILES] for each in table.snapshots() if each.summary}
     return [
-        LiveFile(entry.data_file.file_path.removeprefix(f"{root}/"), entry.sequence_number or 0, entry.data_file)
+        LiveFile(
+            entry.data_file.file_path.removeprefix(f"{root}/"),
+            entry.sequence_number or 0,
+            entry.data_file,
+            tags.get(entry.snapshot_id or 0),
+        )
         for manifest in (snapshot.manifests(table.io) if snapshot else ())
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     ]

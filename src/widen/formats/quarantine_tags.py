@@ -1,4 +1,6 @@
-"""Tags on the files of a quarantine: for which source files their records were kept out.
+"""Tags in a quarantine: for which source files its records were kept out.
+
+In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
 
 A process may be killed after the commit to the quarantine and before the commit to the table. Then the table does not
 have these source files, so they are new again; the next load of them replaces the records of the interrupted one.
@@ -9,17 +11,20 @@ Source: docs/evolution-rules.md#d12; PROTOCOL.md#add-file-and-remove-file
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
 from widen.formats.table_format import NewFiles
 from widen.log.read.canonical_path import canonical_path
-from widen.protocol.actions import Add
 
 TAG = "widen.newFiles"
 MAX_FILES = 256
 """A load of more files is tagged with one digest of all of them, so that only the same files replace its records."""
+
+
+_Item = TypeVar("_Item")
 
 
 class _Tag(msgspec.Struct, frozen=True):
@@ -27,30 +32,46 @@ class _Tag(msgspec.Struct, frozen=True):
     files: frozenset[str]
 
 
-def with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
-    """Return the files of a quarantine, tagged with the new source files of their load, if it is of new files."""
-    if files is None:
-        return list(adds)
-    text = msgspec.json.encode(_tag_of(files), order="sorted").decode()
-    return [msgspec.structs.replace(add, tags={**(add.tags or {}), TAG: text}) for add in adds]
+def encode_tag(files: NewFiles) -> str:
+    """Return the tag of what the quarantine gets from a load of new source files."""
+    return _encode(_tag_of(files))
 
 
-def find_interrupted(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
-    """Return the files of a quarantine whose load was of some of these source files, which the table does not have."""
+def find_interrupted(
+    items: Iterable[_Item], tag_of: Callable[[_Item], str | None], files: NewFiles | None
+) -> list[_Item]:
+    """Return the files of a quarantine whose load was of some of these source files, which the table does not have.
+
+    Args:
+        items: The files of the quarantine.
+        tag_of: Returns the tag of one, if it has one.
+        files: The source files of the next load.
+    """
     if files is None:
         return []
     wanted = _tag_of(files)
-    each = frozenset(map(_digest, _texts(files)))
-    return [add for add in adds if _is_part(add, wanted.table, wanted.files | each)]
+    digests = wanted.files | frozenset(map(_digest, _texts(files)))
+    return [item for item in items if _is_part(tag_of(item), wanted.table, digests)]
 
 
-def _is_part(add: Add, table: str, files: frozenset[str]) -> bool:
-    text = (add.tags or {}).get(TAG)
+def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
     try:
         tag = msgspec.json.decode(text or "", type=_Tag)
     except msgspec.DecodeError:  # no tag, or one of somebody else
         return False
     return tag.table == table and bool(tag.files) and tag.files <= files
+
+
+def merge_tags(texts: Iterable[str | None]) -> str | None:
+    """Return one tag for files with several tags, which is of all their source files; None if there is no tag."""
+    tags = [msgspec.json.decode(text, type=_Tag) for text in texts if text]
+    if not tags:
+        return None
+    return _encode(_Tag(tags[0].table, frozenset().union(*(tag.files for tag in tags))))
+
+
+def _encode(tag: _Tag) -> str:
+    return msgspec.json.encode(tag, order="sorted").decode()
 
 
 def _tag_of(files: NewFiles) -> _Tag:

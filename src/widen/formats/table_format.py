@@ -281,7 +281,7 @@ class Quarantine(Protocol):
             table_version: The version of the table that cannot hold them; -1 if there is no table yet.
             interval: The interval of a stream that they are of, if any.
             new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
-                has left in a Delta quarantine are removed in the same commit.
+                has left in the quarantine are removed in the same commit.
 
         Returns:
             None if the quarantine has the interval already, or if there is nothing to write or to remove.

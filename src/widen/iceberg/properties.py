@@ -42,6 +42,9 @@ EVENTS, EVENT_COUNT = "widen.events", "widen.event-count"
 RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "widen.corrupt-texts"
 """Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
 
+NEW_FILES = "widen.new-files"
+"""Snapshot summary of a quarantine: the tag of its load; see `widen.formats.quarantine_tags`."""
+
 PARAMETERS = "widen.parameters"
 """Snapshot summary: more parameters of the commit, as JSON."""
 

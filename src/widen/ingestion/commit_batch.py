@@ -161,7 +161,7 @@ class _BatchCommit:
         written = replace(written, plan=replace(written.plan, bad_files=batch.bad_files))
         with StagedFiles() as staged:
             staged.add_undo(partial(written.draft.discard, written.result))
-            if not request.may_be_empty:
+            if not request.may_be_empty and not self._records_bad_files(target):
                 ensure_has_records(batch, written)
             elif not has_content(written) and (
                 target.version is None or not (batch.bad_files or request.replaces_rows)
@@ -181,13 +181,19 @@ class _BatchCommit:
                 written.result,
                 staged=staged,
                 interval=request.interval,
-                loaded=to_load_record(batch.files, written.result.seen, is_exclusive=request.is_new),
+                loaded=to_load_record(batch, written.result.seen, is_exclusive=request.is_new),
             )
         if isinstance(version, Conflicted):
             self.observed = self.observed.merged(written.result.seen, max)
             return version
         has_kept_out = written.result.kept_out is not None or bool(batch.bad_files)
         return replace(written, version=version, quarantine=quarantine if has_kept_out else None)
+
+    def _records_bad_files(self, target: IngestTarget) -> bool:
+        """Tell whether to commit without a record, because no new file can be read: the next load leaves them out."""
+        return (
+            self.request.is_new and target.version is not None and not self.batch.files and bool(self.batch.bad_files)
+        )
 
 
 def _repeated(target: IngestTarget) -> WrittenBatch:
@@ -209,8 +215,9 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
     session = find_session() if kept_out is None else kept_out.sparkSession
     kept_out = with_bad_files(kept_out, session, batch.bad_files)
     new_files = None
-    if request.is_new and request.interval is None and batch.files:
-        new_files = NewFiles(request.table.location, tuple(map(to_loaded_file, batch.files)))
+    files = batch.files or batch.bad_files
+    if request.is_new and request.interval is None and files:
+        new_files = NewFiles(request.table.location, tuple(map(to_loaded_file, files)))
     if kept_out is None and new_files is None:
         return None
     version = -1 if written.target.version is None else written.target.version

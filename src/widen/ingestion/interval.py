@@ -133,7 +133,8 @@ def plan(
     )
     (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
-    batch = open_batch(reader, session, source, _choice(session, target, new=new, new_by=new_by, changed=changed))
+    choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
+    batch = open_batch(reader, session, source, choice)
     if batch is None:
         return Plan((), target.schema or StructType())
     target = target.with_file_fields(batch.names)
@@ -304,7 +305,7 @@ def ingest(
         is_new=new,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
-    choice = _choice(session, target, new=new, new_by=new_by, changed=changed)
+    choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     with persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
         done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
@@ -315,9 +316,11 @@ def ingest(
         return replace(to_result(*done, request, watch), compared=choice.comparison)
 
 
-def _choice(session: SparkSession, target: IngestTarget, *, new: bool, new_by: str, changed: str) -> FileChoice:
+def _choice(
+    session: SparkSession, target: IngestTarget, *, new: bool, new_by: str, changed: str, skips_bad: bool
+) -> FileChoice:
     hashes = partial(hash_files, session) if is_by_content(new_by) else None
-    return FileChoice(target, is_new=new, changed=parse_changed(changed), hash_files=hashes)
+    return FileChoice(target, is_new=new, changed=parse_changed(changed), skips_bad=skips_bad, hash_files=hashes)
 
 
 def commit_source(

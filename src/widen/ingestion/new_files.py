@@ -2,21 +2,23 @@
 
 A file is known if the table has loaded its path with this size and time. It is changed if it has loaded the path with
 another size or time. It is late if it is new but older than the newest file that is loaded. By content, a file is known
-if the table has loaded the same content, wherever it was.
+if the table has loaded the same content, wherever it was. A file is bad if it could not be read before and has not
+changed since.
 
 Source: docs/guide/files.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
 from widen.formats.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 from widen.observe.observation import Observation
+from widen.planning.evolution.plan import BadFile
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import SourceFile, SourceFiles
@@ -70,13 +72,15 @@ class FileComparison:
         known: Loaded before, with this size and time; by content: the table, or another of the files, has the content.
         changed: Loaded before, with another size or time; by content: with another content.
         late: New, but older than the newest file that is loaded.
-        skipped: Those of ``known`` and ``changed`` that are not loaded again.
+        skipped: Those of ``known``, ``changed`` and ``bad`` that are not loaded again.
+        bad: Skipped before, because they could not be read, with this size and time; by content: with this content.
     """
 
     known: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
 
     @property
     def repeated(self) -> tuple[str, ...]:
@@ -86,8 +90,7 @@ class FileComparison:
 
     def to_value(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
-        names = {"known": self.known, "changed": self.changed, "late": self.late, "skipped": self.skipped}
-        return {key: list(paths) for key, paths in names.items()}
+        return {each.name: list(getattr(self, each.name)) for each in fields(self)}
 
 
 NO_COMPARISON = FileComparison()
@@ -101,22 +104,39 @@ def compare_files(files: Sequence[SourceFile], loads: Sequence[Load]) -> FileCom
         files: The files of a source. Those with a hash are compared by content.
         loads: The loads of the table. A file that was loaded without a hash is compared by size and time.
     """
-    states: dict[str, list[LoadedFile]] = {}
-    for file in (file for load in loads for file in load.files):
-        states.setdefault(file.key, []).append(file)
-    contents = {file.content for known in states.values() for file in known if file.content}
-    newest_ms = max((file.modified_ms for known in states.values() for file in known), default=0)
-    places: dict[str, list[str]] = {"known": [], "changed": [], "late": []}
+    loaded = _FileStates(file for load in loads for file in load.files)
+    bad = _FileStates(file for load in loads for file in load.bad_files)
+    newest_ms = max((file.modified_ms for load in loads for file in load.files), default=0)
+    places: dict[str, list[str]] = {"known": [], "changed": [], "late": [], "bad": []}
     for each in map(to_loaded_file, files):
-        before = states.get(each.key)
-        if each.content in contents or any(_is_same_state(each, state) for state in before or ()):
+        if loaded.has(each):
             places["known"].append(each.path)
-        elif before is not None:
+        elif bad.has(each):
+            places["bad"].append(each.path)
+        elif each.key in loaded.states:
             places["changed"].append(each.path)
         elif each.modified_ms < newest_ms:
             places["late"].append(each.path)
-        contents |= {each.content} if each.content else set()
+        if each.content and not bad.has(each):
+            loaded.contents.add(each.content)  # a copy of it is known
     return FileComparison(**{key: tuple(paths) for key, paths in places.items()})
+
+
+class _FileStates:
+    """The states in which a table has seen files."""
+
+    def __init__(self, files: Iterable[LoadedFile]) -> None:
+        self.states: dict[str, list[LoadedFile]] = {}
+        self.contents: set[str] = set()
+        for file in files:
+            self.states.setdefault(file.key, []).append(file)
+            self.contents |= {file.content} if file.content else set()
+
+    def has(self, file: LoadedFile) -> bool:
+        """Tell whether a file has one of these states."""
+        return file.content in self.contents or any(
+            _is_same_state(file, state) for state in self.states.get(file.key, ())
+        )
 
 
 def _is_same_state(file: LoadedFile, state: LoadedFile) -> bool:
@@ -132,6 +152,7 @@ class FileChoice:
         target: The table.
         is_new: Whether to leave out files that the table has loaded.
         changed: What to do with changed files then.
+        skips_bad: Whether to leave out files then that could not be read before; else they are tried again.
         hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
         comparison: The result of the last choice.
     """
@@ -139,6 +160,7 @@ class FileChoice:
     target: IngestTarget
     is_new: bool = False
     changed: Changed = Changed.FAIL
+    skips_bad: bool = False
     hash_files: Callable[[SourceFiles], SourceFiles] | None = None
     comparison: FileComparison = NO_COMPARISON
 
@@ -158,7 +180,8 @@ class FileChoice:
             return source
         if found.changed and self.changed is Changed.FAIL:
             raise FilesChanged(location=self.target.location, files=name_some(found.changed))
-        skipped = set(found.known) | set(found.changed if self.changed is Changed.SKIP else ())
+        changed = found.changed if self.changed is Changed.SKIP else ()
+        skipped = {*found.known, *changed, *(found.bad if self.skips_bad else ())}
         self.comparison = replace(found, skipped=tuple(file.path for file in source.files if file.path in skipped))
         if not skipped:
             return source
@@ -199,25 +222,26 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
     return reader.open_files(spark, files)
 
 
-def to_loaded_file(file: SourceFile) -> LoadedFile:
+def to_loaded_file(file: SourceFile | BadFile) -> LoadedFile:
     """Return a file of a source as the record of loads has it."""
     return LoadedFile(file.path, file.size_bytes, file.modified_ms, file.content)
 
 
-def to_load_record(files: Sequence[SourceFile], seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:
+def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:
     """Return what to record with the commit of a batch; None if its records are not from files.
 
     Args:
-        files: The files of the batch.
-        seen: The observation of the batch.
+        batch: The batch.
+        seen: Its observation.
         is_exclusive: See `LoadRecord`.
     """
-    if not files:
+    if not (batch.files or batch.bad_files):
         return None
     load = Load(
         version=-1,
         loaded_ms=0,
-        files=tuple(map(to_loaded_file, files)),
+        files=tuple(map(to_loaded_file, batch.files)),
+        bad_files=tuple(map(to_loaded_file, batch.bad_files)),
         records=seen.records,
         corrupt=seen.corrupt,
         kept_out=seen.quarantined,

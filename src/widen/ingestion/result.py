@@ -56,7 +56,9 @@ class IngestResult:
     @property
     def is_unchanged(self) -> bool:
         """Whether nothing was written, because the table has loaded all files of the source."""
-        return bool(self.compared.skipped) and not self.files and not self.quarantined and not self.is_repeated
+        return bool(self.compared.skipped) and not (
+            self.files or self.quarantined or self.bad_files or self.is_repeated
+        )
 
     @property
     def empty_as_null(self) -> int:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from widen.log.read.loads import Load
+from widen.log.read.loads import Load, LoadedFile
 from widen.model.notebook import MAX_ROWS, html_table, shortened
 from widen.protocol.actions import CommitInfo
 
@@ -128,14 +128,14 @@ class Loads(list[Load]):
         return "\n".join([head, *(f"  {'  '.join(map(str, row))}" for row in self._rows()), *more])
 
     def _repr_html_(self) -> str:
-        header = ("version", "time", "files", "records", "kept out", "first file")
+        header = ("version", "time", "files", "records", "kept out", "skipped", "first file")
         return html_table(f"{len(self)} loads", header, self._rows(MAX_ROWS + 1))
 
     def _rows(self, limit: int = MAX_ROWS) -> Iterator[tuple[object, ...]]:
         for load in islice(self, limit):
             time = f"{to_datetime(load.loaded_ms):%Y-%m-%d %H:%M:%SZ}"
-            first = shortened(load.files[0].path, 60) if load.files else ""
-            yield load.version, time, len(load.files), load.records, load.kept_out, first
+            first = next((shortened(file.path, 60) for file in (*load.files, *load.bad_files)), "")
+            yield load.version, time, len(load.files), load.records, load.kept_out, len(load.bad_files), first
 
     def to_value(self) -> list[dict[str, Any]]:
         """Return the loads as a JSON value."""
@@ -146,14 +146,16 @@ class Loads(list[Load]):
                 "records": load.records,
                 "corrupt": load.corrupt,
                 "keptOut": load.kept_out,
-                "files": [
-                    {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms}
-                    | ({"content": file.content} if file.content else {})
-                    for file in load.files
-                ],
+                "files": list(map(_file_value, load.files)),
+                "badFiles": list(map(_file_value, load.bad_files)),
             }
             for load in self
         ]
+
+
+def _file_value(file: LoadedFile) -> dict[str, Any]:
+    value = {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms}
+    return value | ({"content": file.content} if file.content else {})
 
 
 def to_datetime(time_ms: int) -> datetime:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from widen.formats.quarantine_tags import MAX_FILES, TAG, find_interrupted, with_tag
+from widen.formats.quarantine_tags import MAX_FILES, encode_tag, find_interrupted, merge_tags
 from widen.formats.table_format import LoadedFile, NewFiles
-from widen.protocol.actions import Add
 
 A, B, C = (LoadedFile(f"/landing/{name}.jsonl", 10, 1_700_000_000_000) for name in "abc")
 CHANGED = LoadedFile("/landing/a.jsonl", 10, 1_700_000_000_001)
@@ -15,10 +14,6 @@ MANY = tuple(LoadedFile(f"/landing/{number}.jsonl", 10, 1) for number in range(M
 
 def new(*files: LoadedFile, table: str = "/tables/t") -> NewFiles:
     return NewFiles(table, files)
-
-
-def add(tags: dict[str, str | None] | None = None) -> Add:
-    return Add(path="x", partition_values={}, size=1, modification_time=1, data_change=True, tags=tags)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +34,16 @@ def add(tags: dict[str, str | None] | None = None) -> Add:
     ],
 )
 def test_which_load_replaces_the_records_of_another(earlier: NewFiles, now: NewFiles, is_found: bool) -> None:
-    tagged = with_tag([add({"k": "v"})], earlier)
-    assert tagged[0].tags is not None
-    assert tagged[0].tags["k"] == "v"
-    assert find_interrupted(tagged, now) == (tagged if is_found else [])
+    assert find_interrupted([encode_tag(earlier)], str, now) == ([encode_tag(earlier)] if is_found else [])
 
 
 def test_records_of_other_loads_stay() -> None:
-    assert with_tag([add()], None) == [add()]
-    adds = [add(), add({TAG: None}), add({TAG: "{"}), add({TAG: "[1]"}), add({TAG: '{"table":"/tables/t","files":3}'})]
-    assert find_interrupted(adds, new(A)) == []
-    assert find_interrupted(with_tag([add()], new(A)), None) == []
+    tags = [None, "", "{", "[1]", '{"table":"/tables/t","files":3}']
+    assert find_interrupted(tags, lambda tag: tag, new(A)) == []
+    assert find_interrupted([encode_tag(new(A))], str, None) == []
+
+
+def test_the_merged_tag_of_two_loads_is_of_all_their_files() -> None:
+    merged = merge_tags([encode_tag(new(A)), None, encode_tag(new(B))])
+    assert merged == encode_tag(new(A, B))
+    assert merge_tags([None]) is None

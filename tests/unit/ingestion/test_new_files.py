@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from widen.ingestion.new_files import (
 )
 from widen.log.read.loads import LoadedFile
 from widen.observe.observation import Observation
+from widen.planning.evolution.plan import BadFile
 from widen.spark.source.source_files import SourceFile, SourceFiles
 
 LOADS = (
@@ -120,8 +122,39 @@ def test_a_long_list_is_named_by_its_first_files() -> None:
 
 
 def test_the_record_of_a_batch_has_its_files_and_counts() -> None:
-    record = to_load_record([NEW], Observation(records=5, corrupt=2, quarantined=3), is_exclusive=True)
+    batch = SimpleNamespace(files=(NEW,), bad_files=(BadFile("/in/e", "it is cut off", 7, 400, "ff"),))
+    seen = Observation(records=5, corrupt=2, quarantined=3)
+    record = to_load_record(batch, seen, is_exclusive=True)  # type: ignore[arg-type]
     assert record is not None
     assert (record.is_exclusive, record.load.files) == (True, (LoadedFile("/in/d", 1, 300),))
+    assert record.load.bad_files == (LoadedFile("/in/e", 7, 400, "ff"),)
     assert (record.load.records, record.load.corrupt, record.load.kept_out) == (5, 2, 3)
-    assert to_load_record([], Observation(), is_exclusive=False) is None
+    no_files = SimpleNamespace(files=(), bad_files=())
+    assert to_load_record(no_files, Observation(), is_exclusive=False) is None  # type: ignore[arg-type]
+
+
+BAD = (
+    *LOADS,
+    Load(version=3, loaded_ms=0, files=(), bad_files=(LoadedFile("/in/e", 7, 400), LoadedFile("/in/a", 9, 9))),
+)
+
+
+def test_an_unchanged_bad_file_is_left_out_only_where_bad_files_are_skipped() -> None:
+    source = SourceFiles(("/in",), (SourceFile("file:/in/e", 7, 400), SourceFile("/in/a", 9, 9)))
+    assert compare_files(source.files, BAD) == FileComparison(bad=("file:/in/e", "/in/a"))
+    skipping = FileChoice(Target(read=BAD), is_new=True, skips_bad=True)  # type: ignore[arg-type]
+    assert skipping(source).files == ()
+    assert skipping.comparison.skipped == ("file:/in/e", "/in/a")
+    for choice in (FileChoice(Target(read=BAD), is_new=True), FileChoice(Target(read=BAD), skips_bad=True)):  # type: ignore[arg-type]
+        assert choice(source) == source
+
+
+def test_a_bad_file_that_has_changed_is_new() -> None:
+    assert compare_files([SourceFile("/in/e", 7, 401), SourceFile("/in/e", 8, 400)], BAD) == FileComparison()
+
+
+def test_a_bad_file_with_the_same_content_stays_bad_and_so_does_its_copy() -> None:
+    loads = (Load(version=1, loaded_ms=0, files=(), bad_files=(LoadedFile("/in/e", 7, 400, "ff"),)),)
+    files = [SourceFile("/in/e", 7, 999, content="ff"), SourceFile("/in/copy", 7, 400, content="ff")]
+    assert compare_files(files, loads) == FileComparison(bad=("/in/e", "/in/copy"))
+    assert compare_files([SourceFile("/in/e", 7, 400, content="gg")], loads) == FileComparison()

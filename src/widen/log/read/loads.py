@@ -65,6 +65,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         records: The number of records written.
         corrupt: The number of lines that are not records, kept in the corrupt-record column.
         kept_out: The number of records in the quarantine instead.
+        bad_files: The files that could not be read and were skipped.
     """
 
     version: int
@@ -73,6 +74,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     records: int = 0
     corrupt: int = 0
     kept_out: int = 0
+    bad_files: tuple[LoadedFile, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +199,7 @@ class _LoadWire(msgspec.Struct, array_like=True):
     sizes: Sequence[int]
     times: Sequence[int]
     contents: Sequence[str] = ()  # empty where no hash is known, and in records of older versions
+    bad_files: tuple[LoadedFile, ...] = ()
 
 
 class _RecordWire(msgspec.Struct):
@@ -216,6 +219,7 @@ def _to_wire(load: Load) -> _LoadWire:
         [file.size_bytes for file in load.files],
         [file.modified_ms for file in load.files],
         [file.content for file in load.files] if any(file.content for file in load.files) else (),
+        load.bad_files,
     )
 
 
@@ -229,6 +233,7 @@ def _from_wire(wire: _LoadWire) -> Load:
         records=wire.records,
         corrupt=wire.corrupt,
         kept_out=wire.kept_out,
+        bad_files=wire.bad_files,
     )
 
 

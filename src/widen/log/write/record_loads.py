@@ -144,7 +144,7 @@ def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int,
     number = record.number + 1
     if number % CLEANUP_EVERY == 0:
         _delete_old_records(folder, {head, *record.segments})
-    if sum(len(each.files) for each in record.loads) < MAX_INLINE_FILES:
+    if sum(len(each.files) + len(each.bad_files) for each in record.loads) < MAX_INLINE_FILES:
         return Record(number=number, loads=(*record.loads, load), segments=record.segments)
     segments: tuple[str, ...] = (*record.segments, head)
     if len(segments) > MAX_SEGMENTS:

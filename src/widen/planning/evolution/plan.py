@@ -141,10 +141,16 @@ class BadFile:
     Args:
         path: The file.
         reason: Why.
+        size_bytes: Its size.
+        modified_ms: The time of its last modification, in ms since 1970 UTC.
+        content: A hash of its content; empty if it was not computed.
     """
 
     path: str
     reason: str
+    size_bytes: int = 0
+    modified_ms: int = 0
+    content: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"

@@ -43,10 +43,11 @@ def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFil
                     rows.write.format("noop").mode("overwrite").save()
         except CorruptFile as error:
             key = decode_file_key(str(error.fields["path"]))
-            path = next((file.path for file in suspects if file_key(file.path) == key), None)
-            if path is None:
+            file = next((file for file in suspects if file_key(file.path) == key), None)
+            if file is None:
                 raise
-            bad[path] = BadFile(path, str(error.fields["reason"]))
+            reason = str(error.fields["reason"])
+            bad[file.path] = BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
             continue
         return replace(source, files=tuple(left)), tuple(bad.values())
 

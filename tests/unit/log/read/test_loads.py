@@ -65,7 +65,8 @@ def test_each_load_has_its_version_files_and_counts(store: LogStore) -> None:
 
 def test_a_record_that_is_written_reads_back_equal(store: LogStore) -> None:
     hashed = Load(version=1, loaded_ms=2, files=(LoadedFile("/a", 1, 2, "aa"), LoadedFile("/b", 1, 2)))
-    whole = Record(number=3, loads=(load("a"), load("ü b"), hashed), segments=("x",))
+    bad = Load(version=1, loaded_ms=2, files=(), bad_files=(LoadedFile("/c", 3, 4, "cc"), LoadedFile("/d", 5, 6)))
+    whole = Record(number=3, loads=(load("a"), load("ü b"), hashed, bad), segments=("x",))
     store.put(f"{FOLDER}/x1", encode_record(whole))
     assert RecordFolder(store).read("x1") == whole
 

@@ -273,6 +273,110 @@ def test_others_read_the_columns_that_we_changed(
     assert sorted(filter(None, scanned["u"].to_pylist())) == ["t0", "t1", "t2", "t3", "t4", "u"]
 
 
+MEASURED_COLUMNS = (
+    "b boolean, i int, l bigint, f float, d double, d9 decimal(9,2), d18 decimal(18,3), d38 decimal(38,10), "
+    "t string, raw binary, day date, seen timestamp, at timestamp_ntz, nothing int, "
+    "s struct<a: int, t: string, x: double>, l2 array<string>, m map<string, decimal(9,2)>"
+)
+MEASURED_ROWS = """
+    SELECT IF(id % 2 = 0, NULL, id % 3 = 0) b, CAST(id - 3 AS int) i, id * 5000000000 l,
+        CASE id WHEN 2 THEN float('NaN') WHEN 3 THEN NULL ELSE CAST(id - 4.5 AS float) END f,
+        IF(id < 3, double('NaN'), id / 7) d, CAST(id - 5 AS decimal(9,2)) d9, CAST(id * -1000 AS decimal(18,3)) d18,
+        CAST(CAST('1234567890123456789012345678' AS decimal(38,10)) - id AS decimal(38,10)) d38,
+        IF(id = 5, NULL, concat('ééééééééééééééééé', id)) t, unhex(concat('00', hex(id), repeat('FF', 20))) raw,
+        date_add(date'1969-12-25', CAST(id AS int)) day, timestamp_micros(id * 123456789012345 - 5) seen,
+        timestamp_ntz'1969-12-31 23:59:59.999999' at, CAST(NULL AS int) nothing,
+        IF(id = 1, NULL, named_struct('a', CAST(id AS int), 't', IF(id = 2, NULL, concat('text', id)),
+            'x', IF(id = 4, double('NaN'), id - 4.5D))) s,
+        IF(id = 1, NULL, array('x', NULL)) l2, map('k', CAST(id AS decimal(9,2))) m
+    FROM range(0, 10, 1, 1)"""
+METRICS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+MODES = {
+    "measured": "'write.metadata.metrics.column.t'='truncate(30)'",
+    "counted": "'write.metadata.metrics.default'='counts', 'write.metadata.metrics.column.s.t'='truncate(4)'",
+    "few": "'write.metadata.metrics.max-inferred-column-defaults'='5'",
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_counts_and_bounds_are_those_of_iceberg_for_spark(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path, name: str
+) -> None:
+    tables = {who: f"default.ns.{name}_{who}" for who in ("ours", "theirs")}
+    for table in tables.values():
+        iceberg.sql(
+            f"CREATE TABLE {table} ({MEASURED_COLUMNS}) USING iceberg PARTITIONED BY (truncate(5, i), days(at)) "
+            f"TBLPROPERTIES ({MODES[name]}, 'format-version'='2', 'write.distribution-mode'='none')"
+        )
+    mine = opened(folder, f"ns.{name}_ours").append(spark.sql(MEASURED_ROWS)).table
+    iceberg.sql(f"INSERT INTO {tables['theirs']} {MEASURED_ROWS}")
+    found = {
+        who: iceberg.sql(
+            f"SELECT to_json(struct(partition, spec_id, record_count)) AS file, {', '.join(METRICS)} "
+            f"FROM {table}.files ORDER BY file"
+        )
+        for who, table in tables.items()
+    }
+    schema = mine.table.schema()
+    # Like PyIceberg, we also count the values in lists and maps.
+    repeated = {str(schema.find_field(each).field_id) for each in ("l2.element", "m.key", "m.value")}
+    assert len(found["ours"]) == 3
+    for (file, our_sizes, *ours_of_file), (expected, sizes, *theirs_of_file) in zip(*found.values(), strict=True):
+        assert file == expected
+        assert our_sizes.keys() == sizes.keys()
+        for metric, our_values, values in zip(METRICS[1:], ours_of_file, theirs_of_file, strict=True):
+            assert {number: value for number, value in our_values.items() if number not in repeated} == values, metric
+
+
+def test_a_delete_by_others_keeps_nan(
+    spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
+) -> None:
+    """A file is deleted as a whole if its bounds say that all rows match, and NaN is in no bounds."""
+    for who, delete in (
+        ("spark", lambda name: iceberg.sql(f"DELETE FROM default.{name} WHERE d < 5")),
+        ("pyiceberg", lambda name: catalog.load_table(name).delete("d < 5")),
+    ):
+        name = f"ns.nan_{who}"
+        iceberg.sql(f"CREATE TABLE default.{name} (d double) USING iceberg TBLPROPERTIES ('format-version'='2')")
+        table = opened(folder, name).append(spark.sql("SELECT explode(array(1D, 2D, double('NaN'))) d")).table
+        delete(name)
+        assert ours(spark, table) == ['{"d":"NaN"}'], who
+
+
+def test_a_table_of_ours_survives_the_upkeep_of_iceberg_for_spark(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    source, name, into = folder / "days", "default.ns.kept", {"into": "ns.kept", "catalog": folder / "catalog.db"}
+    source.mkdir()
+    for day in range(4):
+        lines = [{"n": day * 10 + n, "v": n if day < 2 else f"text{n}", "l": [{"x": n}]} for n in range(5)]
+        (source / f"{day}.json").write_text("\n".join(map(json.dumps, lines)))
+        widen.ingest(str(source), **into, new=True, txn=("days", day), partition_by=["n"], spark=spark)
+    table = opened(folder, "ns.kept")
+    rows, loads = agree(spark, iceberg, table), table.loads()
+    assert len(rows) == 20
+    assert sorted(Path(file.path).name for load in loads for file in load.files) == [f"{day}.json" for day in range(4)]
+    iceberg.sql(
+        f"CALL default.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
+        f"CALL default.system.rewrite_manifests('{name}')",
+        f"CALL default.system.expire_snapshots('{name}', timestamp'2999-01-01 00:00:00', 1)",
+    )
+    place = Path(table.location.removeprefix("file://"))
+    orphan = place / "data" / "orphan.parquet"
+    orphan.write_bytes(b"left behind by a job that was killed")
+    for path in place.rglob("*"):  # the procedure looks at no file of the last 24 hours
+        os.utime(path, (0, 0))
+    gone = iceberg.sql(f"CALL default.system.remove_orphan_files(table => '{name}')")
+    assert [Path(path).name for (path,) in gone] == [orphan.name]
+    assert agree(spark, iceberg, table, ("n < 12", "v_string = 'text3'")) == rows
+    assert table.loads() == loads
+    assert widen.ingest(str(source), **into, new=True, spark=spark).is_unchanged
+    assert widen.ingest(str(source / "3.json"), **into, txn=("days", 3), spark=spark).is_repeated
+    (source / "4.json").write_text('{"n": 99, "v": "later"}')
+    widen.ingest(str(source), **into, new=True, spark=spark)
+    assert len(agree(spark, iceberg, table, ("n = 99",))) == 21
+
+
 def test_writers_alternate(spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path) -> None:
     """Iceberg for Spark, PyIceberg and Widen change one table in turns; a model says which rows it must have."""
     name, chance = "default.ns.turns", random.Random(12)

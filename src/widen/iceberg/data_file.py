@@ -74,7 +74,7 @@ def to_data_file(file: IcebergFile, metadata: TableMetadata) -> iceberg_manifest
         "column_sizes": {number: each.size_bytes for number, each in columns.items()},
         "value_counts": {number: each.values for number, each in columns.items()},
         "null_value_counts": {number: each.nulls for number, each in columns.items() if each.nulls is not None},
-        "nan_value_counts": {},
+        "nan_value_counts": {number: each.nans for number, each in columns.items() if each.nans is not None},
         "lower_bounds": {number: each.low for number, each in columns.items() if each.low is not None},
         "upper_bounds": {number: each.high for number, each in columns.items() if each.high is not None},
         "key_metadata": None,

@@ -40,6 +40,7 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
         nulls: The number of nulls; None if it is unknown.
         low: The lower bound in Iceberg's binary form; None if there is none.
         high: The upper bound.
+        nans: The number of NaN values; None if the column cannot have any.
     """
 
     size_bytes: int
@@ -47,6 +48,7 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
     nulls: int | None = None
     low: bytes | None = None
     high: bytes | None = None
+    nans: int | None = None
 
 
 class FileMetrics(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from widen.spark.ingest.table_files import TaskFiles
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
-from widen.spark.write.iceberg_table_writer import WRITTEN, IcebergLayout, describe_metrics, write_task
+from widen.spark.write.iceberg_table_writer import WRITTEN, IcebergLayout, describe_metrics, nan_counter, write_task
 from widen.spark.write.iceberg_writer import to_arrow_with_ids
 from widen.spark.write.part_file import PartFile, PartSink
 from widen.spark.write.physical_layout import is_fully_nullable
@@ -104,8 +104,9 @@ class IcebergWriter:
 
     def _new_sink(self) -> PartSink:
         codec = _CODECS.get(self.properties.get(CODEC, "zstd").lower(), "zstd")
-        describe = describe_metrics(self.schema, metrics_modes(self.schema, self.properties))
-        return PartSink(self.store, uuid.uuid4().hex, codec, describe, to_arrow_with_ids(self.schema))
+        modes = metrics_modes(self.schema, self.properties)
+        describe, count_nans = describe_metrics(self.schema, modes), nan_counter(self.schema, modes)
+        return PartSink(self.store, uuid.uuid4().hex, codec, describe, to_arrow_with_ids(self.schema), count_nans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from widen.iceberg.partitions import (
     hashed_bytes,
     truncate_value,
 )
-from widen.model.column_path import leaves
+from widen.model.column_path import Path, leaves
 from widen.model.types import DataType, DecimalType, StructType
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
 
@@ -54,7 +54,9 @@ WRITTEN = "path string, size_bytes bigint, stats string, partition string"
 """The rows of `write_task`: a file, its metrics and its partition values."""
 
 
-def describe_metrics(schema: StructType, modes: Mapping[int, int]) -> Callable[[pq.FileMetaData], tuple[str, str]]:
+def describe_metrics(
+    schema: StructType, modes: Mapping[int, int]
+) -> Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]:
     """Return a function that returns the metrics of a file for a `PartFile`, as JSON.
 
     See `widen.iceberg.file_metrics.FileMetrics`.
@@ -90,10 +92,12 @@ def _form(data_type: DataType) -> str:
     return DECIMAL if isinstance(data_type, DecimalType) else _FORMS[str(data_type)]
 
 
-def _describe(columns: Sequence[tuple[int, str, int | None]], footer: pq.FileMetaData) -> tuple[str, str]:
+def _describe(
+    columns: Sequence[tuple[int, str, int | None]], footer: pq.FileMetaData, nans: Mapping[int, int]
+) -> tuple[str, str]:
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     metrics = {
-        number: _column_metrics([group.column(position) for group in groups], form, mode)
+        number: _column_metrics([group.column(position) for group in groups], form, mode, nans.get(number))
         for position, (number, form, mode) in enumerate(columns)
         if mode is not None
     }
@@ -108,24 +112,58 @@ def _offset(chunk: Any) -> int:
     return int(chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset)
 
 
-def _column_metrics(chunks: Sequence[Any], form: str, mode: int) -> ColumnMetrics:
+def _column_metrics(chunks: Sequence[Any], form: str, mode: int, nans: int | None) -> ColumnMetrics:
     statistics = [chunk.statistics for chunk in chunks]
     sizes, values = (sum(getattr(chunk, name) for chunk in chunks) for name in ("total_compressed_size", "num_values"))
     if any(each is None or not each.has_null_count for each in statistics):
-        return ColumnMetrics(sizes, values)
+        return ColumnMetrics(sizes, values, nans=nans)
     nulls = sum(each.null_count for each in statistics)
     filled = [each for each in statistics if each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
-        return ColumnMetrics(sizes, values, nulls)
+        return ColumnMetrics(sizes, values, nulls, nans=nans)
     low = min(_comparable(form, each.min_raw) for each in filled)
     high = max(_comparable(form, each.max_raw) for each in filled)
     if low != low or high != high:  # a NaN is not a bound
-        return ColumnMetrics(sizes, values, nulls)
-    return ColumnMetrics(sizes, values, nulls, lower_bound(form, low, mode), upper_bound(form, high, mode))
+        return ColumnMetrics(sizes, values, nulls, nans=nans)
+    return ColumnMetrics(sizes, values, nulls, lower_bound(form, low, mode), upper_bound(form, high, mode), nans)
 
 
 def _comparable(form: str, raw: Any) -> Any:
     return int.from_bytes(raw, "big", signed=True) if form == DECIMAL and isinstance(raw, bytes) else raw
+
+
+def nan_counter(schema: StructType, modes: Mapping[int, int]) -> Callable[[pa.Table], Mapping[int, int]]:
+    """Return a function that counts the NaN values of rows by field id, also where there are none.
+
+    Bounds leave NaN out. Iceberg for Spark and PyIceberg take a column without a count for one without NaN, so that
+    ``DELETE ... WHERE d < 5`` would remove a whole file with the bounds 1 and 2, and its NaN with it.
+
+    Args:
+        schema: The columns of the files, with field ids.
+        modes: See `widen.iceberg.file_metrics.metrics_modes`.
+
+    Source: Iceberg's table specification, "Manifests", ``nan_value_counts``
+    """
+    types = (data_type for _, data_type in leaves(schema))
+    leaf_columns = zip(leaf_ids(schema), types, strict=True)
+    columns = [
+        (number, path)
+        for (path, number, is_repeated), data_type in leaf_columns
+        if number in modes and not is_repeated and _form(data_type) in (FLOAT, DOUBLE)
+    ]
+    return partial(_count_nans, tuple(columns))
+
+
+def _count_nans(columns: Sequence[tuple[int, Path]], rows: pa.Table) -> dict[int, int]:
+    return {number: pc.sum(pc.is_nan(_column(rows, path))).as_py() or 0 for number, path in columns}
+
+
+def _column(rows: pa.Table, path: Path) -> pa.ChunkedArray:
+    """Return a column, or a field of a struct; null where the struct is null."""
+    values = rows.column(path[0])
+    for step in path[1:]:
+        values = pc.struct_field(values, step)
+    return values
 
 
 # ---- tasks ----------------------------------------------------------------------------------------
@@ -212,26 +250,16 @@ def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iter
 def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
     if field.transform == VOID:
         return pa.chunked_array([pa.nulls(rows.num_rows, pa.int32())])
-    values = rows.column(field.source[0])
-    for step in field.source[1:]:
-        values = pc.struct_field(values, step)
-    values = _physical(values)
+    column = _column(rows, field.source)
+    values = _physical(column)
     if field.transform == IDENTITY:
         return values
     if field.transform in _TIME_UNITS:
-        return _TIME_UNITS[field.transform](_source_type(rows, field), values)
+        return _TIME_UNITS[field.transform](column.type, values)
     distinct = values.combine_chunks().dictionary_encode()
     results = [None if each is None else _transform(field, each) for each in distinct.dictionary.to_pylist()]
     result_type = pa.int32() if field.transform == "bucket" else values.type
     return pa.chunked_array([pa.array(results, result_type).take(distinct.indices)])
-
-
-def _source_type(rows: pa.Table, field: PartitionField) -> pa.DataType:
-    """Return the Arrow type of the column of a partition field."""
-    data_type = rows.schema.field(field.source[0]).type
-    for step in field.source[1:]:
-        data_type = data_type.field(step).type
-    return data_type
 
 
 def _physical(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,6 +9,7 @@ Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -59,15 +60,17 @@ class PartSink:
         store: The store of the table.
         job: The directory of the job.
         codec: Arrow's name of the compression.
-        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file.
+        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
         schema: The schema of the files; by default that of the rows.
+        count_nans: Returns the numbers of NaN values by field id, which no footer has; None if nobody needs them.
     """
 
     store: LogStore
     job: str
     codec: str
-    describe: Callable[[pq.FileMetaData], tuple[str, str]]
+    describe: Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]
     schema: pa.Schema | None = None
+    count_nans: Callable[[pa.Table], Mapping[int, int]] | None = None
 
 
 class PartFile(msgspec.Struct, frozen=True):
@@ -120,7 +123,7 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
     return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe)
 
 
-def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData], tuple[str, str]]:
+def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]:
     """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
 
     Args:
@@ -129,7 +132,7 @@ def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData], tu
     return partial(_describe, columns)
 
 
-def _describe(columns: frozenset[Path], metadata: pq.FileMetaData) -> tuple[str, str]:
+def _describe(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mapping[int, int]) -> tuple[str, str]:
     footer = footer_of(metadata, columns)
     return footer.stats, footer.counts
 
@@ -192,6 +195,8 @@ class PartWriter:
         assert self._file is not None
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
+        if self._sink.count_nans is not None:
+            self._nans.update(self._sink.count_nans(rows))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         if self._file.tell() >= FILE_BYTES:
             self._finish()
@@ -200,6 +205,7 @@ class PartWriter:
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
         self._file = self._sink.store.create(self._path)
         self._footers: list[pq.FileMetaData] = []
+        self._nans: Counter[int] = Counter()
         self._writer = pq.ParquetWriter(
             self._file,
             self._schema,
@@ -216,4 +222,4 @@ class PartWriter:
             self._writer.close()
             size_bytes = file.tell()
         self._file = None
-        self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0])))
+        self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0], self._nans)))

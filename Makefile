@@ -6,6 +6,7 @@ VENV   := $(WORK)/venv
 RUN    := $(VENV)/bin/python
 TESTS  ?= tests
 ARGS   ?=
+JOBS   ?= 2
 
 # Spark looks its own host name up otherwise, which many containers cannot resolve.
 export SPARK_LOCAL_IP ?= 127.0.0.1
@@ -14,6 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
+# Each process starts a Spark of its own, about 2 GB.
+PARALLEL  = -n $(JOBS) --dist worksteal
 
 .PHONY: help demo demo-iceberg test test-fast simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
 .DELETE_ON_ERROR:
@@ -28,10 +31,10 @@ demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
+	@$(PYTEST) $(PARALLEL) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
-	@$(PYTEST) $(TESTS) -m "not spark and not sweep" $(ARGS)
+	@$(PYTEST) $(PARALLEL) $(TESTS) -m "not spark and not sweep" $(ARGS)
 
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)

@@ -61,7 +61,7 @@ def test_show_tells_which_files_hold_old_types(table: str) -> None:
 def test_show_does_without_files_that_cannot_be_read(table: str) -> None:
     (Path(table) / "old.parquet").unlink()
     assert told("show", table)["oldTypes"] is None
-    assert "not known: " in run("show", table).stdout
+    assert "not known: " in " ".join(run("show", table).stdout.split())  # the path decides where lines wrap
 
 
 def test_show_looks_into_no_file_where_no_type_ever_changed(tmp_path: Path) -> None:

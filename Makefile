@@ -55,14 +55,29 @@ s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with
 
 .PHONY: cluster
 cluster: setup $(WORK)/venv-worker.stamp ## a Spark standalone cluster of real processes whose workers do not have Widen
-	@WIDEN_WORKER_PYTHON=$(CURDIR)/$(WORK)/venv-worker/bin/python $(PYTEST) tests/cluster $(ARGS)
+	@export WIDEN_WORKER_PYTHON=$(CURDIR)/$(WORK)/venv-worker/bin/python && $(PYTEST) tests/cluster $(ARGS)
+
+CORE = $(addprefix tests/engine/test_,append.py columns.py filters.py ingest.py merge.py read.py stream.py)
+REBASE = $(foreach kind,datetime int96,$(foreach way,Read Write,spark.sql.parquet.$(kind)RebaseModeIn$(way)=LEGACY))
+SETTINGS ?= spark.sql.caseSensitive=true,spark.sql.ansi.enabled=false,spark.sql.session.timeZone=Asia/Kolkata \
+  $(subst $(SPACE),$(COMMA),$(REBASE)),spark.sql.adaptive.enabled=false,spark.sql.session.timeZone=America/St_Johns \
+  spark.sql.sources.useV1SourceList=,spark.sql.session.timeZone=UTC
+COMMA = ,
+SPACE = $(subst x,,x x)
+
+.PHONY: settings
+settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others
+	@for settings in $(SETTINGS); do echo "$$settings"; \
+	  export WIDEN_TEST_SETTINGS=$$settings && $(PYTEST) $(or $(filter-out tests,$(TESTS)),$(CORE)) $(ARGS) || exit 1; \
+	done
 
 .PHONY: faults
 faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes
-	@WIDEN_TEST_FAULTS=1 $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py tests/engine/test_faults.py tests/engine/test_kill.py $(ARGS)
+	@export WIDEN_TEST_FAULTS=1 && $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py \
+	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py $(ARGS)
 
 fuzz: setup ## 10,000 damaged logs: none may do more than raise an error of ours
-	@WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} $(PYTEST) tests/property/test_log_fuzz.py $(ARGS)
+	@export WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} && $(PYTEST) tests/property/test_log_fuzz.py $(ARGS)
 
 real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real` reads
 

@@ -35,7 +35,9 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
+    **dict(pair.split("=", 1) for pair in os.environ.get("WIDEN_TEST_SETTINGS", "").split(",") if pair),
 }
+"""The settings of the session; `make settings` runs tests with others, as ``key=value,key=value``."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,28 +15,7 @@ from widen.errors import InvalidConfig
 
 
 class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One flow of a chain; its settings are arguments of `widen.flow`.
-
-    Args:
-        source: The table to read.
-        into: The table to write.
-        checkpoint: The directory for the progress of the flow.
-        sql: The query over the table ``source``.
-        keys: The columns by which rows are replaced.
-        max_bytes: The size from which on a batch is full.
-        removed: What a flow without keys does with versions that update or remove rows.
-        verify: Whether to compare the rows of each batch with the table.
-        to: The format of the target.
-        catalog: Its catalog.
-        partition_by: Its partition fields.
-        evolve: What the target may become.
-        pins: Types and modes of single fields.
-        config: A file with a policy.
-        max_columns: The maximum number of leaf columns.
-        numbers: What fractions become.
-        quarantine: The table for rows that fixed columns cannot hold.
-        samples: How values are shown.
-    """
+    """The arguments of `widen.flow` that a file can set; `widen.flow` describes them."""
 
     source: str
     into: str
@@ -80,6 +59,6 @@ def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
     folders = [step.checkpoint.rstrip("/") for step in steps]
     for folder in folders:
         if folders.count(folder) > 1:
-            expected = "Each flow needs a checkpoint of its own."
+            expected = "Each flow needs its own checkpoint."
             raise InvalidConfig(place=name, reason=f"two flows have the checkpoint {folder}", expected=expected)
     return steps

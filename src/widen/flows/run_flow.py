@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 
+import msgspec
+
 from widen.errors import InvalidOption
-from widen.flows.chain_file import read_chain
+from widen.flows.chain_file import ChainStep, read_chain
 from widen.flows.checkpoint import Checkpoint
 from widen.flows.flow_loop import Flow, OnBatch
 from widen.flows.flow_step import FlowSettings, FlowStep
 from widen.formats import find_flow_source, find_table
-from widen.formats.table_format import TableLocation
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share
-from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.ingestion.options import parse_options, to_quarantine
 from widen.log.store.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
@@ -36,7 +37,7 @@ REMOVED = ("fail", SKIP)
 
 
 @check_arguments
-def flow(
+def flow(  # noqa: D417 -- `ingest` describes the others
     source: str | PathLike[str],
     into: str | PathLike[str],
     *,
@@ -72,6 +73,8 @@ def flow(
     from the types that the rows have now, and is one commit. Each version is committed exactly once, also if the
     process is killed and started again with the same checkpoint.
 
+    The arguments that are not listed are those of `ingest`, for the target.
+
     Args:
         source: The Delta table to read.
         into: The table to write; the first batch creates it if it does not exist.
@@ -82,8 +85,8 @@ def flow(
             ``{"day": "to_date(placed_at)"}``. The query then sees all rows of the source whose keys occur in a row that
             was added, updated or removed, and its result replaces the rows of the target with these keys. Without keys
             the query sees the added rows, and its result is appended.
-        once: Whether to return when the target has what the source has now; otherwise the flow runs in a thread of its
-            own until it is stopped.
+        once: Whether to return when the target has what the source has now; otherwise the flow runs in its own
+            thread until it is stopped.
         every_seconds: The time to wait before the source is looked at again.
         max_bytes: The size of the added files from which on a batch is full; it has at least one version, or for the
             first version of a flow without keys, at least one file.
@@ -92,21 +95,12 @@ def flow(
         rebuild: Whether to begin with a batch that replaces all rows of the target, computed from the newest version of
             the source: after a change of the query, or if the source has lost its history.
         verify: Whether to compare the rows of each batch with the table after the commit; or the share of the rows.
-        to: The format of the target; see `ingest`.
-        catalog: See `ingest`.
-        partition_by: See `ingest`.
         storage_options: Settings and credentials of the stores of both tables and of the checkpoint.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
         on_event: Called with each change of the schema of the target after its commit.
         on_batch: Called with the `FlowBatch` of each batch after its commit.
-        evolve: See `ingest`.
-        pins: See `ingest`.
-        config: See `ingest`.
-        max_columns: See `ingest`.
-        numbers: See `ingest`.
         quarantine: See `ingest`; for flows without keys.
-        samples: See `ingest`.
 
     Returns:
         The flow. With ``once`` it has ended; else it raises the error of a failed batch when it is awaited.
@@ -123,32 +117,11 @@ def flow(
 
     Source: docs/guide/flow.md
     """
-    session = find_session(spark)
-    step = _to_step(
-        session,
-        source=source,
-        into=into,
-        checkpoint=checkpoint,
-        query=FlowQuery(transform, sql),
-        keys=keys,
-        max_bytes=max_bytes,
-        removed=removed,
-        rebuild=rebuild,
-        watch=IntervalWatch(parse_share(verify), on_event),
-        table=find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by),
-        storage_options=storage_options,
-        progress=progress,
-        words=IngestOptions(
-            evolve=evolve,
-            pins=pins,
-            config=config,
-            max_columns=max_columns,
-            numbers=numbers,
-            quarantine=quarantine,
-            samples=samples,
-        ),
-    )
-    return _run([step], on_batch, every_seconds, once=once)
+    given = locals()
+    step = ChainStep(**{name: given[name] for name in ChainStep.__struct_fields__})
+    settings = _to_settings(step, FlowQuery(transform, sql), storage_options, progress, on_event)
+    flow_step = FlowStep(find_session(spark), settings, rebuild=rebuild)
+    return _run([flow_step], on_batch, every_seconds, once=once)
 
 
 @check_arguments
@@ -189,80 +162,43 @@ def flow_chain(
     session, steps = find_session(spark), []
     targets: set[str] = set()
     for each in read_chain(chain):
-        table = find_table(each.into, storage_options, to=each.to, catalog=each.catalog, partition_by=each.partition_by)
-        step = _to_step(
-            session,
-            source=each.source,
-            into=each.into,
-            checkpoint=each.checkpoint,
-            query=FlowQuery(sql=each.sql),
-            keys=each.keys,
-            max_bytes=each.max_bytes,
-            removed=each.removed,
-            rebuild=rebuild,
-            waits=to_place(each.source) in targets,
-            watch=IntervalWatch(parse_share(each.verify), on_event),
-            table=table,
-            storage_options=storage_options,
-            progress=progress,
-            words=IngestOptions(
-                evolve=each.evolve,
-                pins=each.pins,
-                config=each.config,
-                max_columns=each.max_columns,
-                numbers=each.numbers,
-                quarantine=each.quarantine,
-                samples=each.samples,
-            ),
-        )
-        steps.append(step)
+        settings = _to_settings(each, FlowQuery(sql=each.sql), storage_options, progress, on_event)
+        waits = to_place(each.source) in targets
+        steps.append(FlowStep(session, settings, rebuild=rebuild, waits=waits))
         targets.add(to_place(each.into))
     return _run(steps, on_batch, every_seconds, once=once)
 
 
-def _to_step(
-    session: SparkSession,
-    *,
-    source: str | PathLike[str],
-    into: str | PathLike[str],
-    checkpoint: str | PathLike[str],
+def _to_settings(
+    step: ChainStep,
     query: FlowQuery,
-    keys: Sequence[str] | Mapping[str, str] | None,
-    max_bytes: int | None,
-    removed: str,
-    rebuild: bool,
-    watch: IntervalWatch,
-    table: TableLocation,
     storage_options: Mapping[str, str] | None,
     progress: Progress,
-    words: IngestOptions,
-    waits: bool = False,
-) -> FlowStep:
-    """Return a flow from the words of a caller."""
-    _ensure_usable(query, removed, max_bytes)
-    reader, policy = parse_options(words, storage_options)
-    expressions = _parse_keys(keys)
+    on_event: OnEvent | None,
+) -> FlowSettings:
+    """Return the settings of a flow from its arguments."""
+    _ensure_usable(query, step.removed, step.max_bytes)
+    reader, policy = parse_options(msgspec.structs.asdict(step), storage_options)
+    table = find_table(step.into, storage_options, to=step.to, catalog=step.catalog, partition_by=step.partition_by)
+    expressions = _parse_keys(step.keys)
     if expressions and not table.can_replace_rows:
         raise InvalidOption(option="keys", value=[*expressions], expected="Flows into Iceberg only append rows.")
     _ensure_keys_kept(expressions, policy)
-    found = find_flow_source(to_place(source), storage_options)
-    if found.location == table.location:
-        raise InvalidOption(option="into", value=fspath(into), expected="Must not be the source.")
-    request = BatchRequest(
-        table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=to_quarantine(words, table)
-    )
-    settings = FlowSettings(
-        source=found,
+    source = find_flow_source(to_place(step.source), storage_options)
+    if source.location == table.location:
+        raise InvalidOption(option="into", value=fspath(step.into), expected="Must not be the source.")
+    quarantine = to_quarantine(step.quarantine, table)
+    return FlowSettings(
+        source=source,
         query=query,
         keys=FlowKeys(table.location, expressions) if expressions else None,
-        request=request,
+        request=BatchRequest(table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=quarantine),
         reader=reader,
-        checkpoint=Checkpoint(LogStore(to_place(checkpoint), storage_options)),
-        watch=watch,
-        max_bytes=max_bytes,
-        skips_removed=removed == SKIP,
+        checkpoint=Checkpoint(LogStore(to_place(step.checkpoint), storage_options)),
+        watch=IntervalWatch(parse_share(step.verify), on_event),
+        max_bytes=step.max_bytes,
+        skips_removed=step.removed == SKIP,
     )
-    return FlowStep(session, settings, rebuild=rebuild, waits=waits)
 
 
 def _run(steps: Sequence[FlowStep], on_batch: OnBatch | None, every_seconds: float, *, once: bool) -> Flow:

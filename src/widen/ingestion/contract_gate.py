@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from widen.errors import InvalidConfig
-from widen.ingestion.options import IngestOptions, parse_options
+from widen.ingestion.options import parse_options
 from widen.model.argument_types import check_arguments
 from widen.observe.contract import ensure_contract
 from widen.spark.ingest.open_source import IngestSource
@@ -23,7 +23,7 @@ from widen.spark.text.contract_check import ContractReport
 
 
 @check_arguments
-def check_contract(
+def check_contract(  # noqa: D417 -- `ingest` describes the others
     source: IngestSource,
     contract: Mapping[str, Any] | str | PathLike[str],
     *,
@@ -34,13 +34,12 @@ def check_contract(
 ) -> ContractReport:
     """Return where the records of a source break a contract.
 
+    The arguments that are not listed are those of `ingest`.
+
     Args:
         source: Files, directories or patterns; or a DataFrame.
         contract: A JSON Schema as `Table.contract` gives it, or a file with one.
         spark: The session to work in; by default the active one, else a local one.
-        format: See `ingest`.
-        options: See `ingest`.
-        detect_types: See `ingest`.
 
     Raises:
         InvalidConfig: the file cannot be read, or is not JSON.
@@ -51,7 +50,7 @@ def check_contract(
     schema = contract if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
     session = find_session(spark)
-    reader, _ = parse_options(IngestOptions(format=format, options=options, detect_types=detect_types))
+    reader, _ = parse_options(locals())
     return reader.open(session, source).check_contract(schema)
 
 

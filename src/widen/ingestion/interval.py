@@ -17,7 +17,7 @@ from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import BatchRequest, commit_batch, commit_once, ensure_has_records, ensure_matched
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
-from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.ingestion.options import parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
@@ -33,7 +33,7 @@ from widen.spark.text.quarantined_rows import BatchResult
 
 
 @check_arguments
-def plan(
+def plan(  # noqa: D417 -- `ingest` describes the others
     source: IngestSource,
     into: str | PathLike[str],
     *,
@@ -68,37 +68,13 @@ def plan(
 ) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
+    The arguments that are not listed are those of `ingest`.
+
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it does not have to exist.
-        new: See `ingest`.
-        new_by: See `ingest`.
-        changed: See `ingest`.
-        to: See `ingest`.
-        catalog: See `ingest`.
-        partition_by: See `ingest`.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
-        format: See `ingest`.
-        options: See `ingest`.
-        detect_types: See `ingest`.
-        partition_folders: See `ingest`.
-        source_columns: See `ingest`.
-        skip_bad_files: See `ingest`.
-        evolve: See `ingest`.
-        pins: See `ingest`.
-        config: See `ingest`.
-        exclude: See `ingest`.
-        mask: See `ingest`.
-        detect_dates: See `ingest`.
-        detect_maps: See `ingest`.
-        epoch_unit: See `ingest`.
-        max_columns: See `ingest`.
-        numbers: See `ingest`.
-        quarantine: See `ingest`.
-        samples: See `ingest`.
-        strict: See `ingest`.
-        layout_of: See `ingest`.
 
     Raises:
         SourceError: the source cannot be used, or it has no records.
@@ -109,29 +85,7 @@ def plan(
 
     Source: docs/evolution-rules.md#dry-run
     """
-    ingest_options = IngestOptions(
-        format=format,
-        options=options,
-        detect_types=detect_types,
-        partition_folders=partition_folders,
-        source_columns=source_columns,
-        skip_bad_files=skip_bad_files,
-        evolve=evolve,
-        pins=pins,
-        config=config,
-        exclude=exclude,
-        mask=mask,
-        detect_dates=detect_dates,
-        detect_maps=detect_maps,
-        epoch_unit=epoch_unit,
-        max_columns=max_columns,
-        numbers=numbers,
-        quarantine=quarantine,
-        samples=samples,
-        strict=strict,
-        layout_of=layout_of,
-    )
-    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
+    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
     choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
@@ -141,7 +95,7 @@ def plan(
     observed = batch.prior_observation(target.schema, target.policy)
     planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
-    if ingest_options.get("strict"):
+    if strict:
         ensure_matched(planned.plan)
     return replace(planned.plan, bad_files=batch.bad_files)
 
@@ -269,29 +223,7 @@ def ingest(
 
     Source: docs/evolution-rules.md#one-interval
     """
-    ingest_options = IngestOptions(
-        format=format,
-        options=options,
-        detect_types=detect_types,
-        partition_folders=partition_folders,
-        source_columns=source_columns,
-        skip_bad_files=skip_bad_files,
-        evolve=evolve,
-        pins=pins,
-        config=config,
-        exclude=exclude,
-        mask=mask,
-        detect_dates=detect_dates,
-        detect_maps=detect_maps,
-        epoch_unit=epoch_unit,
-        max_columns=max_columns,
-        numbers=numbers,
-        quarantine=quarantine,
-        samples=samples,
-        strict=strict,
-        layout_of=layout_of,
-    )
-    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
+    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
         table=table,
@@ -299,8 +231,8 @@ def ingest(
         plan_hash=plan_hash,
         interval=None if txn is None else StreamInterval(*txn),
         progress=progress,
-        quarantine=to_quarantine(ingest_options, table),
-        is_strict=ingest_options.get("strict", False),
+        quarantine=to_quarantine(quarantine, table),
+        is_strict=strict,
         limits=parse_limits(max_corrupt, max_kept_out, fail_on),
         is_new=new,
     )

@@ -72,39 +72,15 @@ def parse_policy(
     numbers: str | None = None,
     samples: str | None = None,
 ) -> Policy:
-    """Return the policy from arguments and a file; what neither sets has its default.
-
-    Args:
-        evolve: ``widen``, ``split``, ``freeze`` or ``fail``.
-        pins: For fields by their path: a mode, ``text``, ``json`` or a type.
-        config: A TOML file with the same names as keys.
-        exclude: Fields to ignore.
-        mask: Fields whose values are replaced by ``***``.
-        detect_dates: Whether strings that are dates or UTC timestamps are read as such; or the fields to do so for.
-        detect_maps: Whether objects with many keys, few of them in each object, become maps.
-        epoch_unit: For fields by their path: ``s``, ``ms``, ``us`` or ``ns``.
-        max_columns: The maximum number of leaf columns.
-        numbers: What fractions become: ``exact`` or ``decimal``.
-        samples: How plans, events and commits show values of records: ``masked``, ``none`` or ``raw``.
+    """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default.
 
     Raises:
         InvalidOption: a value cannot be used; the error names its place.
         InvalidConfig: the file cannot be read, is not TOML, or has an unknown setting.
     """
-    given = {
-        "evolve": evolve,
-        "max_columns": max_columns,
-        "detect_dates": detect_dates,
-        "detect_maps": detect_maps,
-        "exclude": exclude,
-        "mask": mask,
-        "pins": pins,
-        "epoch_unit": epoch_unit,
-        "numbers": numbers,
-        "samples": samples,
-    }
+    arguments = {key: value for key, value in locals().items() if key != "config" and value is not None}
     sources = [] if config is None else [_read(fspath(config))]
-    sources.append(_PolicySource({key: value for key, value in given.items() if value is not None}))
+    sources.append(_PolicySource(arguments))
     policy = Policy()
     for each in sources:
         policy = _override(policy, each)

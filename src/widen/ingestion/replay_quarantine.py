@@ -25,7 +25,7 @@ from widen.formats.table_format import (
 )
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, ensure_plan_allowed, write_pass
-from widen.ingestion.options import IngestOptions, parse_options
+from widen.ingestion.options import parse_options
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
@@ -60,7 +60,7 @@ class ReplayResult:
 
 
 @check_arguments
-def replay(
+def replay(  # noqa: D417 -- `ingest` describes the others
     source: str | PathLike[str],
     into: str | PathLike[str],
     *,
@@ -83,25 +83,15 @@ def replay(
 ) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
 
+    The arguments that are not listed are those of `ingest`.
+
     Args:
         source: The quarantine.
         into: The table.
-        to: See `ingest`.
-        catalog: See `ingest`; the catalog of both.
+        catalog: The catalog of both.
         storage_options: Settings and credentials of the store of both.
         spark: The session; by default the active one, else a local one.
         progress: Called when the next step begins.
-        evolve: See `ingest`.
-        pins: See `ingest`.
-        config: See `ingest`.
-        exclude: See `ingest`.
-        mask: See `ingest`.
-        detect_dates: See `ingest`.
-        detect_maps: See `ingest`.
-        epoch_unit: See `ingest`.
-        max_columns: See `ingest`.
-        numbers: See `ingest`.
-        samples: See `ingest`.
 
     Raises:
         InvalidOption: an argument cannot be used, or the source is not a quarantine.
@@ -113,20 +103,7 @@ def replay(
 
     Source: docs/evolution-rules.md#d12
     """
-    words = IngestOptions(
-        evolve=evolve,
-        pins=pins,
-        config=config,
-        exclude=exclude,
-        mask=mask,
-        detect_dates=detect_dates,
-        detect_maps=detect_maps,
-        epoch_unit=epoch_unit,
-        max_columns=max_columns,
-        numbers=numbers,
-        samples=samples,
-    )
-    (_, policy), session = parse_options(words), find_session(spark)
+    (_, policy), session = parse_options(locals()), find_session(spark)
     request = BatchRequest(
         table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
     )

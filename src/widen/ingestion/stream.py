@@ -20,7 +20,7 @@ from widen.formats.table_format import StreamInterval
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
-from widen.ingestion.options import IngestOptions, parse_options, to_quarantine
+from widen.ingestion.options import parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
@@ -36,7 +36,7 @@ OnInterval: TypeAlias = Callable[[IngestResult], object]
 
 
 @check_arguments
-def ingest_stream(
+def ingest_stream(  # noqa: D417 -- `ingest` describes the others
     source: IngestSource,
     into: str | PathLike[str],
     *,
@@ -82,6 +82,8 @@ def ingest_stream(
 
     With Spark Connect the intervals and the callbacks run on the server, where this package must be installed.
 
+    The arguments that are not listed are those of `ingest`.
+
     Args:
         source: Directories and patterns that receive files; or a streaming DataFrame.
         into: The table; the first interval creates it if it does not exist.
@@ -92,34 +94,11 @@ def ingest_stream(
         max_bytes: The size from which on an interval is full; an interval has at least one file.
         verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
             of the records to verify, between 0 and 1.
-        to: See `ingest`.
-        catalog: See `ingest`.
-        partition_by: See `ingest`.
         storage_options: Settings and credentials of the store of the table.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
         on_event: Called with each event of a plan after the commit.
         on_interval: Called with the result of each interval.
-        format: See `ingest`.
-        options: See `ingest`.
-        detect_types: See `ingest`.
-        partition_folders: See `ingest`.
-        source_columns: See `ingest`.
-        skip_bad_files: See `ingest`.
-        evolve: See `ingest`.
-        pins: See `ingest`.
-        config: See `ingest`.
-        exclude: See `ingest`.
-        mask: See `ingest`.
-        detect_dates: See `ingest`.
-        detect_maps: See `ingest`.
-        epoch_unit: See `ingest`.
-        max_columns: See `ingest`.
-        numbers: See `ingest`.
-        quarantine: See `ingest`.
-        samples: See `ingest`.
-        strict: See `ingest`.
-        layout_of: See `ingest`.
 
     Returns:
         The running stream. It raises the error of a failed interval when it is awaited.
@@ -131,30 +110,8 @@ def ingest_stream(
 
     Source: docs/evolution-rules.md#one-interval
     """
-    ingest_options = IngestOptions(
-        format=format,
-        options=options,
-        detect_types=detect_types,
-        partition_folders=partition_folders,
-        source_columns=source_columns,
-        skip_bad_files=skip_bad_files,
-        evolve=evolve,
-        pins=pins,
-        config=config,
-        exclude=exclude,
-        mask=mask,
-        detect_dates=detect_dates,
-        detect_maps=detect_maps,
-        epoch_unit=epoch_unit,
-        max_columns=max_columns,
-        numbers=numbers,
-        quarantine=quarantine,
-        samples=samples,
-        strict=strict,
-        layout_of=layout_of,
-    )
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    (reader, policy), session = parse_options(ingest_options, storage_options), find_session(spark)
+    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
@@ -162,8 +119,8 @@ def ingest_stream(
         policy=policy,
         may_be_empty=True,
         progress=progress,
-        quarantine=to_quarantine(ingest_options, table),
-        is_strict=ingest_options.get("strict", False),
+        quarantine=to_quarantine(quarantine, table),
+        is_strict=strict,
     )
     read: Callable[[SparkSession, DataFrame], Batch | None] = reader.open
     if isinstance(source, DataFrame):

@@ -26,7 +26,7 @@ from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.csv_dialect import parse_dialect
 from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
-from widen.spark.source.file_format import FileFormat, parse_format
+from widen.spark.source.file_format import FileFormat
 from widen.spark.source.file_ranges import can_read, small_ranges
 from widen.spark.source.json_texts import is_small, read_column, read_json, read_json_by_spark
 from widen.spark.source.raw_batch import RAW_SCHEMA
@@ -227,30 +227,3 @@ def persist_source(source: _Source) -> Iterator[_Source]:
 
 
 _DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
-
-
-def to_batch_reader(
-    format: str | None,
-    options: Mapping[str, str] | None,
-    *,
-    detects: bool,
-    has_folders: bool = True,
-    has_source_columns: bool = False,
-    skips_bad_files: bool = False,
-) -> BatchReader:
-    """Return the reader for the options of an ingestion.
-
-    Args:
-        format: The name of the format.
-        options: As in `BatchReader`.
-        detects: As in `BatchReader`.
-        has_folders: As in `BatchReader`.
-        has_source_columns: As in `BatchReader`.
-        skips_bad_files: As in `BatchReader`.
-
-    Raises:
-        InvalidOption: the format is unknown.
-    """
-    return BatchReader(
-        parse_format(format), dict(options or {}), detects, has_folders, has_source_columns, skips_bad_files
-    )

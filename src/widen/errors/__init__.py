@@ -92,21 +92,6 @@ typed fields, a message built from them (what is wrong, where) and a hint (what 
 
 from __future__ import annotations
 
-from widen.errors import (
-    change_data_feeds,
-    columns,
-    constraints,
-    contention,
-    data_source,
-    family,
-    feature_drops,
-    flows,
-    iceberg,
-    requests,
-    row_changes,
-    rows,
-    tables,
-)
 from widen.errors.change_data_feeds import *
 from widen.errors.columns import *
 from widen.errors.constraints import *
@@ -121,17 +106,4 @@ from widen.errors.row_changes import *
 from widen.errors.rows import *
 from widen.errors.tables import *
 
-__all__: list[str] = []
-__all__ += change_data_feeds.__all__
-__all__ += columns.__all__
-__all__ += constraints.__all__
-__all__ += contention.__all__
-__all__ += data_source.__all__
-__all__ += family.__all__
-__all__ += feature_drops.__all__
-__all__ += flows.__all__
-__all__ += iceberg.__all__
-__all__ += requests.__all__
-__all__ += row_changes.__all__
-__all__ += rows.__all__
-__all__ += tables.__all__
+__all__ = sorted(name for name, value in vars().items() if isinstance(value, type) and issubclass(value, Exception))

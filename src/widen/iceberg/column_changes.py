@@ -22,15 +22,10 @@ from widen.errors import (
     LastColumnDropRefused,
     NestedTypeChangeRefused,
     PartitionColumnDropRefused,
-    SnapshotUnknown,
-    TableChanged,
     TypeChangeRefused,
 )
-from widen.errors.foreign import first_line
-from widen.iceberg.catalog import TableName, translate_catalog_errors
-from widen.iceberg.commit import ensure_writable
-from widen.iceberg.properties import doc_with_source, read_sources
-from widen.iceberg.schema_conversion import from_model_type, to_model
+from widen.iceberg.properties import doc_with_source
+from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
@@ -53,7 +48,7 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.schema import UpdateSchema
 
@@ -136,56 +131,6 @@ def _independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
             changed |= {path, operation.new_path}
     if group:
         yield group
-
-
-def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
-    """Return an open transaction with changes of columns of the newest version, which is not committed.
-
-    Args:
-        name: The table.
-        operations: The operations.
-
-    Raises:
-        ColumnRefused: a subclass that names the reason.
-        InvalidOption: Iceberg does not have such an operation.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        CatalogError: the catalog cannot be read.
-    """
-    table, location = name.load(), str(name)
-    ensure_writable(name, table)
-    metadata = table.metadata
-    state = to_column_state(metadata, to_model(table.schema(), read_sources(metadata.properties, location)))
-    transaction = table.transaction()
-    change_columns(transaction, state, operations)
-    return transaction
-
-
-def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
-    """Change the columns of a table in one commit, and return its newest version.
-
-    Args:
-        name: The table.
-        operations: The operations; none commits nothing.
-
-    Raises:
-        ColumnRefused: a subclass that names the reason.
-        InvalidOption: Iceberg does not have such an operation.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        TableChanged: another writer changed the columns first.
-        SnapshotUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written.
-    """
-    operations, location = list(operations), str(name)
-    if not operations:
-        return name.load()
-    transaction = plan_columns(name, operations)
-    with translate_catalog_errors(location):
-        try:
-            return transaction.commit_transaction()
-        except ice_errors.CommitFailedException as error:
-            raise TableChanged(location=location, reason=first_line(error)) from error
-        except ice_errors.CommitStateUnknownException as error:
-            raise SnapshotUnknown(location=location, version="of the schema", reason=first_line(error)) from error
 
 
 def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None:

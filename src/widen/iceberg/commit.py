@@ -17,31 +17,28 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from widen.errors import (
     CatalogError,
     CatalogRefused,
-    InternalError,
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
-    TypeChangeRefused,
     UnsupportedIcebergVersion,
     WidenError,
 )
 from widen.errors.foreign import first_line
 from widen.iceberg.catalog import TableName, translate_catalog_errors
+from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.data_file import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
     PartitionField,
     read_partition_fields,
     to_partition_spec,
 )
-from widen.iceberg.schema_conversion import from_model, from_model_type
+from widen.iceberg.properties import read_sources
+from widen.iceberg.schema_conversion import from_model, to_model
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
-from widen.model.column_path import Path, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
-from widen.planning.evolution.format_capability import TableFormat, can_widen
-from widen.planning.evolution.source_metadata import COMMENT
-from widen.planning.table.operation import AddColumn, Operation, WidenType
+from widen.planning.table.operation import Operation
 
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
@@ -92,7 +89,7 @@ def open_transaction(
 
     Raises:
         InvalidOption: a part of the namespace of a new table is a table.
-        TypeChangeRefused: Iceberg does not allow the change of a type.
+        ColumnRefused: a subclass that names the reason.
         UnsupportedColumnType: Iceberg has no type for a column.
         CatalogError: the catalog cannot be read or written.
     """
@@ -106,10 +103,8 @@ def open_transaction(
         properties = {**table.metadata.properties, _RETRIES: "0"}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
         transaction = table.transaction()
-        for group in _groups(operations):
-            with transaction.update_schema() as update:
-                for operation in group:
-                    _apply(update, operation)
+        if operations:
+            _change_columns(name, transaction, operations)
     return IcebergTransaction(name, transaction)
 
 
@@ -137,41 +132,58 @@ def _create(name: TableName, new: NewTable) -> Transaction:
         )
 
 
-def _groups(operations: Iterable[Operation]) -> list[list[Operation]]:
-    """Return the operations in groups, in which none adds a column to a struct that another one adds."""
-    groups: list[list[Operation]] = []
-    added: set[Path] = set()
-    for operation in operations:
-        is_below = isinstance(operation, AddColumn) and any(
-            operation.parent[:length] in added for length in range(1, len(operation.parent) + 1)
-        )
-        if is_below or not groups:
-            groups.append([])
-            added = set()
-        groups[-1].append(operation)
-        if isinstance(operation, AddColumn):
-            added.add(operation.path)
-    return groups
+def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
+    """Return an open transaction with changes of columns of the newest version, which is not committed.
+
+    Args:
+        name: The table.
+        operations: The operations.
+
+    Raises:
+        ColumnRefused: a subclass that names the reason.
+        InvalidOption: Iceberg does not have such an operation.
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        CatalogError: the catalog cannot be read.
+    """
+    table = name.load()
+    ensure_writable(name, table)
+    transaction = table.transaction()
+    _change_columns(name, transaction, operations)
+    return transaction
 
 
-def _apply(update: Any, operation: Operation) -> None:
-    match operation:
-        case AddColumn(_, column):
-            data_type = from_model_type(column.type, operation.path)
-            update.add_column(operation.path, data_type, doc=column.metadata.get(COMMENT))
-        case WidenType(path, old, new):
-            # PyIceberg also accepts changes that the specification forbids, e.g. another scale of a decimal.
-            if not can_widen(TableFormat.ICEBERG_V2, old, new):
-                raise TypeChangeRefused(
-                    column=format_path(path),
-                    old=old.sql,
-                    new=new.sql,
-                    reason="Iceberg version 2 does not allow this change",
-                    fix="Write the values to a new column instead.",
-                )
-            update.update_column(path, from_model_type(new, path))
-        case _:
-            raise InternalError(reason=f"An ingestion cannot do this to an Iceberg table: {operation}")
+def _change_columns(name: TableName, transaction: Transaction, operations: Iterable[Operation]) -> None:
+    metadata = transaction.table_metadata
+    schema = to_model(metadata.schema(), read_sources(metadata.properties, str(name)))
+    change_columns(transaction, to_column_state(metadata, schema), operations)
+
+
+def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
+    """Change the columns of a table in one commit, and return its newest version.
+
+    Args:
+        name: The table.
+        operations: The operations; none commits nothing.
+
+    Raises:
+        ColumnRefused: a subclass that names the reason.
+        InvalidOption: Iceberg does not have such an operation.
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        TableChanged: another writer changed the columns first.
+        SnapshotUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written.
+    """
+    operations, location = list(operations), str(name)
+    if not operations:
+        return name.load()
+    transaction = plan_columns(name, operations)
+    with translate_catalog_errors(location):
+        try:
+            return transaction.commit_transaction()
+        except iceberg_errors.CommitFailedException as error:
+            raise TableChanged(location=location, reason=first_line(error)) from error
+        except iceberg_errors.CommitStateUnknownException as error:
+            raise SnapshotUnknown(location=location, version="of the schema", reason=first_line(error)) from error
 
 
 @dataclass

@@ -14,7 +14,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.column_path import resolve
 from widen.model.types import DataType
 from widen.planning.alter import alter_request
-from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, NewColumn
+from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges
 from widen.planning.alter.alter_table import plan_alter
 from widen.planning.alter.attribute_checks import identity_at
 from widen.planning.alter.identity_columns import synchronize_high_water_mark
@@ -27,7 +27,8 @@ from widen.planning.table.operation import (
 )
 from widen.planning.table.operation_requirements import depends_on_rows, needs_spark
 from widen.table import lazy_spark
-from widen.table.table_version import Self, TableVersion
+from widen.table.open_table import ColumnMethodsMixin, Self
+from widen.table.table_version import TableVersion
 
 if TYPE_CHECKING:
     from widen.spark.spark_types import SchemaLike, SparkSession
@@ -36,7 +37,7 @@ else:
     SchemaLike = SparkSession = Any
 
 
-class ColumnChangesMixin(TableVersion):
+class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
     """Methods that change columns and constraints without rewriting files."""
 
     @check_arguments
@@ -105,65 +106,6 @@ class ColumnChangesMixin(TableVersion):
         """
         return self.change_columns(
             alter_request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark
-        )
-
-    @check_arguments
-    def rename_column(self, column: AnyPath, name: str) -> Self:
-        """Rename a column in one commit, and return the table; column mapping must be enabled.
-
-        Args:
-            column: The column.
-            name: The new name, without the path of its parent.
-
-        Raises:
-            ColumnRefused: a subclass: the column does not exist, the name exists already, or something depends on it.
-            InvalidPath: the path cannot be read.
-            ContentionError: a concurrent commit changed the schema or the properties.
-            StorageError: the storage returned an error.
-
-        Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
-        """
-        return self.change_columns(alter_request.parse_rename(self.refresh()._snapshot.schema, column, name))
-
-    @check_arguments
-    def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
-        """Add columns or nested fields in one commit, and return the table; existing rows have null in them.
-
-        Args:
-            columns: The type of each by its path, or more settings, e.g. ``{"items.element.price": "decimal(10,2)",
-                "note": {"type": "string", "comment": "by hand", "after": "id"}}``.
-
-        Raises:
-            ColumnRefused: a subclass: the column exists, its parent is not a struct, or it cannot be added.
-            InvalidPath: a path cannot be read.
-            InvalidType: a type cannot be read.
-            FeatureRequired: a type requires a feature that the table does not support.
-            InvalidOption: two options contradict each other.
-            ContentionError: a concurrent commit changed the schema or the properties.
-            StorageError: the storage returned an error.
-
-        Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
-        """
-        return self.change_columns(alter_request.parse_new_columns(self.refresh()._snapshot.schema, columns))
-
-    @check_arguments
-    def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
-        """Drop columns or nested fields in one commit, and return the table; column mapping must be enabled.
-
-        Args:
-            columns: The columns; a struct is dropped with all its fields.
-            if_exists: Whether to ignore a missing one.
-
-        Raises:
-            ColumnRefused: a subclass: the column does not exist, or something depends on it.
-            InvalidPath: a path cannot be read.
-            ContentionError: a concurrent commit changed the schema or the properties.
-            StorageError: the storage returned an error.
-
-        Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
-        """
-        return self.change_columns(
-            alter_request.parse_drops(self.refresh()._snapshot.schema, columns, if_exists=if_exists)
         )
 
     @check_arguments

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from widen.errors import ColumnRefused, FoldLosesValues, InvalidOption
 from widen.model.argument_types import check_arguments
-from widen.model.column_path import format_path
+from widen.model.column_path import Path, format_path
 from widen.planning.alter.alter_request import AnyPath, parse_drops, to_path
 from widen.planning.unify.fold_plan import FoldResult, Rest, plan_fold
 from widen.spark.dml.fold_rows import fold_rows, preview_fold
@@ -14,15 +15,15 @@ from widen.spark.dml.operation_metrics import update_metrics
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.column_changes import ColumnChangesMixin
+from widen.table.open_table import Self
 from widen.table.results import TableChange
 from widen.table.row_changes import RowChangesMixin
-from widen.table.table_version import Self
 
 FOLD = "FOLD COLUMN"
 """The operation name in the history."""
 
 
-class FoldMixin(RowChangesMixin, ColumnChangesMixin):
+class FoldMixin(ABC):
     """Methods that merge added columns back into their original columns."""
 
     @check_arguments
@@ -41,20 +42,14 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             InvalidPath: a path cannot be read.
             FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
                 one.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             CorruptFile: a data file or a deletion vector cannot be read.
             JobFailed: the Spark job failed.
-            StorageError: the storage returned an error.
+            StorageError: the catalog or the store returned an error.
 
         Source: docs/evolution-rules.md#u3
         """
-        other = None if into is None else to_path(into)
-        fold = plan_fold(self._snapshot.schema, to_path(column), other)
-        preview = preview_fold(find_session(spark), self._snapshot, fold)
-        try:
-            self.plan_columns(parse_drops(self._snapshot.schema, [fold.column], if_exists=False))
-        except ColumnRefused:
-            return preview
-        return replace(preview, is_dropped=True)
+        return self._preview_fold(to_path(column), None if into is None else to_path(into), find_session(spark))
 
     @check_arguments
     def fold(
@@ -67,8 +62,9 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
     ) -> TableChange[Self]:
         """Move the values of a column into another column of the same field, and return the `TableChange`.
 
-        Only files with a value in the column are rewritten. Then a second commit drops the column, if column mapping is
-        enabled and nothing depends on the column; otherwise the column stays, and is null in every row.
+        Only files with a value in the column are rewritten. The column is then dropped: in an Iceberg table by the same
+        commit, in a Delta table by a second one and only with column mapping. It stays if a value stays in it or
+        something depends on it.
 
         Args:
             column: The column to fold, e.g. ``total_string``.
@@ -88,36 +84,71 @@ class FoldMixin(RowChangesMixin, ColumnChangesMixin):
             InvalidPath: a path cannot be read.
             RowRefused: a row violates a column rule or a constraint; nothing is visible.
             UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: a concurrent commit added rows that might have such values, or removed files that were
                 read.
             CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: the Spark job failed.
-            StorageError: the storage returned an error.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
 
         Source: docs/evolution-rules.md#u3
         """
-        rest_choice = parse_rest(rest)
+        path, target = to_path(column), None if into is None else to_path(into)
+        return self._fold(path, target, parse_rest(rest), find_session(spark))
+
+    @abstractmethod
+    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        """Return what a fold would do."""
+
+    @abstractmethod
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+        """Fold a column."""
+
+
+class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
+    """Folds in Delta tables."""
+
+    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        fold = plan_fold(self._snapshot.schema, column, into)
+        preview = preview_fold(spark, self._snapshot, fold)
+        try:
+            self.plan_columns(parse_drops(self._snapshot.schema, [fold.column], if_exists=False))
+        except ColumnRefused:
+            return preview
+        return replace(preview, is_dropped=True)
+
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
         self._ensure_changeable(FOLD)
-        preview = self.plan_fold(column, into, spark=spark)
-        fold, name = preview.fold, format_path(preview.fold.column)
-        if preview.lost and rest_choice is Rest.REFUSE:
-            raise FoldLosesValues(column=name, lost=preview.lost, values=preview.values, type=fold.into_type.sql)
-        result = fold_rows(find_session(spark), self._snapshot, fold, rest_choice)
-        parameters = {"column": name, "into": format_path(fold.into), "rest": rest_choice.value}
+        preview = self._preview_fold(column, into, spark)
+        ensure_values_kept(preview, rest)
+        fold = preview.fold
+        result = fold_rows(spark, self._snapshot, fold, rest)
+        parameters = {"column": format_path(fold.column), "into": format_path(fold.into), "rest": rest.value}
         change = self._commit_change(result, FOLD, parameters, update_metrics)
-        if preview.is_dropped and (rest_choice is Rest.LOSE or not preview.lost):
+        if preview.is_dropped and (rest is Rest.LOSE or not preview.lost):
             self.drop_columns(fold.column)
         return replace(change, version=self.version)
+
+
+def ensure_values_kept(preview: FoldResult, rest: Rest) -> None:
+    """Check that a fold loses no value, unless the caller has chosen what to do with such values.
+
+    Raises:
+        FoldLosesValues: it would.
+    """
+    if preview.lost and rest is Rest.REFUSE:
+        name, fold = format_path(preview.fold.column), preview.fold
+        raise FoldLosesValues(column=name, lost=preview.lost, values=preview.values, type=fold.into_type.sql)
 
 
 def parse_rest(text: Rest | str) -> Rest:
     """Return what to do with values that do not convert exactly.
 
     Raises:
-        InvalidOption: it is not one of refuse, keep and lose.
+        InvalidOption: it is not one of refuse, keep or lose.
     """
     try:
         return Rest(text)
     except ValueError:
-        expected = f"It is {', '.join(each.value for each in Rest)}."
+        expected = "Must be one of refuse, keep or lose."
         raise InvalidOption(option="rest", value=text, expected=expected) from None

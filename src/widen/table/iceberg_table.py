@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from widen.iceberg.catalog import CatalogSource, to_table_name
-from widen.iceberg.column_changes import commit_columns, plan_columns
+from widen.iceberg.commit import commit_columns, plan_columns
 from widen.iceberg.loads import read_loads
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
@@ -18,31 +18,34 @@ from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_co
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.storage_options import to_storage_options
 from widen.log.read.commit_timestamps import to_ms
+from widen.log.read.loads import Load
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import retry_conflicts
+from widen.log.write.commit_outcome import Conflicted
 from widen.model.argument_types import check_arguments
-from widen.model.notebook import html_table, shortened
+from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
 from widen.planning.alter import alter_request
-from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges, NewColumn
+from widen.planning.alter.alter_request import AnyPath, ColumnChanges
 from widen.planning.evolution.format_capability import TableFormat, can_widen_automatically
 from widen.planning.table.operation import Operation
-from widen.planning.unify.unified_columns import view_sql
+from widen.planning.unify.fold_plan import FoldResult, Rest
 from widen.planning.write.schema_merge import SchemaChangeOptions, never
 from widen.protocol.column_metadata import visible_schema
 from widen.spark.delta_settings import schema_evolution_settings
 from widen.spark.expression import Expression
 from widen.spark.iceberg.append import append_rows
+from widen.spark.iceberg.fold import open_fold
 from widen.spark.iceberg.scan import IcebergSource, read_iceberg
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.table.iceberg_fold import IcebergFoldMixin
-from widen.table.results import History, HistoryEntry, Loads, TableChange
-from widen.table.table_version import Self
+from widen.table.fold import FOLD, FoldMixin, ensure_values_kept
+from widen.table.open_table import ColumnMethodsMixin, Self
+from widen.table.results import TableChange
 
 
-class IcebergTable(IcebergFoldMixin):
+class IcebergTable(FoldMixin, ColumnMethodsMixin):
     """An Iceberg table at its newest version when it was opened, and after each change made through it.
 
     Args:
@@ -62,13 +65,6 @@ class IcebergTable(IcebergFoldMixin):
     def __init__(self, name: str, catalog: CatalogSource) -> None:
         self._name = to_table_name(name, catalog)
         self._table = self._name.load()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, version={self.version})"
-
-    def _repr_html_(self) -> str:
-        rows = ((field.name, shortened(field.type.sql), field.nullable) for field in self.schema.fields)
-        return html_table(f"{self.name}, version {self.version}", ("column", "type", "nullable"), rows)
 
     @property
     def name(self) -> str:
@@ -92,11 +88,6 @@ class IcebergTable(IcebergFoldMixin):
         return None if snapshot is None else snapshot.snapshot_id
 
     @property
-    def schema(self) -> StructType:
-        """The columns without internal metadata."""
-        return visible_schema(self._columns(find_read_point(self._table.metadata, SnapshotReference())))
-
-    @property
     def properties(self) -> dict[str, str]:
         """The properties of the table."""
         return dict(self._table.properties)
@@ -110,27 +101,6 @@ class IcebergTable(IcebergFoldMixin):
         """
         self._table = self._name.load()
         return self
-
-    @check_arguments
-    def history(self, limit: int | None = None) -> History:
-        """Return the snapshots before the current one, newest first, as far as they have not expired.
-
-        Args:
-            limit: The maximum number of snapshots.
-        """
-        return History(HistoryEntry(*entry) for entry in snapshot_commits(self._table.metadata, limit))
-
-    def loads(self) -> Loads:
-        """Return which source files were loaded into this version, oldest load first.
-
-        Raises:
-            CorruptMetadata: the record of loads is missing or damaged.
-            StorageError: the storage returned an error.
-
-        Source: docs/guide/files.md
-        """
-        store = LogStore(self.location, to_storage_options(self._table.io.properties))
-        return Loads(read_loads(self._table.metadata, store))
 
     def files(self) -> pa.Table:
         """Return the data files of the current snapshot: a row for each, with the columns of `FILE_COLUMNS`.
@@ -183,20 +153,6 @@ class IcebergTable(IcebergFoldMixin):
         schema = self._columns(point)
         rows = read_iceberg(IcebergSource(find_session(spark), self._table.io, point), schema, where)
         return unify_rows(rows, schema) if unified else rows
-
-    @check_arguments
-    def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
-        """Return the statement that creates a view with one column for each source field, like ``read(unified=True)``.
-
-        Args:
-            name: The name of the view, as written in SQL.
-            rows: The table of the view, as written in SQL; by default its name, in a catalog of the engine.
-            temporary: Whether to create a temporary view.
-
-        Source: docs/evolution-rules.md#one-logical-field
-        """
-        schema = self._columns(find_read_point(self._table.metadata, SnapshotReference()))
-        return view_sql(schema, name, rows or self.name, is_temporary=temporary)
 
     @check_arguments
     def append(
@@ -267,66 +223,12 @@ class IcebergTable(IcebergFoldMixin):
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
-        return self.change_columns(alter_request.parse_column_changes(self.columns, {column: changes}))
-
-    @check_arguments
-    def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
-        """Add columns or nested fields in one commit, and return the table; existing rows have null in them.
-
-        Args:
-            columns: The type of each by its path, or more settings, e.g. ``{"items.element.price": "decimal(10,2)",
-                "note": {"type": "string", "comment": "by hand", "after": "id"}}``.
-
-        Raises:
-            ColumnRefused: a subclass: the column exists, its parent is not a struct, or it cannot be added.
-            InvalidPath: a path cannot be read.
-            InvalidType: a type cannot be read.
-            InvalidOption: two options contradict each other.
-            UnsupportedColumnType: Iceberg does not have the type.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            ContentionError: another writer changed the columns first.
-            StorageError: the catalog returned an error.
-        """
-        return self.change_columns(alter_request.parse_new_columns(self.columns, columns))
-
-    @check_arguments
-    def rename_column(self, column: AnyPath, name: str) -> Self:
-        """Rename a column in one commit, and return the table; its field id stays.
-
-        Args:
-            column: The column.
-            name: The new name, without the path of its parent.
-
-        Raises:
-            ColumnRefused: a subclass: the column does not exist, or the name exists already.
-            InvalidPath: the path cannot be read.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            ContentionError: another writer changed the columns first.
-            StorageError: the catalog returned an error.
-        """
-        return self.change_columns(alter_request.parse_rename(self.columns, column, name))
-
-    @check_arguments
-    def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
-        """Drop columns or nested fields in one commit, and return the table.
-
-        Args:
-            columns: The columns; a struct is dropped with all its fields.
-            if_exists: Whether to ignore a missing one.
-
-        Raises:
-            ColumnRefused: a subclass: the column does not exist, or the partitions or the sort order need it.
-            InvalidPath: a path cannot be read.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            ContentionError: another writer changed the columns first.
-            StorageError: the catalog returned an error.
-        """
-        return self.change_columns(alter_request.parse_drops(self.columns, columns, if_exists=if_exists))
+        return self.change_columns(alter_request.parse_column_changes(self.refresh()._full_schema, {column: changes}))
 
     @property
     def columns(self) -> StructType:
         """The columns of the newest version with their metadata: field ids, docs and source fields."""
-        return self.refresh()._columns(find_read_point(self._table.metadata, SnapshotReference()))
+        return self.refresh()._full_schema
 
     def schema_at(self, version: int) -> StructType:
         """Return the columns of a snapshot without internal metadata.
@@ -365,6 +267,40 @@ class IcebergTable(IcebergFoldMixin):
         """
         self._table = commit_columns(self._name, operations)
         return self
+
+    @property
+    def _label(self) -> str:
+        return self.name
+
+    @property
+    def _sql_name(self) -> str:
+        return self.name
+
+    @property
+    def _full_schema(self) -> StructType:
+        return self._columns(find_read_point(self._table.metadata, SnapshotReference()))
+
+    def _commits(self, limit: int | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        return snapshot_commits(self._table.metadata, limit)
+
+    def _read_loads(self) -> Iterable[Load]:
+        store = LogStore(self.location, to_storage_options(self._table.io.properties))
+        return read_loads(self._table.metadata, store)
+
+    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        return open_fold(self._name, column, into, spark).preview
+
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+        metrics: dict[str, int] = {}
+
+        def attempt(_: Conflicted | None) -> int | Conflicted:
+            fold = open_fold(self._name, column, into, spark)
+            ensure_values_kept(fold.preview, rest)
+            metrics["numUpdatedRows"] = fold.moved_values(rest)
+            return fold.commit(rest)
+
+        version = retry_conflicts(attempt)
+        return TableChange(self.refresh(), FOLD, version, metrics)
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))

@@ -21,10 +21,10 @@ from widen.spark.parquet.old_type_files import OldType, summarize_old_types
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes
+from widen.table.open_table import Self
 from widen.table.property_changes import PropertyChangesMixin
 from widen.table.restore import plan_restore
 from widen.table.results import TableChange
-from widen.table.table_version import Self
 
 RESTORE = "RESTORE"
 

@@ -16,7 +16,8 @@ from widen.planning.alter.set_properties import (
     plan_unset_properties,
 )
 from widen.protocol import tracking_columns
-from widen.table.table_version import Self, TableVersion
+from widen.table.open_table import Self
+from widen.table.table_version import TableVersion
 
 
 class PropertyChangesMixin(TableVersion):

@@ -7,12 +7,10 @@ from functools import partial
 
 from widen.log.write.commit import Committed, Conflicted, Outcome, StagedFiles, commit, retry_conflicts, write_metrics
 from widen.model.argument_types import check_arguments
-from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
 from widen.planning.alter.identity_columns import advance_identities
 from widen.planning.evolution.format_capability import AutomaticWidening
 from widen.planning.table.table_state import TableState
-from widen.planning.unify.unified_columns import view_sql
 from widen.planning.write.schema_growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
 from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_mapping import mapping_mode
@@ -24,8 +22,9 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.spark.write.parquet_writer import write_parquet
+from widen.table.open_table import Self
 from widen.table.results import TableChange
-from widen.table.table_version import Self, TableVersion
+from widen.table.table_version import TableVersion
 
 WRITE = "WRITE"
 
@@ -66,21 +65,6 @@ class ReadAndAppendMixin(TableVersion):
         snapshot = self._past(version, timestamp)
         rows = read_snapshot(find_session(spark), self._store, snapshot, where)
         return unify_rows(rows, snapshot.schema) if unified else rows
-
-    @check_arguments
-    def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
-        """Return the statement that creates a view with one column for each source field, like ``read(unified=True)``.
-
-        Args:
-            name: The name of the view, as written in SQL.
-            rows: The table of the view, as written in SQL; by default ``delta.`<location>```, for which Spark needs
-                Delta Lake.
-            temporary: Whether to create a temporary view.
-
-        Source: docs/evolution-rules.md#one-logical-field
-        """
-        rows = rows or f"delta.{to_identifier(self.location)}"
-        return view_sql(self._snapshot.schema, name, rows, is_temporary=temporary)
 
     @check_arguments
     def append(

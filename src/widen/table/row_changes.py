@@ -30,8 +30,9 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.spark.write.missing_columns import missing_identities
 from widen.table.merge_builder import MergeBuilder
+from widen.table.open_table import Self
 from widen.table.results import TableChange
-from widen.table.table_version import Self, TableVersion
+from widen.table.table_version import TableVersion
 
 STATIC, DYNAMIC = "static", "dynamic"
 PARTITIONS = (STATIC, DYNAMIC)

@@ -21,7 +21,7 @@ from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession, from_spark, to_schema
 from widen.spark.write.parquet_writer import write_parquet
 from widen.table.change_feed import ChangeFeedMixin
-from widen.table.fold import FoldMixin
+from widen.table.fold import DeltaFoldMixin
 from widen.table.local_frames import LocalFramesMixin
 from widen.table.maintenance import MaintenanceMixin
 from widen.table.mirror import MirrorMixin
@@ -124,7 +124,7 @@ CREATE_AS = "CREATE TABLE AS SELECT"
 
 
 class Table(
-    ReadAndAppendMixin, LocalFramesMixin, FoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin, MirrorMixin
+    ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin, MirrorMixin
 ):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from typing import Any
@@ -11,29 +10,23 @@ from typing import Any
 import pyarrow as pa
 
 from widen.log.read.commit_timestamps import to_ms
-from widen.log.read.loads import read_loads
+from widen.log.read.loads import Load, read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Outcome, commit
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
-from widen.model.notebook import html_table, shortened
+from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
 from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
 from widen.planning.unify.contract import build_contract
-from widen.protocol.actions import Metadata, Protocol
-from widen.protocol.column_metadata import visible_schema
+from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.type_changes import TypeChange, all_type_changes
-from widen.table.results import History, HistoryEntry, Loads
+from widen.table.open_table import OpenTable, Self
 from widen.table.schema_diff import SchemaDiff, diff_versions
 
-if sys.version_info >= (3, 11):
-    from typing import Self as Self
-else:
-    from typing_extensions import Self as Self
 
-
-class TableVersion:
+class TableVersion(OpenTable):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:
@@ -58,13 +51,6 @@ class TableVersion:
         table._store, table._snapshot = outcome.store, outcome.snapshot
         return table
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.location!r}, version={self.version})"
-
-    def _repr_html_(self) -> str:
-        rows = ((field.name, shortened(field.type.sql), field.nullable) for field in self.schema.fields)
-        return html_table(f"{self.location}, version {self.version}", ("column", "type", "nullable"), rows)
-
     @property
     def location(self) -> str:
         """The path or URL of the table."""
@@ -84,11 +70,6 @@ class TableVersion:
     def version(self) -> int:
         """The number of the version."""
         return self._snapshot.version
-
-    @property
-    def schema(self) -> StructType:
-        """The columns without internal metadata, which is in `metadata`."""
-        return visible_schema(self._snapshot.schema)
 
     @property
     def metadata(self) -> Metadata:
@@ -115,19 +96,6 @@ class TableVersion:
         """Every recorded type change, with the full column path."""
         return list(all_type_changes(self._snapshot.schema))
 
-    @check_arguments
-    def history(self, limit: int | None = None) -> History:
-        """Return the commits of the table, newest first: version, time and provenance of each.
-
-        Args:
-            limit: The maximum number of commits.
-
-        Raises:
-            CorruptLog: a commit is damaged.
-            StorageError: the storage returned an error.
-        """
-        return History(HistoryEntry(*entry) for entry in self._snapshot.history(limit))
-
     def contract(self) -> dict[str, Any]:
         """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
 
@@ -150,17 +118,6 @@ class TableVersion:
         """
         return diff_versions(self._past(old, None), self._past(new, None))
 
-    def loads(self) -> Loads:
-        """Return which source files were loaded into this version, oldest load first.
-
-        Raises:
-            CorruptLog: the record of loads is missing or damaged.
-            StorageError: the storage returned an error.
-
-        Source: docs/guide/files.md
-        """
-        return Loads(load for load in read_loads(self._snapshot) if load.version <= self.version)
-
     def files(self) -> pa.Table:
         """Return the live files: a row for each, with the columns of `widen.log.read.file_list.FILES`; in no order.
 
@@ -180,6 +137,24 @@ class TableVersion:
         """
         self._snapshot = open_snapshot(self._store)
         return self
+
+    @property
+    def _label(self) -> str:
+        return self.location
+
+    @property
+    def _sql_name(self) -> str:
+        return f"delta.{to_identifier(self.location)}"
+
+    @property
+    def _full_schema(self) -> StructType:
+        return self._snapshot.schema
+
+    def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:
+        return self._snapshot.history(limit)
+
+    def _read_loads(self) -> Iterator[Load]:
+        return (load for load in read_loads(self._snapshot) if load.version <= self.version)
 
     @property
     def _state(self) -> TableState:

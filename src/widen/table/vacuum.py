@@ -8,8 +8,9 @@ from widen.log.write.commit import Committed, Conflicted, retry_conflicts
 from widen.log.write.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.model.argument_types import check_arguments
 from widen.table import lazy_spark
+from widen.table.open_table import Self
 from widen.table.results import Vacuumed, to_datetime
-from widen.table.table_version import Self, TableVersion
+from widen.table.table_version import TableVersion
 
 if TYPE_CHECKING:
     from widen.spark.spark_types import SparkSession

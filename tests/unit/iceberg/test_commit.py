@@ -122,7 +122,7 @@ REFUSED: list[tuple[str, DataType, DataType]] = [
 def test_widenings_that_the_specification_forbids_are_refused_before_pyiceberg_is_asked(
     table: TableName, column: str, old: DataType, new: DataType
 ) -> None:
-    with pytest.raises(TypeChangeRefused, match="Iceberg version 2 does not allow this change"):
+    with pytest.raises(TypeChangeRefused, match="Iceberg does not allow this change in format version 2"):
         open_transaction(table, table.load(), (WidenType((column,), old, new),))
 
 

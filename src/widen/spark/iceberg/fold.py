@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from widen.errors import ColumnRefused
 from widen.iceberg.catalog import TableName
-from widen.iceberg.column_changes import change_columns, plan_columns, to_column_state
-from widen.iceberg.commit import CommitResult, ensure_writable, open_transaction
+from widen.iceberg.column_changes import change_columns, to_column_state
+from widen.iceberg.commit import CommitResult, ensure_writable, open_transaction, plan_columns
 from widen.iceberg.properties import FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import IcebergScan, plan_scan

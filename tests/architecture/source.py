@@ -70,6 +70,12 @@ def public(module: Module) -> Iterator[tuple[str, Definition]]:
     yield from _public("", module.tree.body)
 
 
+def docstring(name: str, node: Definition) -> str | None:
+    """The docstring of a public definition; of a method without one, that of the method that it implements."""
+    above, _, method = name.rpartition(".")
+    return ast.get_docstring(node) or next(_inherited(above, method), None)
+
+
 def body_lines(function: Function) -> int:
     """Lines from the first statement after the docstring to the last."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
@@ -91,6 +97,24 @@ def _public(prefix: str, body: list[ast.stmt]) -> Iterator[tuple[str, Definition
             yield prefix + node.name, node
             if isinstance(node, ast.ClassDef):
                 yield from _public(f"{prefix}{node.name}.", node.body)
+
+
+@cache
+def _classes() -> dict[str, ast.ClassDef]:
+    """The classes of the package by name; a public name exists once."""
+    return {
+        node.name: node for module in modules() for node in module.walk(ast.ClassDef) if isinstance(node, ast.ClassDef)
+    }
+
+
+def _inherited(name: str, method: str) -> Iterator[str]:
+    """The docstrings of a method in the classes above a class, nearest first."""
+    for base in _classes()[name].bases if name in _classes() else ():
+        above = called_name(base) or ""
+        for node in _classes()[above].body if above in _classes() else ():
+            if isinstance(node, Function) and node.name == method and (text := ast.get_docstring(node)):
+                yield text
+        yield from _inherited(above, method)
 
 
 def _read(path: Path) -> Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from statistics import median
 
-from architecture.source import Function, body_lines, called_name, modules, public
+from architecture.source import Function, body_lines, called_name, docstring, modules, public
 
 LONGEST_MODULE_LINES = 400
 LONGEST_BODY_LINES = 60
@@ -41,7 +41,7 @@ def test_every_public_name_has_a_docstring() -> None:
         f"{module.where(node)} {name}"
         for module in modules()
         for name, node in public(module)
-        if ast.get_docstring(node) is None
+        if docstring(name, node) is None
     ]
     assert bare == []
 
@@ -65,7 +65,7 @@ def test_public_docstrings_name_the_errors_that_are_raised_there() -> None:
         for name, node in public(module)
         if isinstance(node, Function)
         for error in _raised(node)
-        if error not in (ast.get_docstring(node) or "")
+        if error not in (docstring(name, node) or "")
     ]
     assert silent == []
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from widen.errors import SourceHistoryLost, VersionNotFound
-from widen.formats.flow_source import RangeLimits, SourceVersion
+from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import VersionChanges, version_changes
@@ -27,8 +27,8 @@ from widen.spark.spark_types import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaFlowSource:
-    """A Delta table that a flow reads; see `widen.formats.flow_source.FlowSource`.
+class DeltaFlowSource(FlowSource):
+    """A Delta table that a flow reads.
 
     Args:
         store: Of the table.
@@ -38,45 +38,21 @@ class DeltaFlowSource:
 
     @property
     def location(self) -> str:
-        """The path or URL."""
         return self.store.location
 
     def newest(self) -> SourceVersion:
-        """Return the newest version.
-
-        Raises:
-            TableError: the table cannot be read.
-        """
         snapshot = open_snapshot(self.store)
         return SourceVersion(snapshot.metadata.id, snapshot.version, frozenset(supported_features(snapshot.protocol)))
 
     def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
-        """Return the files of a version in parts; see `widen.formats.flow_source.FlowSource`.
-
-        Raises:
-            SourceHistoryLost: the version was deleted.
-            TableError: the table cannot be read.
-        """
         files = self._open(version).files()
         columns = (files[name].to_pylist() for name in ("modification_time_ms", "path", "size_bytes"))
         return _split([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
 
     def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
-        """Return the rows of a version.
-
-        Raises:
-            SourceHistoryLost: the version was deleted.
-            TableError: the table cannot be read.
-        """
         return read_snapshot(spark, self.store, self._open(version), only=paths)
 
     def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
-        """Return the changes after a version.
-
-        Raises:
-            SourceHistoryLost: a version was deleted.
-            TableError: the table cannot be read.
-        """
         before = self._open(version)
         with _explain_loss(self.location):
             changes = list(_limited(before, version_changes(self.store, version + 1, limits.last), limits))
@@ -91,8 +67,8 @@ class DeltaFlowSource:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaVersionRange:
-    """The changes of rows in versions of a Delta table; see `widen.formats.flow_source.VersionRange`.
+class DeltaVersionRange(VersionRange):
+    """The changes of rows in versions of a Delta table.
 
     Args:
         before: The version before the first one.
@@ -108,12 +84,10 @@ class DeltaVersionRange:
 
     @property
     def last(self) -> int:
-        """The last version."""
         return self.newest.version
 
     @property
     def removing(self) -> Sequence[int]:
-        """The versions that remove rows."""
         return [each.version for each in self.changes if each.removed]
 
     @property
@@ -122,12 +96,6 @@ class DeltaVersionRange:
         return self.is_growth and not any(each.added or each.removed for each in self.changes)
 
     def added_rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows of the versions that only add rows, in the columns and types of the last version.
-
-        Raises:
-            SourceHistoryLost: a file was deleted.
-            TableError: the table cannot be read.
-        """
         adds = [add for each in self.changes if not each.removed for add in each.added]
         self._ensure_present(adds)
         return read_files(spark, self.newest.store, self.newest, concat_files([from_adds(adds)]))

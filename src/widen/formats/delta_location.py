@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from widen.errors import InvalidOption, TableNotFound
 from widen.formats.delta_quarantine import DeltaQuarantine, quarantine_store
 from widen.formats.delta_target import DeltaTarget, to_state
+from widen.formats.table_format import TableLocation
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import commit
@@ -29,8 +30,8 @@ _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaLocation:
-    """Where a Delta table is or will be; see `widen.formats.table_format.TableLocation`.
+class DeltaLocation(TableLocation):
+    """Where a Delta table is or will be.
 
     Args:
         store: Of the table.
@@ -40,21 +41,13 @@ class DeltaLocation:
 
     @property
     def location(self) -> str:
-        """The path or URL."""
         return self.store.location
 
     @property
     def can_replace_rows(self) -> bool:
-        """Whether a commit can replace rows."""
         return True
 
     def add_features(self, names: Collection[str]) -> None:
-        """Add table features that the table lacks, in one commit each; nothing if there is no table.
-
-        Raises:
-            ContentionError: a concurrent commit changed the protocol.
-            TableError: the table cannot be read or written.
-        """
         for name in sorted(names):
             try:
                 snapshot = open_snapshot(self.store)
@@ -65,17 +58,9 @@ class DeltaLocation:
                 commit(self.store, snapshot, change.actions, change.operation, change.parameters).or_raise()
 
     def resolve(self, location: str) -> str:
-        """Return the absolute path or the URL of another table."""
         return to_place(location)
 
     def open(self, policy: Policy) -> DeltaTarget:
-        """Return the newest version of the table, or the empty location of a new one.
-
-        Raises:
-            InvalidOption: there is no table but there are other files.
-            UnsupportedFeatureForWrite: the table has a feature that this version does not support.
-            TableError: the table cannot be read.
-        """
         try:
             snapshot = open_snapshot(self.store)
         except TableNotFound:
@@ -92,11 +77,6 @@ class DeltaLocation:
         return DeltaTarget(self.store, snapshot, for_file_fields(policy))
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:
-        """Return the quarantine of the table; see `widen.formats.table_format.TableLocation`.
-
-        Raises:
-            InvalidOption: it is the location of the table, or its scheme is not supported.
-        """
         return DeltaQuarantine(quarantine_store(self.store, location))
 
 

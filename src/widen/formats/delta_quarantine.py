@@ -17,7 +17,15 @@ import msgspec
 
 from widen.errors import InvalidOption, SourceError, TableNotFound
 from widen.formats.quarantine_tags import TAG, encode_tag, find_interrupted
-from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
+from widen.formats.table_format import (
+    IngestTarget,
+    NewFiles,
+    Quarantine,
+    QuarantineContent,
+    QuarantineWrite,
+    StreamInterval,
+    retry_conflicts,
+)
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import to_adds, to_remove
 from widen.log.read.snapshot import Snapshot, open_snapshot
@@ -75,8 +83,8 @@ def quarantine_store(table: LogStore, location: str | None) -> LogStore:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaQuarantine:
-    """A quarantine, which may not exist yet; see `widen.formats.table_format.Quarantine`.
+class DeltaQuarantine(Quarantine):
+    """A quarantine, which may not exist yet.
 
     Args:
         store: Of the quarantine.
@@ -86,7 +94,6 @@ class DeltaQuarantine:
 
     @property
     def location(self) -> str:
-        """The path or URL."""
         return self.store.location
 
     def write(
@@ -96,16 +103,6 @@ class DeltaQuarantine:
         interval: StreamInterval | None,
         new_files: NewFiles | None = None,
     ) -> DeltaQuarantineWrite | None:
-        """Append records in one commit; see `widen.formats.table_format.Quarantine`.
-
-        Returns:
-            None if the quarantine has the interval already, or if there is nothing to write or to remove.
-
-        Raises:
-            InvalidOption: the table at that location is not a quarantine.
-            ContentionError: other writers kept committing to the quarantine first.
-            TableError: the quarantine cannot be written.
-        """
         txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
         rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
         return retry_conflicts(lambda _: self._append(rows, txn, new_files))
@@ -134,27 +131,12 @@ class DeltaQuarantine:
         return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version, replaced)
 
     def open(self) -> DeltaQuarantineContent:
-        """Return the records that are in the quarantine now.
-
-        Raises:
-            TableNotFound: there is no quarantine.
-            InvalidOption: the table at that location is not a quarantine.
-            TableError: the quarantine cannot be read.
-        """
         snapshot = self._newest()
         if snapshot is None:
             raise TableNotFound(location=self.location, reason="there is no log")
         return DeltaQuarantineContent(self.store, snapshot)
 
     def finish_replay(self, target: IngestTarget) -> None:
-        """Remove the records that the last replay has committed to the table, unless they are removed already.
-
-        Raises:
-            TableNotFound: there is no quarantine.
-            SourceError: the table does not record any more what its last replay did.
-            ContentionError: another writer changed the quarantine first.
-            TableError: the quarantine cannot be read or written.
-        """
         content = self.open()
         last = target.last_interval(content.interval.app_id)
         if last is None or content.snapshot.has_written(txn := Txn(app_id=last.app_id, version=last.number)):
@@ -180,8 +162,8 @@ class DeltaQuarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaQuarantineWrite:
-    """The records that one interval has added; see `widen.formats.table_format.QuarantineWrite`.
+class DeltaQuarantineWrite(QuarantineWrite):
+    """The records that one interval has added.
 
     Args:
         store: Of the quarantine.
@@ -197,27 +179,13 @@ class DeltaQuarantineWrite:
 
     @property
     def location(self) -> str:
-        """The location of the quarantine."""
         return self.store.location
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records, with the columns of `COLUMNS`.
-
-        Raises:
-            TableError: the quarantine cannot be read.
-        """
         snapshot = open_snapshot(self.store, self.version)
         return read_snapshot(spark, self.store, snapshot, only=[add.path for add in self.adds])
 
     def undo(self) -> None:
-        """Remove the records from the quarantine again, and bring those back that they have replaced.
-
-        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
-
-        Raises:
-            ContentionError: another writer removed them first, or the outcome is unknown.
-            TableError: the quarantine cannot be read or written.
-        """
         now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
         actions: list[Action] = [*removes, *self.replaced]
@@ -225,8 +193,8 @@ class DeltaQuarantineWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaQuarantineContent:
-    """One version of a quarantine; see `widen.formats.table_format.QuarantineContent`.
+class DeltaQuarantineContent(QuarantineContent):
+    """One version of a quarantine.
 
     Args:
         store: Of the quarantine.
@@ -238,30 +206,18 @@ class DeltaQuarantineContent:
 
     @property
     def interval(self) -> StreamInterval:
-        """The interval that a replay of this version is."""
         return StreamInterval(f"widen-replay-{self.snapshot.metadata.id}", self.snapshot.version)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no records."""
         return not len(self.snapshot.files())
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records, with the columns of `COLUMNS`.
-
-        Raises:
-            TableError: the quarantine cannot be read.
-        """
         return read_snapshot(spark, self.store, self.snapshot)
 
     def write_remaining(
         self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
-        """Write the records that stay; see `widen.formats.table_format.QuarantineContent`.
-
-        Raises:
-            TableError: the files cannot be written.
-        """
         adds: list[Add] = []
         if kept_out is not None:
             rows = with_quarantine_time(with_original_positions(kept_out), table_version)

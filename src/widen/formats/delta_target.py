@@ -16,6 +16,7 @@ from widen.formats.table_format import (
     CommitResult,
     LoadRecord,
     QuarantineWrite,
+    RowReplacingDraft,
     StreamInterval,
     verify_rows,
 )
@@ -172,8 +173,8 @@ class DeltaTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaDraft:
-    """A Delta table as a plan changes it; see `widen.formats.table_format.TableDraft`.
+class DeltaDraft(RowReplacingDraft):
+    """A Delta table as a plan changes it.
 
     Args:
         target: The version that the plan is made for.
@@ -190,22 +191,15 @@ class DeltaDraft:
     replaced: ReplacedRows | None = None
 
     def replacing(self, rows: ReplacedRows) -> DeltaDraft:
-        """Return a draft whose commit also removes rows."""
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        """Write a batch as files; nothing is committed.
-
-        Raises:
-            TableError: the files cannot be written.
-        """
         writer = DeltaWriter(self.target.store, self.protocol, self.metadata)
         result = batch.write(spec, writer)
         rows = writer.count_rows(_adds(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
     def discard(self, result: BatchResult) -> None:
-        """Delete files that were written and will not be committed, as far as the store allows."""
         discard(self.target.store, _adds(result))
 
     def commit(
@@ -218,12 +212,6 @@ class DeltaDraft:
         parameters: Mapping[str, object] = NO_PARAMETERS,
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
-        """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
-
-        Raises:
-            CommitUnknown: the store did not say whether the commit was written.
-            StorageError: the store refused; nothing is visible.
-        """
         txns = [] if interval is None else [_to_txn(interval)]
         actions = [*self._actions_after(result), *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}

@@ -19,7 +19,15 @@ import msgspec
 from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
 from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
 from widen.formats.quarantine_tags import encode_tag, find_interrupted, merge_tags
-from widen.formats.table_format import IngestTarget, NewFiles, StreamInterval, retry_conflicts
+from widen.formats.table_format import (
+    IngestTarget,
+    NewFiles,
+    Quarantine,
+    QuarantineContent,
+    QuarantineWrite,
+    StreamInterval,
+    retry_conflicts,
+)
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
@@ -40,8 +48,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergQuarantine:
-    """A quarantine, which may not exist yet; see `widen.formats.table_format.Quarantine`.
+class IcebergQuarantine(Quarantine):
+    """A quarantine, which may not exist yet.
 
     Args:
         name: Its name.
@@ -70,7 +78,6 @@ class IcebergQuarantine:
 
     @property
     def location(self) -> str:
-        """The name of the table."""
         return str(self.name)
 
     def write(
@@ -80,16 +87,6 @@ class IcebergQuarantine:
         interval: StreamInterval | None,
         new_files: NewFiles | None = None,
     ) -> IcebergQuarantineWrite | None:
-        """Append records in one commit; see `widen.formats.table_format.Quarantine`.
-
-        Returns:
-            None if the quarantine has the interval already, or if there is nothing to write or to remove.
-
-        Raises:
-            InvalidOption: the table of that name is not a quarantine.
-            ContentionError: other writers kept committing to the quarantine first.
-            TableError: the quarantine cannot be written.
-        """
         rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
         return retry_conflicts(lambda _: self._append(rows, interval, new_files))
 
@@ -131,27 +128,12 @@ class IcebergQuarantine:
         return files
 
     def open(self) -> IcebergQuarantineContent:
-        """Return the records that are in the quarantine now.
-
-        Raises:
-            IcebergTableNotFound: there is no quarantine.
-            InvalidOption: the table of that name is not a quarantine.
-            TableError: the quarantine cannot be read.
-        """
         table = self.newest()
         if table is None:
             raise IcebergTableNotFound(location=self.location, reason="the catalog does not have it")
         return IcebergQuarantineContent(self, table)
 
     def finish_replay(self, target: IngestTarget) -> None:
-        """Remove the records that the last replay has committed to the table, unless they are removed already.
-
-        Raises:
-            IcebergTableNotFound: there is no quarantine.
-            SourceError: the table does not record any more what its last replay did.
-            ContentionError: another writer changed the quarantine first.
-            TableError: the quarantine cannot be read or written.
-        """
         content = self.open()
         last = target.last_interval(content.interval.app_id)
         if last is None or _has_interval(content.table, last):
@@ -212,8 +194,8 @@ class IcebergQuarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergQuarantineWrite:
-    """The records that one interval has added; see `widen.formats.table_format.QuarantineWrite`.
+class IcebergQuarantineWrite(QuarantineWrite):
+    """The records that one interval has added.
 
     Args:
         quarantine: The quarantine.
@@ -227,29 +209,15 @@ class IcebergQuarantineWrite:
 
     @property
     def location(self) -> str:
-        """The name of the quarantine."""
         return self.quarantine.location
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records, with the columns of a quarantine.
-
-        Raises:
-            TableError: the quarantine cannot be read.
-        """
         table = self.quarantine.name.load()
         live = frozenset(each.path for each in live_files(table))
         rows = IcebergRows(self.quarantine.store(table), _columns(table), live)
         return rows.read(spark, [file.path for file in self.files])
 
     def undo(self) -> None:
-        """Remove the records from the quarantine again, and bring those back that they have replaced.
-
-        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
-
-        Raises:
-            ContentionError: another writer kept changing the quarantine, or the outcome is unknown.
-            TableError: the quarantine cannot be read or written.
-        """
         retry_conflicts(lambda _: self._undo())
 
     def _undo(self) -> int | Conflicted:
@@ -276,8 +244,8 @@ class IcebergQuarantineWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergQuarantineContent:
-    """One version of a quarantine; see `widen.formats.table_format.QuarantineContent`.
+class IcebergQuarantineContent(QuarantineContent):
+    """One version of a quarantine.
 
     Args:
         quarantine: The quarantine.
@@ -289,22 +257,15 @@ class IcebergQuarantineContent:
 
     @property
     def interval(self) -> StreamInterval:
-        """The interval that a replay of this version is."""
         metadata = self.table.metadata
         number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
         return StreamInterval(f"widen-replay-{metadata.table_uuid}", number)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no records."""
         return not live_files(self.table)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records, with the columns of a quarantine.
-
-        Raises:
-            TableError: the quarantine cannot be read.
-        """
         paths = [each.path for each in live_files(self.table)]
         rows = IcebergRows(self.quarantine.store(self.table), _columns(self.table), frozenset(paths))
         return rows.read(spark, paths)
@@ -312,11 +273,6 @@ class IcebergQuarantineContent:
     def write_remaining(
         self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
-        """Write the records that stay; see `widen.formats.table_format.QuarantineContent`.
-
-        Raises:
-            TableError: the files cannot be written.
-        """
         if kept_out is None:
             return {}
         rows = with_quarantine_time(with_original_positions(kept_out), table_version)

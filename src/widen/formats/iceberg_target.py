@@ -20,6 +20,8 @@ from widen.formats.table_format import (
     LoadRecord,
     QuarantineWrite,
     StreamInterval,
+    TableDraft,
+    TableLocation,
     verify_rows,
 )
 from widen.iceberg import properties as names
@@ -58,8 +60,8 @@ NO_SNAPSHOT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergLocation:
-    """The name of an Iceberg table in a catalog; see `widen.formats.table_format.TableLocation`.
+class IcebergLocation(TableLocation):
+    """The name of an Iceberg table in a catalog.
 
     Args:
         name: The name.
@@ -73,12 +75,10 @@ class IcebergLocation:
 
     @property
     def location(self) -> str:
-        """The name of the table."""
         return str(self.name)
 
     @property
     def can_replace_rows(self) -> bool:
-        """Whether a commit can replace rows: it only appends."""
         return False
 
     def add_features(self, names: Collection[str]) -> None:
@@ -89,14 +89,6 @@ class IcebergLocation:
         return location
 
     def open(self, policy: Policy) -> IcebergTarget:
-        """Return the newest version of the table, or the name of a new one.
-
-        Raises:
-            UnsupportedIcebergVersion: the format version of the table cannot be written.
-            UnsupportedColumnType: Spark has no type for a column.
-            InvalidOption: the table is partitioned in another way than asked for.
-            CatalogError: the catalog cannot be read.
-        """
         table = self.name.find()
         policy = replace(policy, table_format=TableFormat.ICEBERG_V2)
         if table is None:
@@ -112,11 +104,6 @@ class IcebergLocation:
         return IcebergTarget(self, table, schema, for_file_fields(policy))
 
     def quarantine(self, location: str | None) -> IcebergQuarantine:
-        """Return the quarantine of the table; see `widen.formats.table_format.TableLocation`.
-
-        Raises:
-            InvalidOption: it is the table itself, or not the name of a table.
-        """
         return IcebergQuarantine.beside(self.name, location, self.storage_options)
 
     def store(self, location: str, properties: Mapping[str, str]) -> LogStore:
@@ -252,8 +239,8 @@ def added_files(table: Table, version: int) -> list[str]:
 
 
 @dataclass(slots=True)
-class IcebergDraft:
-    """An Iceberg table as a plan changes it; see `widen.formats.table_format.TableDraft`.
+class IcebergDraft(TableDraft):
+    """An Iceberg table as a plan changes it.
 
     Args:
         target: The version that the plan is made for.
@@ -294,19 +281,12 @@ class IcebergDraft:
         return IcebergWriter(store, self.schema, transaction.partition_fields, metadata.properties)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        """Write a batch as files; nothing is committed.
-
-        Raises:
-            RequestError: the table does not allow a change.
-            TableError: the files cannot be written.
-        """
         writer = self.writer
         result = batch.write(spec, writer)
         rows = writer.count_rows(_files(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
     def discard(self, result: BatchResult) -> None:
-        """Delete files that were written and will not be committed, as far as the store allows."""
         if result.files:
             self.writer.discard(_files(result))
 
@@ -320,12 +300,6 @@ class IcebergDraft:
         parameters: Mapping[str, object] = NO_PARAMETERS,
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
-        """Commit the files of an interval with the changes of its plan; see `widen.formats.table_format.TableDraft`.
-
-        Raises:
-            SnapshotUnknown: the catalog did not say whether it has committed.
-            StorageError: the catalog or the store refused; nothing is visible.
-        """
         transaction, marks = self.transaction, {}
         summary = self._summary(plan, result)
         if interval is not None:

@@ -128,7 +128,7 @@ class TableLocation(Protocol):
             policy: What the ingestion may change.
 
         Raises:
-            InvalidOption: there is no table but there are other files.
+            InvalidOption: there is no table but there are other files; or an Iceberg table is partitioned differently.
             TableError: the table cannot be read or written.
         """
 
@@ -216,6 +216,7 @@ class TableDraft(Protocol):
         """Write a batch as files; nothing is committed.
 
         Raises:
+            RequestError: the table does not allow a change.
             TableError: the files cannot be written.
         """
 
@@ -296,7 +297,7 @@ class Quarantine(Protocol):
         """Return the records that are in the quarantine now.
 
         Raises:
-            TableNotFound: there is no quarantine.
+            TableNotFound: there is no quarantine; in a catalog it is `IcebergTableNotFound`.
             InvalidOption: the table at that location is not a quarantine.
             TableError: the quarantine cannot be read.
         """
@@ -327,7 +328,9 @@ class QuarantineWrite(Protocol):
         """
 
     def undo(self) -> None:
-        """Remove the records from the quarantine again.
+        """Remove the records from the quarantine again, and bring those back that they have replaced.
+
+        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
 
         Raises:
             ContentionError: another writer removed them first, or the outcome is unknown.

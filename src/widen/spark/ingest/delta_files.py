@@ -16,7 +16,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.spark.dml.change_context import count_written_rows
-from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
 from widen.spark.read.scan import read_snapshot
 from widen.spark.write.missing_columns import fill_computed_columns
 from widen.spark.write.parquet_writer import write_parquet
@@ -25,7 +25,7 @@ from widen.spark.write.row_constraints import first_violated_rule
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaWriter:
+class DeltaWriter(TableWriter):
     """Writes rows as files of a Delta table.
 
     Args:
@@ -39,11 +39,9 @@ class DeltaWriter:
     metadata: Metadata
 
     def find_sink(self, spark: SparkSession) -> PartSink | None:
-        """Return where Python tasks can write files themselves."""
         return find_part_sink(spark, self.store, self.protocol, self.metadata)
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
-        """Return the files that tasks have written to the sink."""
         return [part.to_add() for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
@@ -60,26 +58,17 @@ class DeltaWriter:
         return first_violated_rule(schema, self.protocol, self.metadata.configuration)
 
     def write(self, rows: DataFrame) -> list[Add]:
-        """Write rows in the columns of the table.
-
-        Raises:
-            RowRefused: a row violates a rule of the table.
-            JobFailed: the Spark job failed.
-            StorageError: the store cannot be written.
-        """
         return write_parquet(rows, self.store, self.protocol, self.metadata)
 
     def count_rows(self, files: Sequence[Add]) -> int:
-        """Return the number of rows in files of this writer."""
         return count_written_rows(files)
 
     def discard(self, files: Sequence[Add]) -> None:
-        """Delete files of this writer as far as the store allows."""
         discard(self.store, files)
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaRows:
+class DeltaRows(TableRows):
     """The rows of one version of a Delta table.
 
     Args:
@@ -92,23 +81,12 @@ class DeltaRows:
 
     @property
     def schema(self) -> StructType:
-        """The schema of the version, with all metadata."""
         return self.snapshot.schema
 
     def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
-        """Return the rows of some files.
-
-        Raises:
-            TableError: the files cannot be read.
-        """
         return read_snapshot(spark, self.store, self.snapshot, only=paths)
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
-        """Return those of some files that the version has; None if only Spark can read them.
-
-        Raises:
-            StorageError: the log cannot be read.
-        """
         if find_part_sink(spark, self.store, self.snapshot.protocol, self.snapshot.metadata) is None:
             return None
         files = self.snapshot.files()

@@ -20,7 +20,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
-from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.ingest.table_files import TableWriter, TaskFiles
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
@@ -42,7 +42,7 @@ _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergWriter:
+class IcebergWriter(TableWriter):
     """Writes rows as files of an Iceberg table.
 
     Args:
@@ -58,11 +58,9 @@ class IcebergWriter:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
-        """Return where Python tasks can write files themselves."""
         return self._new_sink() if not self.partition_by and is_fully_nullable(self.schema) else None
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
-        """Return the files that tasks have written to the sink."""
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
@@ -74,12 +72,6 @@ class IcebergWriter:
         return first_violated_rule(self.schema, _NO_PROTOCOL, {})
 
     def write(self, rows: DataFrame) -> list[IcebergFile]:
-        """Write rows in the columns of the table.
-
-        Raises:
-            JobFailed: the Spark job failed.
-            StorageError: the store cannot be written.
-        """
         sink = self._new_sink()
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
         frame = rows.select(*(column.alias(each.name) for column, each in zip(columns, self.schema, strict=True)))
@@ -94,11 +86,9 @@ class IcebergWriter:
         return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition) for row in written]
 
     def count_rows(self, files: Sequence[IcebergFile]) -> int:
-        """Return the number of rows in files of this writer."""
         return sum(file.metrics.rows for file in files)
 
     def discard(self, files: Sequence[IcebergFile]) -> None:
-        """Delete files of this writer as far as the store allows."""
         for job in {file.path.partition("/")[0] for file in files}:
             discard_folder(self.store, job)
 

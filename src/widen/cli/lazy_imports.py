@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import inspect
+import sys
 from typing import TYPE_CHECKING
 
 from widen.table.lazy_spark import load
@@ -59,132 +61,13 @@ if TYPE_CHECKING:
     from widen.table.schema_diff import diff_versions
     from widen.table.vacuum import VacuumMixin
 
-__all__ = [
-    "PROTECTION",
-    "REWRITE",
-    "SPARK_ERRORS",
-    "ChangedTable",
-    "ColumnChangesMixin",
-    "FooterUse",
-    "IcebergTable",
-    "Loads",
-    "LogStore",
-    "MirrorMixin",
-    "PropertyChangesMixin",
-    "QueryResult",
-    "Table",
-    "VacuumMixin",
-    "build_contract",
-    "build_iceberg_report",
-    "build_report",
-    "check_contract",
-    "contract_parts",
-    "diff_versions",
-    "ensure_mirrorable",
-    "evolution_rules",
-    "find_old_files",
-    "find_old_files_locally",
-    "find_rule",
-    "find_session",
-    "find_table",
-    "flow",
-    "flow_chain",
-    "has_type_changes",
-    "ingest",
-    "ingest_stream",
-    "loads_parts",
-    "mask_report",
-    "name_some",
-    "needs_session",
-    "open_snapshot",
-    "parse_column_changes",
-    "parse_drops",
-    "parse_limits",
-    "parse_new_columns",
-    "parse_options",
-    "parse_rename",
-    "parse_sql",
-    "plan",
-    "plan_handover",
-    "quote_name",
-    "read_history",
-    "read_loads",
-    "render_page",
-    "replay",
-    "report_parts",
-    "run_statement",
-    "sample_formatter",
-    "scan_report",
-    "shown_intervals",
-    "split_statements",
-    "summarize_old_types",
-    "summarize_report",
-    "summarize_table",
-    "supported_features",
-    "terminal",
-    "text_format",
-    "to_catalog",
-    "to_identifier",
-    "to_literal",
-    "to_table_state",
-    "translate_spark_errors",
-    "watch_jobs",
-    "widgets",
-]
-
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "widen.planning.unify.contract": ("build_contract",),
-    "widen.iceberg.catalog": ("to_catalog",),
-    "widen.iceberg.mirror": ("ensure_mirrorable",),
-    "widen.flows": ("flow", "flow_chain"),
-    "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
-    "widen.formats": ("find_table",),
-    "widen.ingestion.batch_limits": ("parse_limits",),
-    "widen.ingestion.new_files": ("name_some",),
-    "widen.ingestion.options": ("parse_options",),
-    "widen.log.read.loads": ("read_loads",),
-    "widen.log.read.snapshot": ("open_snapshot",),
-    "widen.log.store.log_store": ("LogStore",),
-    "widen.model.sql_literal": ("to_identifier", "to_literal"),
-    "widen.model.types": ("quote_name",),
-    "widen.planning.alter.alter_request": ("parse_new_columns", "parse_column_changes", "parse_drops", "parse_rename"),
-    "widen.planning.alter.handover": ("plan_handover",),
-    "widen.protocol.table_features": ("PROTECTION", "supported_features"),
-    "widen.planning.table.table_state": ("to_table_state",),
-    "widen.protocol.type_changes": ("has_type_changes",),
-    "widen.report.build_report": ("build_report",),
-    "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
-    "widen.report.table_summary": ("summarize_table",),
-    "widen.report.file_footers": ("FooterUse",),
-    "widen.report.contract_lines": ("contract_parts",),
-    "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
-    "widen.report.iceberg_report": ("build_iceberg_report",),
-    "widen.report.html_page": ("render_page",),
-    "widen.report.load_tables": ("loads_parts",),
-    "widen.report.report_summary": ("summarize_report",),
-    "widen.report.terminal_report": ("report_parts",),
-    "widen.report.commit_history": ("read_history",),
-    "widen.report": ("terminal", "text_format", "widgets"),
-    "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
-    "widen.spark.parquet.old_type_files": ("find_old_files_locally", "summarize_old_types"),
-    "widen.report.row_scan": ("scan_report",),
-    "widen.spark.maintain.rewrite_files": ("REWRITE",),
-    "widen.spark.parquet.old_file_search": ("find_old_files",),
-    "widen.spark.job_progress": ("watch_jobs",),
-    "widen.spark.session": ("find_session",),
-    "widen.sql_commands.query_results": ("ChangedTable", "QueryResult"),
-    "widen.sql_commands.parser": ("parse_sql",),
-    "widen.sql_commands.execute": ("needs_session", "run_statement"),
-    "widen.sql_commands.token_reader": ("split_statements",),
-    "widen.table": ("IcebergTable", "Table"),
-    "widen.table.column_changes": ("ColumnChangesMixin",),
-    "widen.table.mirror": ("MirrorMixin",),
-    "widen.table.property_changes": ("PropertyChangesMixin",),
-    "widen.table.results": ("Loads",),
-    "widen.table.schema_diff": ("diff_versions",),
-    "widen.table.vacuum": ("VacuumMixin",),
+# The imports above, which only type checkers read, also say from where a name is imported when it is used.
+_HOMES = {
+    alias.name: str(node.module)
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

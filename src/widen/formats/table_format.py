@@ -384,14 +384,6 @@ def verify_rows(
 ) -> Verification:
     """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`.
 
-    Args:
-        rows: The rows of the version that holds the records.
-        policy: The policy of the ingestion.
-        batch: The records.
-        result: The files that they were written to.
-        quarantine: The records that are in the quarantine instead, if any.
-        share: The share of the records to compare, above 0 and at most 1.
-
     Raises:
         TableError: the table cannot be read.
     """

@@ -31,6 +31,7 @@ class NonFileAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 _FILE_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"cdc":{')
 """The first bytes of lines of file actions, when written without spaces. A line holds only one action."""
+_COMMIT_INFO = b'{"commitInfo":'
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for JSON that is damaged, not UTF-8, or nested too deeply."""
 _decoder = msgspec.json.Decoder(NonFileAction)
@@ -57,7 +58,7 @@ def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFil
 
 def _decode_line(path: str, line: bytes, number: int) -> NonFileAction:
     try:
-        return _decoder.decode(line)
+        return _decoder.decode(_to_utf8(line))
     except UNDECODABLE as error:
         raise corrupt_log(path, f"line {number} is damaged ({error})") from error
 
@@ -87,10 +88,22 @@ def decode_commit(path: str, data: bytes) -> list[Line]:
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():
             try:
-                lines.append(_line_decoder.decode(line))
+                lines.append(_line_decoder.decode(_to_utf8(line)))
             except UNDECODABLE as error:
                 raise corrupt_log(path, f"line {number} is damaged ({error})") from error
     return lines
+
+
+def _to_utf8(line: bytes) -> bytes | str:
+    """Return a line after a check that it is UTF-8: the decoder checks only the values that it keeps.
+
+    It would take a key with a wrong byte for an unknown one, and e.g. ignore a deletion vector. Nothing depends on a
+    commitInfo in that way.
+
+    Raises:
+        UnicodeDecodeError: the line is not UTF-8.
+    """
+    return line if line.isascii() else str(line, "utf-8", "replace" if line.startswith(_COMMIT_INFO) else "strict")
 
 
 def corrupt_log(path: str, reason: str) -> CorruptLog:

@@ -121,8 +121,10 @@ class FileActionReader:
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
         pool = pa.system_memory_pool()
         try:
+            if not data.isascii():
+                data.decode()  # Arrow does not check the encoding
             table = pj.read_json(pa.BufferReader(data), options, self._options, memory_pool=pool)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
         adds = [self._adds(rows) for rows in _non_null_rows(add)]

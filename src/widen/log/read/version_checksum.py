@@ -45,7 +45,8 @@ def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
     Source: PROTOCOL.md#version-checksum-file (optional for readers)
     """
     try:
-        return _decoder.decode(store.read(checksum_path(version)))
+        # As text: of bytes, the decoder checks only the values that it keeps, and ignores a key with a wrong byte.
+        return _decoder.decode(store.read(checksum_path(version)).decode())
     except UNUSABLE:
         return None
 

@@ -319,6 +319,22 @@ def test_an_error_names_the_damaged_commit_and_line(table: Path, text: str, blam
     assert path.name in str(caught.value)
 
 
+@pytest.mark.parametrize("damaged", ["stats", "tags", "other"])
+def test_a_file_action_that_is_not_utf8_is_damaged_whichever_field_it_is_in(table: Path, damaged: str) -> None:
+    path = table / "_delta_log" / f"{4:020d}.json"
+    line = json.dumps(add("x", stats="{}", tags=None, other="o"))
+    path.write_bytes(line.replace(f'"{damaged}"', f'"{damaged}@"').encode().replace(b"@", b"\xff"))
+    with pytest.raises(CorruptLog, match="line 1 is damaged"):
+        opened(table).files()
+
+
+def test_a_commit_info_that_is_not_utf8_does_no_harm(table: Path) -> None:
+    (table / "_delta_log" / f"{4:020d}.json").write_bytes(
+        b'{"commitInfo":{"user":"Jos\xe9"}}\n' + json.dumps(add("x")).encode()
+    )
+    assert "x" in live(opened(table))
+
+
 def test_an_error_names_the_line_of_damaged_metadata(table: Path) -> None:
     write_commit(table, 4, {"commitInfo": {}}, {"metaData": {"id": "x"}})
     with pytest.raises(CorruptLog, match="line 2 is damaged"):
@@ -388,9 +404,9 @@ def test_newer_commits_win_over_an_older_checksum(table: Path) -> None:
     assert opened(table).properties == {"k": "v"}
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", '{"metadata":1}'])
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"metadata":1}', json.dumps(checksum()).replace("configur", "\xff")])
 def test_a_damaged_checksum_is_ignored(table: Path, text: str) -> None:
-    (table / "_delta_log" / f"{3:020d}.crc").write_text(text)
+    (table / "_delta_log" / f"{3:020d}.crc").write_bytes(text.encode("latin-1"))
     assert opened(table).properties == {"k": "v"}
 
 

@@ -128,7 +128,7 @@ def _json(random: random.Random, data: bytes) -> bytes:
     what = random.randrange(4)
     if what == 0 and isinstance(holder, dict):
         del holder[key]
-    elif what == 1 and isinstance(holder[key], str) and holder[key].startswith("{"):
+    elif what == 1 and isinstance(holder[key], str) and holder[key].startswith('{"'):
         holder[key] = _json(random, holder[key].encode()).decode(errors="replace")
     else:
         holder[key] = nasty

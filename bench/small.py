@@ -124,7 +124,7 @@ def job_ids(spark: SparkSession) -> list[int]:
 @contextmanager
 def counted(calls: Counter[str]) -> Iterator[None]:
     """Count the listings, reads and writes of tables."""
-    names = ("list_from", "list", "read", "open", "exists", "put", "put_if_absent")
+    names = ("list_from", "list", "read", "open", "find", "put", "put_if_absent")
     real = {name: getattr(LogStore, name) for name in names}
 
     def counting(name: str) -> Any:

@@ -20,7 +20,7 @@ from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.table import Table
 
-READS = ("read", "read_many", "open", "create", "exists", "list", "list_from")
+READS = ("read", "read_many", "open", "create", "find", "list", "list_from")
 FULL = "WIDEN_TEST_FAULTS"
 """The environment variable that asks for every fault; without it a sample is taken."""
 
@@ -229,7 +229,7 @@ def table_complaints(location: Path, before: dict[int, bytes], first_kept: int =
     store = LogStore(str(location))
     for version in range(first_kept or max(before, default=0), newest + 1):
         files = open_snapshot(store, version).files()["path"].to_pylist()
-        found += [f"file {path} of version {version} is gone" for path in files if not store.exists(store.plain(path))]
+        found += [f"file {path} of version {version} is gone" for path in files if not store.find(store.plain(path))]
     with mock.patch.object(os, "fsync"):
         written = Table(str(location)).set_properties({"written": f"after {newest}"})
     if written.version != newest + 1:

@@ -30,7 +30,7 @@ def _overwrite_commits() -> AbstractContextManager[Any]:
 
 def _check_then_write() -> AbstractContextManager[Any]:
     def put_if_absent(store: LogStore, path: str, data: bytes) -> bool:
-        if store.exists(path):
+        if store.find(path):
             return False
         store.put(path, data)
         return True

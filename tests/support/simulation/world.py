@@ -23,6 +23,8 @@ LOCATION = "/simulated/table"
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
 COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
+STALLED_CALLS = 20, 300
+"""For how many calls of the others a writer stands still."""
 TEST = "test"
 """Who calls the store from outside of the run: without delays and faults."""
 
@@ -43,12 +45,14 @@ class Climate:
         fault_rate: How many calls to the store go wrong.
         switch_rate: How often the baton changes hands at a call.
         jump_rate: How often hours pass at a call.
+        stall_rate: How often a writer stands still at a call while the others go on, for hours.
         skew_ms: By how much the clocks of writers differ from the one of the store.
     """
 
     fault_rate: float
     switch_rate: float
     jump_rate: float
+    stall_rate: float
     skew_ms: int
 
     @classmethod
@@ -57,6 +61,7 @@ class Climate:
             fault_rate=rng.choice((0.0, 0.01, 0.03, 0.1)),
             switch_rate=rng.choice((0.1, 0.4, 1.0)),
             jump_rate=rng.choice((0.0, 0.005, 0.03)),
+            stall_rate=rng.choice((0.0, 0.0, 0.05)),
             skew_ms=rng.choice((0, 1_000, HOUR_MS)),
         )
 
@@ -70,7 +75,7 @@ FAULTS = {
     "read": _READ,
     "list": _READ,
     "open": _READ,
-    "exists": _READ,
+    "find": _READ,
     "put": _WRITE,
     "delete": _WRITE,
     "put_if_absent": (*_WRITE, LOST, LATE, RETRIED, RETRIED),
@@ -131,8 +136,12 @@ class World:
         if self._late:
             self._land(self.now_ms)
         if self.rng.random() < self.climate.jump_rate:
-            self.land_all()
-            self.now_ms += self.rng.randint(1, 30) * HOUR_MS
+            self.jump()
+
+    def jump(self) -> None:
+        """Let hours pass."""
+        self.land_all()
+        self.now_ms += self.rng.randint(1, 30) * HOUR_MS
 
     def delay(self, effect: Callable[[], object]) -> None:
         """Let something happen later."""
@@ -186,6 +195,8 @@ class Baton:
         self._names: list[str] = []
         self._end = threading.Lock()
         self._errors: list[BaseException] = []
+        self._stalled: dict[str, int] = {}
+        """How many calls there must be before a writer goes on, while others can."""
 
     def run(self, bodies: dict[str, Callable[[], None]]) -> None:
         """Run all, each in its own thread, until every one has ended."""
@@ -197,7 +208,7 @@ class Baton:
         threads = [threading.Thread(target=self._run, args=item, daemon=True) for item in bodies.items()]
         for thread in threads:
             thread.start()
-        self._pass_to(self._names[self._world.rng.randrange(len(self._names))])
+        self._pass_to(self._choose())
         if not self._end.acquire(timeout=60):
             raise TimeoutError("a run does not end")
         for thread in threads:
@@ -214,7 +225,7 @@ class Baton:
             self._errors.append(error)
         self._names.remove(name)
         if self._names:
-            self._pass_to(self._names[self._world.rng.randrange(len(self._names))])
+            self._pass_to(self._choose())
         else:
             self._end.release()
 
@@ -224,12 +235,23 @@ class Baton:
 
     def offer(self) -> None:
         """Let the seed decide whether somebody else goes on."""
-        rng, holder = self._world.rng, self.holder
-        if rng.random() < self._world.climate.switch_rate:
-            chosen = self._names[rng.randrange(len(self._names))]
+        world, holder = self._world, self.holder
+        rng = world.rng
+        is_stalled = rng.random() < world.climate.stall_rate
+        if is_stalled:
+            self._stalled[holder] = world.calls + rng.randint(*STALLED_CALLS)
+            world.jump()
+        if is_stalled or rng.random() < world.climate.switch_rate:
+            chosen = self._choose()
             if chosen != holder:
                 self._pass_to(chosen)
                 self._waiting[holder].acquire()
+
+    def _choose(self) -> str:
+        """Let the seed choose one of the writers that do not stand still."""
+        calls = self._world.calls
+        awake = [name for name in self._names if self._stalled.get(name, 0) <= calls] or self._names
+        return awake[self._world.rng.randrange(len(awake))]
 
 
 @dataclass
@@ -292,8 +314,8 @@ class SimulatedFiles:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._call("put_if_absent", path, lambda: self.world.put_if_absent(path, data))  # type: ignore[no-any-return]
 
-    def exists(self, path: str) -> bool:
-        return self._call("exists", path, lambda: path in self.world.stored)  # type: ignore[no-any-return]
+    def find(self, path: str) -> FileEntry | None:
+        return self._call("find", path, lambda: self._entry(path) if path in self.world.stored else None)  # type: ignore[no-any-return]
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
         return self._call("list", folder, lambda: self._listed(folder, start, deep=deep))  # type: ignore[no-any-return]
@@ -302,9 +324,20 @@ class SimulatedFiles:
         root = f"{folder.rstrip('/')}/" if folder else ""
         found = (path for path in self.world.stored if path.startswith(root) and path >= start)
         kept = sorted(path for path in found if deep or "/" not in path[len(root) :])
-        return [FileEntry(path, len(self.world.stored[path][0]), self.world.stored[path][1]) for path in kept]
+        return list(map(self._entry, kept))
+
+    def _entry(self, path: str) -> FileEntry:
+        data, modified_ms = self.world.stored[path]
+        return FileEntry(path, len(data), modified_ms)
 
     def delete(self, paths: Iterable[str]) -> None:
+        """Delete in any order, as an object store does with many files in one request."""
+        some = sorted(paths)
+        if self.writer != TEST:
+            self.world.rng.shuffle(some)
+        self.delete_in_order(some)
+
+    def delete_in_order(self, paths: Iterable[str]) -> None:
         for path in list(paths):
             self._call("delete", path, lambda path=path: self.world.delete([path]))
 

@@ -247,7 +247,7 @@ class Writer:
 
     def _opened(self) -> Snapshot:
         """The version that a change begins with: the newest one, or one that was opened some time ago."""
-        if self._base is None or self.rng.random() < 0.7:
+        if self._base is None or self.rng.random() < (0.3 if self.world.climate.stall_rate else 0.7):
             self._base = self._newest()
         return self._base
 

@@ -45,7 +45,7 @@ def missing_files(store: LogStore, adds: Sequence[Add]) -> list[str]:
     """
     paths = list(dict.fromkeys(path for add in adds for path in _stored_paths(store, add)))
     with ThreadPoolExecutor(_THREADS, "widen-exists") as pool:
-        return [path for path, is_present in zip(paths, pool.map(store.exists, paths), strict=True) if not is_present]
+        return [path for path, entry in zip(paths, pool.map(store.find, paths), strict=True) if entry is None]
 
 
 def _stored_paths(store: LogStore, add: Add) -> list[str]:

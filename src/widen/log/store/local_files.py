@@ -149,9 +149,21 @@ class LocalFiles:
                 raise _translate(target, error) from error
         return True
 
-    def exists(self, path: str) -> bool:
-        """Tell whether a file exists at that path."""
-        return os.path.isfile(self._absolute(path))
+    def find(self, path: str) -> FileEntry | None:
+        """Return the file at that path; None if there is none.
+
+        Raises:
+            StorageError: the operating system reported an error.
+        """
+        try:
+            status = os.stat(self._absolute(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _translate(self._absolute(path), error) from error
+        return (
+            FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000) if stat.S_ISREG(status.st_mode) else None
+        )
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
         """Return the files in a folder in name order, from a path on if one is given; a missing folder is empty.
@@ -218,6 +230,8 @@ class LocalFiles:
             except OSError as error:
                 raise _translate(target, error) from error
             self._prune(os.path.dirname(target))
+
+    delete_in_order = delete
 
     def _prune(self, folder: str) -> None:
         with contextlib.suppress(OSError):

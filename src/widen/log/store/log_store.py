@@ -127,14 +127,16 @@ class LogStore:
         """
         return self._files.put_if_absent(path, data)
 
-    def exists(self, path: str) -> bool:
-        """Tell whether a file exists at that path.
+    def find(self, path: str) -> FileEntry | None:
+        """Return the file at that path; None if there is none.
+
+        Its time may be less precise than in a listing.
 
         Raises:
             StorageError: the store reported an error.
         """
         files, inner_path = self._resolve(path)
-        return files.exists(inner_path)
+        return files.find(inner_path)
 
     def list(self, folder: str) -> Iterator[FileEntry]:
         """Yield every file in a folder of the table and below it, in name order.
@@ -189,12 +191,20 @@ class LogStore:
         return (entry for entry in entries if entry.path >= path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files of the table; missing files are not an error.
+        """Delete files of the table in no certain order; missing files are not an error.
 
         Raises:
             StorageError: the store reported an error.
         """
         self._files.delete(paths)
+
+    def delete_in_order(self, paths: Iterable[str]) -> None:
+        """Delete files of the table, each only when the one before is gone; missing files are not an error.
+
+        Raises:
+            StorageError: the store reported an error; the files after the failed one are there.
+        """
+        self._files.delete_in_order(paths)
 
     def uri(self, path: str) -> str:
         """Return the absolute URI of a file as Spark and Hadoop spell it.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import obstore
@@ -23,6 +23,9 @@ from obstore import store as stores
 from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
 from widen.errors.foreign import first_line
 from widen.log.store.local_files import FileEntry
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 _READ_AHEAD = 32
 """How many files are read at a time. A request takes tens of milliseconds, whatever the size of a small log file, so
@@ -225,19 +228,18 @@ class ObjectStoreFiles:
             raise self._translate(path, error) from error
         return True
 
-    def exists(self, path: str) -> bool:
-        """Tell whether a file exists at that path.
+    def find(self, path: str) -> FileEntry | None:
+        """Return the file at that path; None if there is none. Its time may be in whole seconds.
 
         Raises:
             StorageError: the store reported an error.
         """
         try:
-            obstore.head(self._store, path)
+            return _to_entry(obstore.head(self._store, path))
         except FileNotFoundError:
-            return False
+            return None
         except OBSTORE_ERRORS as error:
             raise self._translate(path, error) from error
-        return True
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
         """Return the files in a folder in name order, those after a path if one is given; a missing folder is empty.
@@ -261,8 +263,7 @@ class ObjectStoreFiles:
     def _entries(self, folder: str, start: str) -> Iterator[FileEntry]:
         try:
             for page in obstore.list(self._store, folder or None, offset=start or None, chunk_size=1000):
-                for item in page:
-                    yield FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
+                yield from map(_to_entry, page)
         except OBSTORE_ERRORS as error:
             raise self._translate(folder, error) from error
 
@@ -277,11 +278,16 @@ class ObjectStoreFiles:
             try:
                 obstore.delete(self._store, some)
             except FileNotFoundError:  # of some stores only: they delete one file per request
-                self._delete_each(some)
+                self.delete_in_order(some)
             except OBSTORE_ERRORS as error:
                 raise self._translate("", error) from error
 
-    def _delete_each(self, paths: Iterable[str]) -> None:
+    def delete_in_order(self, paths: Iterable[str]) -> None:
+        """Delete files with one request each, one after the other; missing files are not an error.
+
+        Raises:
+            StorageError: the store reported an error.
+        """
         for path in paths:
             try:
                 obstore.delete(self._store, path)
@@ -363,6 +369,10 @@ class _NewFile(io.RawIOBase):
             self._writer.close()
         except OBSTORE_ERRORS as error:
             raise self._translate(error) from error
+
+
+def _to_entry(item: ObjectMeta) -> FileEntry:
+    return FileEntry(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
 
 
 def _split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:

@@ -131,7 +131,7 @@ def commit(
         winner = _write_entry(store, attempt.version, provenance.txn_id, encode_lines(info, final), staged)
         if isinstance(winner, Unknown):
             return winner
-        if winner is None and not _is_reachable(store, attempt.version, began_ms):
+        if winner is None and not _is_reachable(store, base, attempt.version, began_ms):
             reason = "the previous version expired while the change was prepared"
             unknown = CommitUnknown(
                 version=attempt.version, location=store.location, reason=reason, txn_id=provenance.txn_id
@@ -383,9 +383,9 @@ def _txn_id(winner: WinningCommit) -> object:
     return infos[0].get("txnId") if infos else None
 
 
-def _is_reachable(store: LogStore, version: int, began_ms: int) -> bool:
+def _is_reachable(store: LogStore, base: Snapshot | None, version: int, began_ms: int) -> bool:
     with after_commit(store.location, version):
-        return is_reachable(store, version, if_unknown=current_ms() - began_ms <= PAUSE_MS)
+        return is_reachable(store, base, version, if_unknown=current_ms() - began_ms <= PAUSE_MS)
 
 
 def _conclude(store: LogStore, attempt: _CommitAttempt, info: CommitInfo, actions: Sequence[Action]) -> Committed:

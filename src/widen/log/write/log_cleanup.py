@@ -66,7 +66,10 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     if first is None or first < protected_before(snapshot.protocol, snapshot.properties):
         return 0
     expired = [entry.path for entry in listing.before(first)]
-    snapshot.store.delete(expired)
+    # A writer with an old base takes the commit of that base for a sign that no later one is deleted.
+    commits = [listing.commits[version].entry.path for version in sorted(listing.commits) if version < first]
+    snapshot.store.delete_in_order(commits)
+    snapshot.store.delete(expired[len(commits) :])
     # Sidecars go last: until then, a checkpoint that is still listed may name them.
     unused = _unused_sidecars(snapshot.store, list_log(snapshot.store), now_ms) if expired else []
     snapshot.store.delete(unused)

@@ -10,8 +10,9 @@ Source: PROTOCOL.md#metadata-cleanup, #delta-log-entries
 from __future__ import annotations
 
 from widen.errors import BaseExpired, TableAlreadyExists, WidenError
-from widen.log.read.log_segment import commit_path, list_log
+from widen.log.read.log_segment import list_log
 from widen.log.read.snapshot import Snapshot
+from widen.log.store.local_files import FileEntry
 from widen.log.store.log_store import LogStore
 
 PAUSE_MS = 60_000
@@ -31,10 +32,7 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
     """
     if base is None:
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None
-    base_commits = [file for file in base.segment.commits if file.first == base.version]
-    if base_commits and store.exists(
-        base_commits[0].entry.path
-    ):  # cleanup deletes older commits first, so later ones exist, too
+    if _has_base(store, base):
         return None
     listing = list_log(store)
     if listing.newest <= base.version or base.version + 1 in listing.commits:
@@ -43,18 +41,39 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
     return BaseExpired(version=listing.newest, location=store.location, reason=reason)
 
 
-def is_reachable(store: LogStore, version: int, *, if_unknown: bool) -> bool:
+def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unknown: bool) -> bool:
     """Tell whether readers see a version that was just written.
 
-    A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`.
+    A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`. Before it
+    frees the name of a version it makes sure of a checkpoint of a later one, so the newest version is seen. An older
+    one is seen if the commit of its base is still there: a cleanup deletes that one first. The commit before does not
+    tell: another writer with an old base may have written it anew.
 
     Args:
         store: The store of the table.
+        base: The version that the change is based on.
         version: The version.
         if_unknown: What to return if the store fails: the version is written, so this must not look like a failed
             commit.
     """
     try:
-        return version == 0 or store.exists(commit_path(version - 1)) or list_log(store).newest == version
+        return base is None or _has_base(store, base) or list_log(store).newest == version
     except WidenError:
         return if_unknown
+
+
+def _has_base(store: LogStore, base: Snapshot) -> bool:
+    """Tell whether the commit of a base is the file that was there when the base was opened.
+
+    Then no later commit was deleted: a cleanup deletes them one after the other, oldest first. That holds for Delta
+    Lake and Widen; clients that delete many files in one request of an object store give no order.
+    """
+    commits = base.segment.commits[-1:]
+    if not commits or commits[0].first != base.version:
+        return False
+    listed, found = commits[0].entry, store.find(commits[0].entry.path)
+    return found is not None and _stamp(found) == _stamp(listed)
+
+
+def _stamp(entry: FileEntry) -> tuple[int, int]:
+    return entry.size_bytes, entry.modified_ms // 1000  # what some stores tell of a single file has no milliseconds

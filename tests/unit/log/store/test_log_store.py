@@ -66,7 +66,7 @@ def test_a_listing_is_in_name_order_and_can_start_at_a_name(store: LogStore) -> 
 def test_a_missing_folder_is_empty(store: LogStore) -> None:
     assert list(store.list("nothing")) == []
     assert list(store.list_from("_delta_log/0")) == []
-    assert not store.exists("_delta_log/0")
+    assert not store.find("_delta_log/0")
 
 
 def test_read_many_returns_files_in_the_given_order(store: LogStore) -> None:
@@ -86,8 +86,15 @@ def test_an_error_names_the_missing_file(store: LogStore) -> None:
 
 def test_deleting_a_missing_file_is_not_an_error(store: LogStore) -> None:
     store.put("x", b"1")
+    [listed] = store.list("")
+    found = store.find("x")
+    assert found is not None
+    assert (found.path, found.size_bytes, found.modified_ms // 1000) == ("x", 1, listed.modified_ms // 1000)
     store.delete(["x", "y"])
-    assert not store.exists("x")
+    assert store.find("x") is None
+    store.put("x", b"1")
+    store.delete_in_order(["y", "x"])
+    assert not list(store.list(""))
 
 
 def test_a_walk_skips_folders_and_many_files_are_deleted_at_once(store: LogStore) -> None:

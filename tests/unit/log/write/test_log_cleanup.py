@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,29 @@ def test_a_table_says_whether_and_when_it_is_cleaned_up(
 ) -> None:
     ten_days(tmp_path, configuration)
     assert (clean_up_if_enabled(open_snapshot(LogStore(str(tmp_path)))) > 0) is cleans
+
+
+def test_commits_are_deleted_one_after_the_other_and_before_everything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store deletes many files in any order; a writer with an old base relies on the order of commits."""
+    calls: list[list[str]] = []
+
+    def recorded(kind: str) -> Callable[[LogStore, Iterable[str]], None]:
+        real = getattr(LogStore, kind)
+
+        def delete(store: LogStore, paths: Iterable[str]) -> None:
+            calls.append([kind, *(path.removeprefix("_delta_log/") for path in paths)])
+            real(store, calls[-1][1:])
+
+        return delete
+
+    log = ten_days(tmp_path)
+    for kind in ("delete_in_order", "delete"):
+        monkeypatch.setattr(LogStore, kind, recorded(kind))
+    log.clean(2 * DAY_MS)
+    commits, others, *_ = calls
+    assert commits == ["delete_in_order", *(f"{version:020d}.json" for version in range(6))]
+    assert others[0] == "delete"
+    assert not [name for name in others[1:] if name.endswith(".json")]
+    assert f"{3:020d}.checkpoint.parquet" in others

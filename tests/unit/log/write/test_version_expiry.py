@@ -49,7 +49,7 @@ def test_a_version_that_was_cleaned_up_is_not_written_again(base: Snapshot) -> N
     outcome = commit(base.store, base, [add("late")], "WRITE", {})
     assert isinstance(outcome, Conflicted)
     assert isinstance(outcome.error, BaseExpired)
-    assert not base.store.exists(f"_delta_log/{1:020d}.json")
+    assert not base.store.find(f"_delta_log/{1:020d}.json")
     newest = open_snapshot(base.store)
     assert isinstance(commit(base.store, newest, [add("late")], "WRITE", {}), Committed)
     assert sorted(open_snapshot(base.store).files()["path"].to_pylist()) == ["f0", "f1", "f2", "late"]
@@ -75,7 +75,7 @@ def test_a_table_whose_first_version_was_cleaned_up_is_not_made_again(base: Snap
     outcome = commit(base.store, None, FIRST, "CREATE TABLE", {})
     assert isinstance(outcome, Conflicted)
     assert isinstance(outcome.error, TableAlreadyExists)
-    assert not base.store.exists(f"_delta_log/{0:020d}.json")
+    assert not base.store.find(f"_delta_log/{0:020d}.json")
 
 
 def test_a_base_that_is_cleaned_up_right_before_the_log_entry_is_written_is_not_claimed(
@@ -93,6 +93,40 @@ def test_a_base_that_is_cleaned_up_right_before_the_log_entry_is_written_is_not_
     assert outcome.error.fields["version"] == 1
 
 
+def test_a_version_is_not_claimed_because_another_late_writer_wrote_the_one_before(
+    base: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writers began with version 0 and version 1, and went on when both, and their successors, were gone."""
+    second = open_snapshot(base.store, 1)
+    put = LogStore.put_if_absent
+
+    def put_after_the_other(store: LogStore, path: str, data: bytes) -> bool:
+        if path.endswith("2.json"):
+            clean_up(base)
+            put(store, f"_delta_log/{1:020d}.json", data)
+        return put(store, path, data)
+
+    monkeypatch.setattr(LogStore, "put_if_absent", put_after_the_other)
+    outcome = commit(base.store, second, [add("late")], "WRITE", {})
+    assert isinstance(outcome, Unknown)
+    assert outcome.error.fields["version"] == 2
+
+
+def test_a_winner_that_wrote_too_late_proves_nothing_either(base: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = LogStore.put_if_absent
+
+    def put_after_the_other(store: LogStore, path: str, data: bytes) -> bool:
+        if path.endswith("1.json"):
+            clean_up(base)
+            put(store, path, b'{"commitInfo":{"txnId":"other"}}\n')
+        return put(store, path, data)
+
+    monkeypatch.setattr(LogStore, "put_if_absent", put_after_the_other)
+    outcome = commit(base.store, base, [add("late")], "WRITE", {})
+    assert isinstance(outcome, Unknown)
+    assert outcome.error.fields["version"] == 2
+
+
 @pytest.mark.parametrize(("pause_ms", "outcome"), [(0, Committed), (3_600_000, Unknown)])
 def test_a_store_that_fails_after_the_log_entry_is_written_makes_only_a_paused_commit_unknown(
     base: Snapshot, monkeypatch: pytest.MonkeyPatch, pause_ms: int, outcome: type
@@ -103,7 +137,7 @@ def test_a_store_that_fails_after_the_log_entry_is_written_makes_only_a_paused_c
         written = put(store, path, data)
         now_ms = commit_timestamps.current_ms()
         monkeypatch.setattr("widen.log.write.commit.current_ms", lambda: now_ms + pause_ms)
-        monkeypatch.setattr(LogStore, "exists", refuse)
+        monkeypatch.setattr(LogStore, "find", refuse)
         return written
 
     def refuse(store: LogStore, path: str) -> bool:

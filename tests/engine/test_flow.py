@@ -134,6 +134,27 @@ def test_a_query_that_the_first_version_does_not_fit_waits_for_a_later_one(lake:
     assert lake.rows("archive") == [(1, None), (2, 5)]
 
 
+def test_a_query_that_fails_leaves_the_parts_of_another_process_alone(lake: Lake) -> None:
+    for number in range(3):
+        lake.add(f"SELECT {number} id")
+    calls: list[int] = []
+
+    def transform(rows: DataFrame) -> DataFrame:
+        calls.append(1)
+        if len(calls) == 1:  # another process commits the first part, and then both fail
+            lake.step("bronze", "archive", transform=transform, max_bytes=1)
+        if len(calls) == 3:
+            raise OSError("no route to host")
+        return rows
+
+    with pytest.raises(OSError, match="no route"):
+        lake.step("bronze", "archive", transform=transform, max_bytes=1)
+    assert len(lake.rows("archive")) == 1
+    lake.table("bronze").optimize()
+    lake.step("bronze", "archive", transform=transform, max_bytes=1)
+    assert lake.rows("archive") == [(0,), (1,), (2,)]
+
+
 def test_rows_that_fixed_columns_cannot_hold_wait_in_quarantine(lake: Lake) -> None:
     lake.add("SELECT 1 id, 1 n")
     create_table(str(lake.place / "archive"), "id int, n int").add_constraint("small", "n < 10")

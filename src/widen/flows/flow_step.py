@@ -9,7 +9,6 @@ Source: docs/guide/flow.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -230,16 +229,25 @@ class FlowStep:
         is_last = number == len(parts) - 1
         self._tell(f"reading part {number + 1} of {len(parts)} of version {version}")
         interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
-        with ExitStack() as undo:
-            if not number:  # a query that this version does not fit may fit a later one
-                undo.callback(settings.checkpoint.remove)
+        try:
             rows = settings.query.run(self._spark, settings.source.rows(self._spark, version, parts[number]))
-            undo.pop_all()
+        except Exception:  # of any kind: it is the user's function
+            self._forget_version()
+            raise
         result = self._commit(rows, interval, None if is_last else written)
         if is_last:
             return self._finish(version, version, result, part=number)
         self._advance(parts=number + 1)
         return FlowBatch(settings.source.location, settings.into, version, version, result=result, part=number)
+
+    def _forget_version(self) -> None:
+        """Let the next run begin with a later version, which the query may fit, unless this one has been begun.
+
+        The checkpoint says of which version, and of how large a part, the target has some parts.
+        """
+        checkpoint = self._settings.checkpoint
+        if checkpoint.read() == self._progress and not self._has_begun(self._progress):
+            checkpoint.remove()
 
     def _follow(self, done: int, end: int, committed: StreamInterval | None, *, is_pinned: bool) -> FlowBatch:
         """Read the next range of versions."""

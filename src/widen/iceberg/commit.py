@@ -274,11 +274,11 @@ class IcebergTransaction:
             self.transaction.commit_transaction()
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
             conflict = self._to_outcome(error)
-            if conflict is not None:
-                staged.mark_absent()
-                self._delete_manifests()
+            if conflict is None:
+                self._ensure_committed(error, staged)
+            elif not self._is_committed(error):  # a client that repeats a lost request loses against itself
+                self._undo(staged)
                 return conflict
-            self._ensure_committed(error, staged)
         return self.snapshot_id
 
     def _to_outcome(self, error: Exception) -> Conflicted | None:
@@ -305,19 +305,30 @@ class IcebergTransaction:
             self._undo(staged)
             fix = "Nothing was committed. Check the credentials of the catalog and what they allow."
             raise CatalogRefused(location=location, reason=reason, fix=fix) from error
-        unknown = SnapshotUnknown(version=self.snapshot_id, location=location, reason=reason)
-        try:
-            table = self.name.find()
-        except WidenError:
-            raise unknown from error
-        if table is not None and table.metadata.snapshot_by_id(self.snapshot_id or 0) is not None:
+        if self._is_committed(error):
             return
         if not self._is_sqlite():
-            raise unknown from error
+            raise self._unknown(error) from error
         # SQLite has rolled back, and nothing can commit later: there is no server in between.
         self._undo(staged)
         fix = "Nothing was committed. Repeat the call."
         raise CatalogError(location=location, reason=reason, fix=fix) from error
+
+    def _is_committed(self, error: Exception) -> bool:
+        """Tell whether the catalog has the snapshot although the commit reported an error.
+
+        Raises:
+            SnapshotUnknown: the catalog cannot be read.
+        """
+        try:
+            table = self.name.find()
+        except WidenError:
+            raise self._unknown(error) from error
+        return table is not None and table.metadata.snapshot_by_id(self.snapshot_id or 0) is not None
+
+    def _unknown(self, error: Exception) -> SnapshotUnknown:
+        reason = first_line(error) or type(error).__name__
+        return SnapshotUnknown(version=self.snapshot_id, location=str(self.name), reason=reason)
 
     def _is_sqlite(self) -> bool:
         catalog = self.name.catalog.open()

@@ -213,9 +213,11 @@ def _failing(name: TableName, error: Exception, *, commits: bool) -> Callable[..
 
 
 UNCLEAR = [CommitStateUnknownException("502"), ConnectionError("reset"), TimeoutError()]
+LOST = CommitFailedException("lost")
+"""What a catalog's client reports that has repeated a request without an answer: it has lost against itself."""
 
 
-@pytest.mark.parametrize("error", UNCLEAR, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("error", [*UNCLEAR, LOST], ids=lambda each: type(each).__name__)
 def test_a_commit_that_succeeded_although_it_reports_an_error(
     table: TableName, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

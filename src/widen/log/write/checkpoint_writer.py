@@ -132,21 +132,25 @@ def _write_v2(
     ]
     data = _encode(pa.schema([*_NON_FILE.items(), *file_actions, *_V2.items()]), rows, ())
     path = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
-    _ensure_not_paused(snapshot, now_ms)
+    if _was_paused(now_ms):
+        raise _interrupted(snapshot)
     snapshot.store.put(path, data)
-    try:
-        _ensure_not_paused(snapshot, now_ms)
-    except StorageError:
+    # From here on the checkpoint protects its sidecar. It stays, because a cleanup may rely on it already; unless an
+    # earlier cleanup has deleted the sidecar.
+    if _was_paused(now_ms) and snapshot.store.find(f"{SIDECARS}/{name}") is None:
         snapshot.store.delete([path])
-        raise
+        raise _interrupted(snapshot)
     return len(data) + len(sidecar)
 
 
-def _ensure_not_paused(snapshot: Snapshot, began_ms: int) -> None:
-    """Check that no cleanup can have deleted the sidecar, which no checkpoint names yet: it keeps those of a day."""
-    if current_ms() - began_ms > MAX_PAUSE_MS:
-        reason = f"the checkpoint of version {snapshot.version} was interrupted for more than an hour"
-        raise StorageError(location=snapshot.location, reason=reason, fix="Write the checkpoint again.")
+def _was_paused(began_ms: int) -> bool:
+    """Tell whether a cleanup can have deleted a sidecar that no checkpoint names yet: it keeps those of a day."""
+    return current_ms() - began_ms > MAX_PAUSE_MS
+
+
+def _interrupted(snapshot: Snapshot) -> StorageError:
+    reason = f"the checkpoint of version {snapshot.version} was interrupted for more than an hour"
+    return StorageError(location=snapshot.location, reason=reason, fix="Write the checkpoint again.")
 
 
 def _encode(schema: pa.Schema, rows: Sequence[dict[str, Any]], adds: Iterable[pa.Array]) -> bytes:

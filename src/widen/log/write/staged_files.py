@@ -78,6 +78,7 @@ def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> N
         folder: The path of the folder in the table.
         but: The paths in the table of files to keep.
     """
+    assert folder, "it would be the whole table"
     with contextlib.suppress(StorageError):
         store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
 

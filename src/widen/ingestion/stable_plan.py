@@ -19,10 +19,11 @@ from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.unmatched_fields import find_unmatched
 from widen.spark.text.quarantined_rows import BatchResult
-from widen.spark.text.text_tasks import MIN_OBSERVED_RECORDS, BatchWriteSpec
+from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 
-PATIENT_FROM, MAX_PASSES = 3, 8
-"""From which pass on every task reads all its records, and how many passes can be needed."""
+PATIENT_FROM, MAX_PASSES = 1, 8
+"""From which pass on every task reads all its records, though the plan will change, and how many passes can be needed.
+The first pass finds all kinds but rare ones; it does not pay to look for those one pass after another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def write_until_plan_is_stable(
 
 def _with_bounds(plan: Plan, seen: Observation) -> Plan:
     """Return the plan of a large batch with its counts as lower bounds: tasks stop counting what the columns hold."""
-    if seen.records + seen.corrupt + seen.quarantined < MIN_OBSERVED_RECORDS:
+    if seen.records + seen.corrupt + seen.quarantined < MIN_COUNTED_RECORDS:
         return plan
     events = tuple(replace(event, at_least=True) for event in plan.events)
     return replace(plan, events=events, rescued=tuple(replace(field, at_least=True) for field in plan.rescued))

@@ -118,7 +118,10 @@ class FieldObservation(msgspec.Struct, omit_defaults=True):
 
     def kind(self, kind: Kind) -> KindObservation:
         """Return the mutable observation of a kind; the first call creates it."""
-        return self.kinds.setdefault(kind, KindObservation())
+        observed = self.kinds.get(kind)
+        if observed is None:
+            observed = self.kinds[kind] = KindObservation()
+        return observed
 
     def record(self, dim: int) -> RecordObservation:
         """Return the mutable observation of the records of a dim; the first call creates it."""

@@ -102,6 +102,7 @@ class RowBuilder:
         file_fields: FileFields | None = None,
     ) -> None:
         policy = policy or Policy()
+        self.schema, self._policy, self._base_schema = schema, policy, base
         self.observation, self._origin, self._file_fields = Observation(), origin, file_fields
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
@@ -112,6 +113,19 @@ class RowBuilder:
         self._rows: list[Row] = []
         self._search_budgets = dict.fromkeys(policy.excluded, MAX_SEARCHED_TEXTS)
         self._use(BatchProfile(RESCUED in self._roles))
+
+    def with_schema(self, schema: StructType) -> RowBuilder:
+        """Return a builder of the rows of another schema, which goes on with the same observation.
+
+        Call it only when no texts are waiting.
+
+        Args:
+            schema: The schema.
+        """
+        builder = RowBuilder(schema, self._policy, self._base_schema, self._origin, self._file_fields)
+        builder.observation, builder._search_budgets = self.observation, self._search_budgets
+        builder.adapt()
+        return builder
 
     @property
     def takes_columns(self) -> bool:

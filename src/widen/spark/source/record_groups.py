@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -18,21 +19,29 @@ _READERS: Mapping[int, Callable[[bytes], Iterator[FieldGroup | TextGroup]]] = Ma
 """The reader of the texts of a row, by the value of `PART`; all other rows have a text or a whole file."""
 
 
-def read_record_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[FieldGroup | TextGroup]:
+def read_record_groups(batches: Iterable[pa.RecordBatch]) -> Generator[FieldGroup | TextGroup]:
     """Yield the records of a raw batch; those of ranges are read from their files.
+
+    A caller that needs no more records closes the generator. Then the other rows with ranges are still taken from
+    Spark: it ends a Python worker that leaves input behind, and the next task would wait for another one to start.
 
     Raises:
         CorruptFile: a file cannot be read.
         SourceError: a quoted field of CSV does not end.
     """
-    for batch in batches:
+    rest = iter(batches)
+    for batch in rest:
         for group in split_groups(batch):
             reader = _READERS.get(group.part)
             if reader is None:
                 yield group
                 continue
-            for text in group.texts:
-                yield from reader(text)
+            try:
+                for text in group.texts:
+                    yield from reader(text)
+            except GeneratorExit:
+                deque(rest, maxlen=0)
+                raise
 
 
 def read_text_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:

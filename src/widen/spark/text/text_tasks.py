@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -43,9 +43,12 @@ NOTES = "notes"
 ROWS_PER_BATCH, FIELD_ROWS_PER_BATCH = 1_000, 10_000
 """Number of rows in an Arrow batch: of records that are texts, and of those that are columns."""
 
-EARLY_CHECKS = (10, 100, 1_000, 2_000)
+EARLY_CHECKS = (10, 200, 1_000, 2_000)
 """Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
 field in the first rows."""
+
+MIN_COUNTED_RECORDS = 200
+"""Minimum number of records of which a task counts all values that are new to the table."""
 
 MIN_OBSERVED_RECORDS = 2_000
 """Minimum number of records that a task observes once it knows that the plan will change."""
@@ -81,10 +84,10 @@ class BatchWriteSpec:
         origin = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
         return StructType((*self.schema.fields, *origin))
 
-    def covers(self, seen: Observation) -> bool:
-        """Tell whether the plan for the prior and a new observation leads to the schema of this spec."""
+    def next_schema(self, seen: Observation) -> StructType:
+        """Return the schema of the plan for the prior and a new observation."""
         merged = observation_from_json(self.prior_observation).merged(seen)
-        return evolve(self.base, merged, self.policy).schema == self.schema
+        return evolve(self.base, merged, self.policy).schema
 
 
 _ORIGIN = StructType(tuple(map(Field, ORIGIN_FIELDS, (STRING, STRING, LONG, STRING))))
@@ -212,16 +215,20 @@ class _TextTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the records of Arrow batches and yield their rows."""
-        for group in read_record_groups(batches):
-            if isinstance(group, FieldGroup) and self._builder.takes_columns:
-                yield from self._run_fields(group)
-                continue
-            texts = group.to_text_group() if isinstance(group, FieldGroup) else group
-            for part, positions in self._positions.texts(texts):
-                yield from self._run_texts(part, positions)
-            if self.is_done:
-                return
+        with closing(read_record_groups(batches)) as groups:
+            for group in groups:
+                yield from self._run_group(group)
+                if self.is_done:
+                    return
         yield from self._drain()
+
+    def _run_group(self, group: FieldGroup | TextGroup) -> Iterator[pa.RecordBatch]:
+        if isinstance(group, FieldGroup) and self._builder.takes_columns:
+            yield from self._run_fields(group)
+            return
+        texts = group.to_text_group() if isinstance(group, FieldGroup) else group
+        for part, positions in self._positions.texts(texts):
+            yield from self._run_texts(part, positions)
 
     def _run_texts(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(len(texts)):
@@ -262,7 +269,7 @@ class _TextTask:
 
     def _drain(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
-        rows.
+        rows, and this one goes on with the schema that is known so far, so that it reads only what is new exactly.
         """
         batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)]
         self._columns = []
@@ -270,9 +277,23 @@ class _TextTask:
         if signature != self._signature:
             self._signature = signature
             self._builder.adapt()
-            self.will_replan = self.will_replan or not self._spec.covers(self._builder.observation)
+            self._adapt_schema()
         if not self.will_replan:
             yield from batches
+
+    def _adapt_schema(self) -> None:
+        """Find out whether the plan changes. If so, go on with the schema that is known so far: rows are not needed,
+        but with it only records that bring more are read exactly.
+        """
+        schema = self._spec.next_schema(self._builder.observation)
+        self.will_replan = self.will_replan or schema != self._spec.schema
+        if not self.will_replan or self._spec.policy.detects_maps:  # maps are detected by the counts of keys
+            return
+        if self._rows < MIN_COUNTED_RECORDS:
+            self._signature = None
+        elif schema != self._builder.schema:
+            self._builder = self._builder.with_schema(schema)
+            self._schema = to_arrow_schema(replace(self._spec, schema=schema).row_schema)
 
 
 class RecordPositions:

@@ -26,10 +26,47 @@ from widen.spark.text.arrow_columns import drain_arrow_batches
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 
 
+FORMS = (
+    *(b"1", b"-0", b"2147483648", b"9007199254740993", b"2.5", b"1.50", b"true", b'"x"', b'"2024-05-01"', b"null"),
+    *(b"[]", b"[[]]", b"{}", b"[{}]", b"[null]", b"[null,1]", b"[[null]]", b"[1]", b"[2,-3]", b"[-0]", b"[2147483648]"),
+    *(
+        b"[9007199254740993]",
+        b"[9223372036854775808]",
+        b"[1.50]",
+        b"[1e3]",
+        b"[true,false]",
+        b'["x","1"]',
+        b'["\\u0041"]',
+    ),
+    *(b'["2024-05-01"]', b'[1,"x"]', b"[true,1]", b"[[1],[2]]", b'[["x"]]', b"[[1],2]", b'{"b":1}', b'{"b":"x"}'),
+    *(b'[{"b":1}]', b'[{"b":1},{"c":2}]', b'[{"b":1},1]', b"[ 1 , 2 ]"),
+)
+"""Values of one field, in every form that has a column of its own, and at the edges of what the fast path takes."""
+
+
+@given(st.lists(st.sampled_from(FORMS), min_size=2, max_size=14), st.integers(1, 12), modes, st.booleans())
+def test_both_paths_give_one_row_of_a_field_of_many_forms(
+    forms: list[bytes], length: int, mode: Mode, adapts: bool
+) -> None:
+    batch = [b'{"a":%s}' % form for form in forms]
+    _check_both_paths(batch, length, mode, frozen=False, adapts=adapts)
+    policy = Policy(mode)
+    schema = settle(None, batch, policy).plan.schema
+    maker = RowBuilder(schema, policy, schema)
+    maker.add(batch, [("f", number) for number in range(len(batch))])
+    rows = [row for part in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in part.to_pylist()]
+    exact = [to_row(build_routes(schema, policy), record) for text in batch for record in records_of(text) or ()]
+    assert sorted(map(repr, rows)) == sorted(map(repr, through_arrow(schema, exact)))
+
+
 @given(batches, st.integers(0, 4), modes, st.booleans(), st.booleans())
 def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
     batch: list[bytes], length: int, mode: Mode, frozen: bool, adapts: bool
 ) -> None:
+    _check_both_paths(batch, length, mode, frozen=frozen, adapts=adapts)
+
+
+def _check_both_paths(batch: list[bytes], length: int, mode: Mode, *, frozen: bool, adapts: bool) -> None:
     base = settle(None, batch[:length], Policy(mode)).plan.schema
     policy = Policy(Mode.FREEZE if frozen else mode)
     schema = settle(base, batch, policy).plan.schema if frozen else base

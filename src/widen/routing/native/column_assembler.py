@@ -28,7 +28,7 @@ from widen.routing.native.record_shape import (
     NestedColumn,
     RecordShape,
 )
-from widen.routing.native.scalar_conversion import FastConversion, to_digits, to_source_text
+from widen.routing.native.scalar_conversion import FastConversion, to_digits, to_source_text, to_typed_array
 from widen.routing.row import Row, route_value
 
 _UNSET = msgspec.UNSET
@@ -91,6 +91,10 @@ class ColumnAssembler:
         decoded, is_exact = _decode_texts(texts)
         if item.has_dates:
             decoded = [parse_temporal(value) if type(value) is str else value for value in decoded]
+        bound = item.converter.array_bound
+        if bound and list in set(map(type, decoded)):
+            pairs = zip(decoded, texts, strict=True)
+            decoded = [to_typed_array(value, text, bound) if type(value) is list else value for value, text in pairs]
         if item.is_required:
             self.rejected.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
         columns = columns_by_python_type(item, decoded, texts)

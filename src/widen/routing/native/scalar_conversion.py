@@ -76,6 +76,29 @@ _KIND_OF_TYPE: Mapping[type, str] = MappingProxyType(
         TimestampText: TIMESTAMP_WORD,
     }
 )
+
+
+class IntArray(list[int]):
+    """A decoded array of integers that no column rounds."""
+
+
+class TextArray(list[str]):
+    """A decoded array of strings."""
+
+
+class BooleanArray(list[bool]):
+    """A decoded array of booleans."""
+
+
+class EmptyArray(list[None]):
+    """A decoded array without items. Every array column takes it."""
+
+
+_ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = MappingProxyType(
+    {int: IntArray, str: TextArray, bool: BooleanArray}
+)
+"""The type of an array whose items are all of a type. Fractions are missing: their text is needed, and not decoded."""
+
 _INTEGER_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
 """Magnitude up to which a column of each kind word holds every integer."""
 
@@ -113,12 +136,14 @@ class FastConverter:
         deciders: For some types, the column that must hold each value; values that it cannot hold need a closer look.
         bound: Integers from this magnitude on need a closer look.
         has_no_doubles: Whether no column takes fractions as doubles, so that no fraction needs a closer look.
+        array_bound: The same as ``bound`` for the items of arrays; 0 if there are no conversions of arrays.
     """
 
     conversions: dict[str, dict[type, FastConversion | None]]
     deciders: dict[type, str] = field(default_factory=dict)
     bound: int = 0
     has_no_doubles: bool = False
+    array_bound: int = 0
 
     @property
     def python_types(self) -> frozenset[type]:
@@ -174,6 +199,53 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     return converter
 
 
+def add_array_conversions(converter: FastConverter, slots: tuple[ColumnSlot, ...]) -> None:
+    """Add the conversions of arrays whose items are all of one type, in place.
+
+    Such an array needs no closer look if a column has exactly its kind, and every column converts its items.
+
+    Args:
+        converter: The conversions of scalars to the columns.
+        slots: The columns.
+    """
+    for python_type, array_type in _ARRAY_OF_TYPE.items():
+        word = _KIND_OF_TYPE[python_type]
+        routed = [slot for slot in slots if routes_kind(slot, Kind(word, 1))]
+        is_native = all(native_type(slot) is not None and (word, slot.word) in _FAST for slot in routed)
+        if is_native and any(slot.dim == 1 and (word, slot.word) in _SAME_KIND for slot in routed):
+            for slot in routed:
+                item_conversion = wrap_in_arrays(_FAST[word, slot.word], slot.dim - 1)
+                converter.conversions[slot.name][array_type] = _each(item_conversion)
+    for slot in slots:
+        if slot.dim:
+            converter.conversions[slot.name][EmptyArray] = None
+    converter.array_bound = integer_bound(slots)
+
+
+def _each(conversion: FastConversion | None) -> FastConversion | None:
+    return conversion and (lambda items, _: [conversion(item, b"") for item in items])
+
+
+def to_typed_array(items: list[Any], text: bytes, bound: int) -> list[Any]:
+    """Return a decoded array as one of its own type if its items are all of a type, else unchanged.
+
+    Args:
+        items: The array.
+        text: Its text.
+        bound: Integers from this magnitude on need a closer look.
+    """
+    if not items:
+        return EmptyArray()
+    python_types = set(map(type, items))
+    array_type = _ARRAY_OF_TYPE.get(python_types.pop()) if len(python_types) == 1 else None
+    is_certain = array_type is not IntArray or _are_bounded(items, text, bound)
+    return items if array_type is None or not is_certain else array_type(items)
+
+
+def _are_bounded(items: list[int], text: bytes, bound: int) -> bool:
+    return -bound <= min(items) and max(items) < bound and b"-0" not in text
+
+
 def integer_bound(slots: Iterable[ColumnSlot]) -> int:
     """Return the magnitude up to which all columns hold every integer."""
     return min((_INTEGER_BOUNDS[slot.word] for slot in slots if slot.word in _INTEGER_BOUNDS), default=_LONG_BOUND)
@@ -202,7 +274,10 @@ def _fast_conversion(word: str, slot: ColumnSlot, bound: int) -> FastConversion 
         )
         return None if value is MISSING else value
 
-    return conversion
+    if word != LONG_WORD or native_type(slot) is None or slot.word not in _INTEGER_BOUNDS:
+        return conversion
+    low, high = -_INTEGER_BOUNDS[slot.word], _INTEGER_BOUNDS[slot.word]
+    return lambda decoded, text: decoded if low <= decoded < high else conversion(decoded, text)
 
 
 def wrap_in_arrays(conversion: FastConversion | None, dim: int) -> FastConversion | None:

@@ -29,6 +29,7 @@ from widen.routing.native.record_shape import (
 from widen.routing.native.scalar_conversion import (
     FastConversion,
     FastConverter,
+    add_array_conversions,
     build_fast_converter,
     native_type,
     wrap_in_arrays,
@@ -206,7 +207,11 @@ class _ShapeBuilder:
         )
         is_simple = rules.take is FieldRule.AS_IS and not guards and not column.has_dates
         native = _decided_type(column, natives) if is_simple else None
-        return (msgspec.Raw, column) if native is None else (native, replace(column, is_decoded=True))
+        if native is not None:
+            return native, replace(column, is_decoded=True)
+        if is_simple and sum(slot.dim > 0 for slot in slots) > 1:
+            add_array_conversions(converter, slots)
+        return msgspec.Raw, column
 
     def _slot(self, item: _ShapedField, slot: ColumnSlot) -> tuple[Any, RecordShape | None]:
         """Return what the decoder accepts for one column, or None if it never takes decoded values; with the shape of

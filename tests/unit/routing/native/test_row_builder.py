@@ -182,3 +182,37 @@ def test_a_text_that_is_no_record_is_told_with_its_place() -> None:
     table = StructType((*TABLE.fields, at))
     [row] = taken(RowBuilder(table), table, b"nothing", ("dir/f.jsonl", 17))
     assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", "dir/f.jsonl:17")
+
+
+ARRAYS = parse_type("struct<a: struct<x: int>, a_int: int, a_string: string, a_array_int: array<int>,"
+    " a_array_string: array<string>, a_array2_int: array<array<int>>>")  # fmt: skip
+assert isinstance(ARRAYS, StructType)
+COLUMNS_OF_A = StructType(
+    tuple(Field(field.name, field.type, metadata={"widen.source": ["a"]}) for field in ARRAYS.fields)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "kinds"),
+    [
+        ("[1,2]", {"a_array_int": [1, 2], "a_array_string": ["1", "2"], "a_array2_int": [[1], [2]]}, []),
+        ("[2147483647]", {"a_array_int": [2147483647], "a_array_string": ["2147483647"],
+                          "a_array2_int": [[2147483647]]}, []),
+        ("[2147483648]", {"a_array_string": ["2147483648"]}, ["long[]"]),
+        ("[-0]", {"a_array_int": [0], "a_array_string": ["-0"], "a_array2_int": [[0]]}, ["long[]"]),
+        ('["x","1"]', {"a_array_string": ["x", "1"]}, []),
+        ("[]", {"a_array_int": [], "a_array_string": [], "a_array2_int": []}, []),
+        ('[1,"x"]', {"a_array_int": [1, None], "a_array_string": ["1", "x"], "a_array2_int": [[1], None]},
+         ["long[]", "string[]"]),
+        ("[true]", {"a_array_string": ["true"]}, ["boolean[]"]),
+        ("[1.50]", {"a_array_string": ["1.50"]}, ["double[]"]),
+        ("[null]", {"a_array_int": [None], "a_array_string": [None], "a_array2_int": [None]}, []),
+        ("[[1],[2]]", {"a_array2_int": [[1], [2]]}, ["long[][]"]),
+    ],
+)  # fmt: skip
+def test_a_field_of_several_array_columns(text: str, row: dict[str, object], kinds: list[str]) -> None:
+    maker = RowBuilder(COLUMNS_OF_A, Policy(), COLUMNS_OF_A)
+    [found] = taken(maker, COLUMNS_OF_A, b'{"a":%s}' % text.encode())
+    assert {key: value for key, value in found.items() if value is not None} == row
+    seen = maker.observation.root.get("a")
+    assert sorted(map(str, seen.kinds if seen else ())) == kinds

@@ -37,6 +37,9 @@ MAX_LOCAL_BYTES = 2**20
 HEAD_BYTES = 2**20
 """Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
 
+MAX_LOCAL_HEADS = 64
+"""Maximum number of files whose heads this process checks. A Spark job takes longer than to read so many."""
+
 _LOCAL = re.compile(r"file:/+(?=[^/])")
 _PLAIN_URI = re.compile(r"file:/+[A-Za-z0-9/._=,@+-]+")
 """URIs without escapes, which are the same for Spark and for the tasks."""
@@ -216,14 +219,17 @@ def open_file(uri: str) -> Iterator[BinaryIO]:
 
 
 def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
-    """Return what a check says of the first bytes of each file. One job reads them all.
+    """Return what a check says of the first bytes of each file. One job reads them all, unless they are few.
 
     Args:
         spark: The session.
         files: Files that `can_read` accepts.
         check: The check; it runs in the tasks.
     """
-    return check_ranges(spark, [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check))
+    ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
+    if is_driver(spark) and len(ranges) <= MAX_LOCAL_HEADS:
+        return [_check_range(check_file, part) for part in ranges]
+    return check_ranges(spark, ranges, check_file)
 
 
 def _check_head(check: Callable[[bytes], bool], file: BinaryIO, part: FileRange) -> bool:
@@ -250,8 +256,10 @@ def _check(
     ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = []
-        for number in batch.column(0).to_pylist():
-            with open_file(ranges[number].uri) as file:
-                found.append(check(file, ranges[number]))
+        found = [_check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
         yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(found, pa.bool_())], names=["id", "found"])
+
+
+def _check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:
+    with open_file(part.uri) as file:
+        return check(file, part)

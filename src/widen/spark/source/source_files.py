@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from math import ceil
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -143,7 +144,7 @@ def find_source(
 def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    named = _list_named_files(spark, paths)
+    named = _list_local_files(spark, paths)
     if named is not None:
         return named
     try:
@@ -156,29 +157,48 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     return to_source_files(list_files(reader.load([*map(as_literal, paths)])))
 
 
-def _list_named_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
-    """Return the files of the local disk that plain paths name, without a Spark job; None if Spark has to list them.
+def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of the local disk that plain paths name, or one directory, without a Spark job.
 
     Spark decides whether a path without a scheme is local, and whether a file is hidden. A job leaves out empty files.
+
+    Returns:
+        None if Spark has to list them.
     """
     plain = ["/" + path.removeprefix("file:").lstrip("/") for path in paths]
-    is_plain = all(map(_PLAIN_PATH.fullmatch, paths)) and all(map(os.path.isfile, plain))
-    if not is_plain or len(paths) > MAX_NAMED_FILES or not is_driver(spark):
+    if not all(map(_PLAIN_PATH.fullmatch, paths)) or not is_driver(spark) or not _are_few(plain):
         return None
-    if sorted(spark.read.text(list(paths)).inputFiles()) != sorted(f"file://{path}" for path in plain):
+    uris = spark.read.option("recursiveFileLookup", "true").text(list(paths)).inputFiles()
+    found = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
+    if len(found) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(found) != sorted(plain)):
         return None
     try:
-        found = [(path, os.stat(path)) for path in sorted(plain)]
+        stats = [(path, os.stat(path)) for path in sorted(found)]
     except FileNotFoundError:  # deleted meanwhile
         return None
-    return [SourceFile(f"file:{p}", s.st_size, s.st_mtime_ns // 1_000_000, f"file:{p}") for p, s in found if s.st_size]
+    return [
+        SourceFile(f"file:{path}", stat.st_size, stat.st_mtime_ns // 1_000_000, f"file:{path}")
+        for path, stat in stats
+        if stat.st_size
+    ]
 
 
-MAX_NAMED_FILES = 32
-"""Maximum number of files that are listed without a Spark job: Spark looks at each of them in turn."""
+def _are_few(paths: Sequence[str]) -> bool:
+    """Tell whether local paths are a few files, or a directory with not many below it."""
+    if len(paths) != 1 or not os.path.isdir(paths[0]):
+        return len(paths) <= MAX_NAMED_FILES and all(map(os.path.isfile, paths))
+    below = chain.from_iterable(names for _, _, names in os.walk(paths[0]))
+    return next(islice(below, MAX_LISTED_FILES, None), None) is None
+
+
+MAX_NAMED_FILES, MAX_LISTED_FILES = 32, 1_000
+"""Maximum number of paths, and of files below a directory, that are listed without a Spark job: Spark looks at each
+path in turn, and passes on one name after the other."""
 
 _PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
 """Local paths in which no character is escaped in a URI, or part of a pattern."""
+
+_PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
 
 
 def list_files(files: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""One measured case in a process of its own; prints one JSON line with seconds and peak memory.
+"""One measured case in a separate process; prints one JSON line with seconds and peak memory.
 
     python bench/case.py infer SOURCE TARGET
 

@@ -1,4 +1,4 @@
-"""One measured load by dlt in a process of its own; prints one JSON line with seconds and peak memory.
+"""One measured load by dlt in a separate process; prints one JSON line with seconds and peak memory.
 
     python bench/dlt_case.py dlt-duckdb|dlt-parquet SOURCE TARGET
 

@@ -3,7 +3,7 @@
     python bench/iceberg.py [--turns 5] [--records 100000]
 
 One session, the cases in turn; the first turn warms up. Ratios are those of the processor seconds of all processes. dlt
-is not compared: its Iceberg destination needs a catalog of its own.
+is not compared: its Iceberg destination needs its own catalog.
 """
 
 from __future__ import annotations

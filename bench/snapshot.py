@@ -1,4 +1,4 @@
-"""Opening a table and listing its files, side by side with deltalake, every case in a process of its own.
+"""Opening a table and listing its files, side by side with deltalake, every case in a separate process.
 
     python bench/snapshot.py [FILES ...]
 

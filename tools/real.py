@@ -1,7 +1,7 @@
 """Fetch the public JSON documents that `make real` ingests; they are never committed.
 
 Two npm packages, pinned by version and checksum in ``real.json``, are packed by the npm client and taken apart
-below ``.work/data``: every example payload of GitHub's webhooks as a document of its own in ``webhooks/``, and
+below ``.work/data``: every example payload of GitHub's webhooks as its own document in ``webhooks/``, and
 ``movies.json`` and ``earthquakes.json``. Two more are installed with all that they need, their scripts not run, and
 every ``package.json`` that this brings is a document in ``packages/``.
 """

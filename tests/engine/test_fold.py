@@ -49,7 +49,7 @@ def paths(table: Table) -> set[str]:
 
 def test_what_would_be_lost_is_told_and_refused_and_kept_or_lost(spark: SparkSession, drifted: Table) -> None:
     found = drifted.plan_fold("a_string", spark=spark)
-    assert (found.values, found.fits, found.held, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
+    assert (found.values, found.fits, found.duplicates, found.lost, found.samples) == (3, 1, 1, 1, ("007",))
     assert not found.is_dropped
     with pytest.raises(FoldLosesValues, match="1 of 3 values of a_string cannot be converted exactly to int"):
         drifted.fold("a_string", spark=spark)

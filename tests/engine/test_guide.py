@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES_NOT_RUN = {
     "cluster": "its commands need a cluster",
-    "data-source": "a data source runs in a process of its own, where relative paths start elsewhere; its calls are in "
+    "data-source": "a data source runs in a separate process, where relative paths start elsewhere; its calls are in "
     "test_data_source.py",
 }
 """The pages whose commands are not run, and why."""

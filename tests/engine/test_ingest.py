@@ -218,7 +218,7 @@ def key_of(name: str) -> str:
 
 
 def interval(which: int) -> list[dict[str, Any]]:
-    """One interval with every vector as a field of its own; ``n`` numbers the records, ten an interval."""
+    """One interval with every vector as its own field; ``n`` numbers the records, ten an interval."""
     length = max(len(vector[which]) for vector in VECTORS.values())
     fields = [(key_of(name), vector[which]) for name, vector in VECTORS.items()]
     return [

@@ -235,7 +235,7 @@ def test_an_unchanged_bad_file_is_skipped_once(spark: SparkSession, landing: Pat
     assert (again.version, again.is_unchanged, again.bad_files) == (0, True, ())
     assert [Path(path).name for path in again.compared.bad] == ["bad.json.gz"]
     (landing / "worse.json.gz").write_bytes(b"no gzip either")
-    alone = load_new()  # the only new file: its record is a commit of its own
+    alone = load_new()  # the only new file: its record is a separate commit
     assert (alone.version, alone.is_unchanged, len(alone.bad_files)) == (1, False, 1)
     assert load_new().is_unchanged
     assert kept() == ["bad.json.gz", "worse.json.gz"]

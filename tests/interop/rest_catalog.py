@@ -1,4 +1,4 @@
-"""Iceberg's own REST catalog server in a process of its own, behind a proxy that fails where a test asks for it."""
+"""Iceberg's own REST catalog server in a separate process, behind a proxy that fails where a test asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers that race in processes of their own: every commit lands, and none is lost."""
+"""Writers that race in separate processes: every commit lands, and none is lost."""
 
 from __future__ import annotations
 

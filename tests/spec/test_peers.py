@@ -1,6 +1,6 @@
 """What peers lose: the comparison inputs of the evolution specification, section 4, each with what we keep.
 
-Two intervals of one table in mode widen, every input a field of its own; both proved leaf by leaf.
+Two intervals of one table in mode widen, every input its own field; both proved leaf by leaf.
 """
 
 from __future__ import annotations

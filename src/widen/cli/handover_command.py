@@ -99,7 +99,7 @@ def _drop(table: Table, plan: HandoverPlan) -> str:
 
 
 def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None:
-    """Return the number of rows that the client reads, in a process of its own; None if it is not installed.
+    """Return the number of rows that the client reads, in a separate process; None if it is not installed.
 
     Raises:
         StorageError: the client does not open the table, or reads another number of rows.
@@ -111,7 +111,7 @@ def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None
 
 
 def _count(client: str, location: str, asked: Mapping[str, object], expected: int | None) -> int:
-    """Return the number of rows that a client reads, in a process of its own.
+    """Return the number of rows that a client reads, in a separate process.
 
     Args:
         client: A key of `_COUNTS`.

@@ -91,8 +91,8 @@ def report(
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
     opened = lazy_imports.IcebergTable(table, catalog)
-    found = lazy_imports.build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
-    show_report(found, samples, html, json=json)
+    built = lazy_imports.build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
+    show_report(built, samples, html, json=json)
 
 
 def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:

@@ -193,10 +193,10 @@ def session_for(table: Table, update: StepDisplay) -> SparkSession | None:
     Raises:
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """
-    found, _ = show_commands.find_old_types(table.snapshot)
-    if found == []:
+    files, _ = show_commands.find_old_types(table.snapshot)
+    if files == []:
         return None
     spark = update.watch(spark_session.spark_session())
     # A file with several old types counts once.
-    update(Step("rewriting files", max((old.size_bytes for old in found or ()), default=0)))
+    update(Step("rewriting files", max((old.size_bytes for old in files or ()), default=0)))
     return spark

@@ -176,8 +176,8 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
     text = lazy_imports.text_format
     yield Text(f"{text.printable(str(result.fold))}: {text.count_noun(result.values, 'value')}")
     yield Text(f"  {text.count_text(result.fits)} convert exactly to {result.fold.into_type.sql} and back")
-    if result.held:
-        yield Text(f"  {text.count_text(result.held)} are in the column already")
+    if result.duplicates:
+        yield Text(f"  {text.count_text(result.duplicates)} are in the column already")
     if result.lost:
         examples = f": {', '.join(map(text.printable, samples))}" if samples else ""
         yield Text(f"  {text.count_text(result.lost)} do not convert and would be lost{examples}", "bold red")

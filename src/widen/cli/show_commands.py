@@ -37,8 +37,8 @@ def show(
 ) -> None:
     """Show the columns, files, protocol and properties of a table. Also lists its files with old types."""
     snapshot = _open_table(table, storage_option, version)
-    found = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
-    outline = lazy_imports.summarize_table(snapshot, *found)
+    old_types = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
+    outline = lazy_imports.summarize_table(snapshot, *old_types)
     if json:
         show_json(outline.to_value())
     else:
@@ -83,13 +83,13 @@ def diff(
 ) -> None:
     """Show how the schema changed between versions. Each change comes with its reasons."""
     now = _open_table(table, storage_option, new)
-    found = lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now)
+    difference = lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now)
     if json:
-        show_json(found.to_value())
-    elif found.changes:
-        show_parts([lazy_imports.terminal.changes_table(found.changes)])
+        show_json(difference.to_value())
+    elif difference.changes:
+        show_parts([lazy_imports.terminal.changes_table(difference.changes)])
     else:
-        note(f"The schema of version {found.new} is that of version {found.old}.")
+        note(f"The schema of version {difference.new} is that of version {difference.old}.")
 
 
 def loads(
@@ -100,8 +100,8 @@ def loads(
 ) -> None:
     """Show which source files a table has loaded, oldest first."""
     snapshot = _open_table(table, storage_option)
-    found = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
-    show_loads(snapshot.location, found, lists_files=files, json=json)
+    loaded = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
+    show_loads(snapshot.location, loaded, lists_files=files, json=json)
 
 
 def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) -> None:
@@ -145,34 +145,34 @@ def report(
     """Show the data in each column, and how the schema changed."""
     snapshot = _open_table(table, storage_option)
     use = {None: "automatic", True: "all", False: "none"}[footers]
-    found = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
+    built = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
     if scan:
         with progress("starting Spark") as update:
             spark = update.watch(spark_session.spark_session())
-            update(Step("reading the rows", found.size_bytes, found.rows or 0))
-            found = lazy_imports.scan_report(spark, snapshot, found)
-    show_report(found, samples, html, json=json)
+            update(Step("reading the rows", built.size_bytes, built.rows or 0))
+            built = lazy_imports.scan_report(spark, snapshot, built)
+    show_report(built, samples, html, json=json)
 
 
-def show_report(found: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
+def show_report(report: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
     """Show the report of a table of either format, or write it as a page.
 
     Args:
-        found: The report.
+        report: The report.
         samples: How values are shown.
         html: The file of the page, if one is wanted.
         json: Whether to write JSON.
     """
-    found = lazy_imports.mask_report(found, samples.value)
+    report = lazy_imports.mask_report(report, samples.value)
     if html is not None:
-        text = lazy_imports.render_page(found)
+        text = lazy_imports.render_page(report)
         with writing(html):
             html.write_text(text, encoding="utf-8")
         note(f"wrote {html}")
     if json:
-        show_json({**found.to_value(), "summary": lazy_imports.summarize_report(found).to_value()})
+        show_json({**report.to_value(), "summary": lazy_imports.summarize_report(report).to_value()})
     elif html is None:
-        show_parts(lazy_imports.report_parts(found))
+        show_parts(lazy_imports.report_parts(report))
 
 
 def read(

@@ -24,8 +24,8 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
             with annotations those of the options that only Iceberg tables have.
     """
     before = inspect.signature(delta, eval_str=True).parameters
-    known = inspect.signature(iceberg, eval_str=True).parameters
-    only = [each for name, each in known.items() if name not in before and name != "catalog"]
+    after = inspect.signature(iceberg, eval_str=True).parameters
+    only = [each for name, each in after.items() if name not in before and name != "catalog"]
     catalog = inspect.Parameter(
         "catalog", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=shared_options.Catalog
     )
@@ -40,9 +40,9 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
             delta(**given)
             return
         for option, value in given.items():
-            if option not in known and value != before[option].default:
+            if option not in after and value != before[option].default:
                 raise typer.BadParameter(f"{_option(option)} does not apply to Iceberg tables.")
-        iceberg(catalog=name, **{option: value for option, value in given.items() if option in known})
+        iceberg(catalog=name, **{option: value for option, value in given.items() if option in after})
 
     every = (*before.values(), *only)
     parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every), catalog]

@@ -47,7 +47,7 @@ WidenError
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
-│   ├── IcebergUnavailable · CatalogNotFound
+│   ├── IcebergUnavailable · CatalogNotFound · MirrorRefused
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
 │   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
 │   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs

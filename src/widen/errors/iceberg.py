@@ -15,6 +15,7 @@ __all__ = [
     "CorruptMetadata",
     "IcebergTableNotFound",
     "IcebergUnavailable",
+    "MirrorRefused",
     "SnapshotUnknown",
     "TableChanged",
     "UnsupportedColumnType",
@@ -39,6 +40,14 @@ class CatalogNotFound(RequestError):
         "Name a catalog of .pyiceberg.yaml or of the variables PYICEBERG_CATALOG__NAME__URI and so on, or a file "
         "NAME.db for an embedded catalog."
     )
+
+
+class MirrorRefused(RequestError):
+    """The Delta table has something that an Iceberg table cannot show."""
+
+    code = "WIDEN_MIRROR_REFUSED"
+    template = "The table {location} cannot be mirrored as Iceberg: {reason}."
+    hint = "{fix}"
 
 
 class IcebergTableNotFound(TableNotFound):

@@ -53,9 +53,9 @@ class FlowGuard(CommitGuard):
         if self.replaced is None:
             return draft
         for key in self.replaced.columns:
-            held = [field.name for field in plan.schema if source_key(field).casefold() == key.casefold()]
+            columns = [field.name for field in plan.schema if source_key(field).casefold() == key.casefold()]
             is_kept_as_text = any(each.source == (key,) for each in plan.rescued)
-            if len(held) != 1 or is_kept_as_text:
+            if len(columns) != 1 or is_kept_as_text:
                 reason = "its values have a type that its column cannot hold"
                 raise FlowKeyRefused(key=key, into=self.into, reason=reason, fix=_FIX)
         assert isinstance(draft, RowReplacingDraft)

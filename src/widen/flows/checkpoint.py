@@ -73,7 +73,7 @@ class Checkpoint:
         return self.store.location
 
     def read(self) -> FlowProgress | None:
-        """Return what it remembers; None if there is no flow yet.
+        """Return the progress of the flow; None for a new flow.
 
         Raises:
             InvalidConfig: the file is damaged, or a later version of Widen has written it.

@@ -79,7 +79,7 @@ class Flow:
                     return
 
     def start(self, every_seconds: float) -> None:
-        """Run in a thread of its own until the flow is stopped.
+        """Run in its own thread until the flow is stopped.
 
         Args:
             every_seconds: The time to wait before the sources are looked at again.

@@ -119,7 +119,7 @@ class FlowStep:
     def _begin(self) -> FlowProgress:
         """Return the progress of the flow, after a check that it is the same flow."""
         settings, table_id = self._settings, self._newest.table_id
-        found, keys, query = settings.checkpoint.read(), settings.key_texts, settings.query.text
+        recorded, keys, query = settings.checkpoint.read(), settings.key_texts, settings.query.text
         new = FlowProgress(
             flow_id=to_flow_id(table_id, query, keys),
             source=settings.source.location,
@@ -135,25 +135,25 @@ class FlowStep:
             return settings.checkpoint.write(new)
         if not keys:  # two processes that begin at once must read the same version in the same parts
             new = msgspec.structs.replace(new, snapshot=self._newest.version, part_bytes=settings.max_bytes)
-        if found is None:
+        if recorded is None:
             return settings.checkpoint.create(new)
-        if found.flow_id != new.flow_id and not self._has_begun(found):
+        if recorded.flow_id != new.flow_id and not self._has_begun(recorded):
             return settings.checkpoint.write(new)
         for is_same, reason in (
-            (found.source_id == table_id, f"{settings.source.location} is another table than before"),
-            (found.query == query, f"its query was {found.query or 'empty'}"),
-            (found.keys == keys, f"its keys were {', '.join(found.keys) or 'none'}"),
+            (recorded.source_id == table_id, f"{settings.source.location} is another table than before"),
+            (recorded.query == query, f"its query was {recorded.query or 'empty'}"),
+            (recorded.keys == keys, f"its keys were {', '.join(recorded.keys) or 'none'}"),
         ):
             if not is_same:
                 raise FlowChanged(checkpoint=settings.checkpoint.location, reason=reason)
-        return found
+        return recorded
 
-    def _has_begun(self, found: FlowProgress) -> bool:
+    def _has_begun(self, progress: FlowProgress) -> bool:
         """Tell whether a flow has written anything; before that, its query may be corrected."""
-        if found.version is not None or found.is_rebuild:
+        if progress.version is not None or progress.is_rebuild:
             return True
         target = self._settings.request.open_target()
-        return any(target.last_interval(name) for name in (found.flow_id, _parts_id(found)))
+        return any(target.last_interval(name) for name in (progress.flow_id, _parts_id(progress)))
 
     def _ensure_quarantine_empty(self) -> None:
         """Check that a rebuild does not compute records again that a replay would add, too."""

@@ -67,7 +67,7 @@ class DeltaTarget:
 
     Args:
         store: Of the table.
-        snapshot: The version; None if there is no table yet.
+        snapshot: The version; None if the table does not exist yet.
         policy: What the ingestion may change, restricted to what the table supports.
     """
 
@@ -82,12 +82,12 @@ class DeltaTarget:
 
     @property
     def version(self) -> int | None:
-        """The version; None if there is no table yet."""
+        """The version; None if the table does not exist yet."""
         return None if self.snapshot is None else self.snapshot.version
 
     @property
     def schema(self) -> StructType | None:
-        """The schema with all metadata; None if there is no table yet."""
+        """The schema with all metadata; None if the table does not exist yet."""
         return None if self.snapshot is None else self.snapshot.schema
 
     def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:

@@ -279,7 +279,7 @@ class IcebergQuarantineContent(QuarantineContent):
         files = self.quarantine.stage(rows, open_transaction(self.quarantine.name, self.table, ()), staged)
         if not files:
             return {}
-        # The list is a file of its own: a snapshot summary is loaded by every reader of the table.
+        # The list is a separate file: a snapshot summary is loaded by every reader of the table.
         path = f"{files[0].path.partition('/')[0]}/remaining.json"
         self.quarantine.store(self.table).put(path, msgspec.json.encode(files))
         return {REMAINING_FILES: path}
@@ -306,7 +306,7 @@ class LiveFile:
 
 
 def live_files(table: Table) -> list[LiveFile]:
-    """Return the data files of the newest snapshot of a quarantine, to which nobody adds row-level deletes."""
+    """Return the data files of the newest snapshot of a quarantine; it has no row-level deletes."""
     snapshot, root = table.current_snapshot(), data_location(table.metadata)
     tags = {each.snapshot_id: each.summary[names.NEW_FILES] for each in table.snapshots() if each.summary}
     return [

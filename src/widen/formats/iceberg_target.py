@@ -140,8 +140,8 @@ class IcebergTarget:
 
     Args:
         place: The name of the table, and how to reach its files.
-        table: The version; None if there is no table yet.
-        schema: The schema with all metadata; None if there is no table yet.
+        table: The version; None if the table does not exist yet.
+        schema: The schema with all metadata; None if the table does not exist yet.
         policy: What the ingestion may change, restricted to what the table supports.
     """
 
@@ -157,7 +157,7 @@ class IcebergTarget:
 
     @property
     def version(self) -> int | None:
-        """The id of the newest snapshot; `NO_SNAPSHOT` if there is none, None if there is no table yet."""
+        """The id of the newest snapshot; `NO_SNAPSHOT` if there is none, None if the table does not exist yet."""
         if self.table is None:
             return None
         snapshot = self.table.current_snapshot()

@@ -152,11 +152,11 @@ class IngestTarget(Protocol):
 
     @property
     def version(self) -> int | None:
-        """The version; None if there is no table yet."""
+        """The version; None if the table does not exist yet."""
 
     @property
     def schema(self) -> StructType | None:
-        """The schema with all metadata; None if there is no table yet."""
+        """The schema with all metadata; None if the table does not exist yet."""
 
     @property
     def policy(self) -> Policy:
@@ -279,7 +279,7 @@ class Quarantine(Protocol):
 
         Args:
             kept_out: The records; see `widen.spark.text.quarantined_rows.BatchResult`. None if there are none.
-            table_version: The version of the table that cannot hold them; -1 if there is no table yet.
+            table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
             interval: The interval of a stream that they are of, if any.
             new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
                 has left in the quarantine are removed in the same commit.
@@ -347,7 +347,7 @@ class QuarantineContent(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no records."""
+        """Whether it has no records."""
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the records.

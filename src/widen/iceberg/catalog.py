@@ -74,7 +74,7 @@ class CatalogReference:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the catalog is a file of its own."""
+        """Whether the catalog is embedded: a single file."""
         return self.source is not None and self.source.endswith(EMBEDDED_SUFFIX)
 
     def open(self) -> iceberg_catalog.Catalog:

@@ -77,7 +77,7 @@ def ensure_writable(name: TableName, table: Table) -> None:
 def open_transaction(
     name: TableName, table: Table | None, operations: Sequence[Operation], new_table: NewTable | None = None
 ) -> IcebergTransaction:
-    """Return a transaction with the changes of the columns, which nobody sees before it is committed.
+    """Return a transaction with the changes of the columns; they are visible once it is committed.
 
     Its schema has the field ids of new columns, so that files can be written with them.
 

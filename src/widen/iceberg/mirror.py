@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from widen.errors import CorruptLog, InvalidOption, VersionNotFound
+from widen.errors import CorruptLog, InvalidOption, MirrorRefused, VersionNotFound
 from widen.iceberg.catalog import TableName, translate_catalog_errors
 from widen.iceberg.commit import NEW_PROPERTIES, IcebergTransaction, ensure_writable
 from widen.iceberg.delta_statistics import EPOCH, StatisticsColumn, bounds, null_counts, statistics_columns, to_micros
@@ -88,8 +88,8 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
         name: The Iceberg table.
 
     Raises:
-        InvalidOption: the Delta table cannot be mirrored, or the Iceberg table is not its mirror or shows a newer
-            version. Nothing is written.
+        MirrorRefused: the Delta table cannot be mirrored. Nothing is written.
+        InvalidOption: the Iceberg table is not its mirror, or shows a newer version. Nothing is written.
         UnsupportedColumnType: Iceberg does not have the type of a column. Nothing is written.
         ContentionError: another writer changed the mirror first, or the outcome is unknown.
         StorageError: the catalog returned an error.
@@ -118,7 +118,7 @@ def ensure_mirrorable(snapshot: Snapshot) -> None:
     """Check that a version of a Delta table can be mirrored.
 
     Raises:
-        InvalidOption: it cannot.
+        MirrorRefused: it cannot.
         UnsupportedColumnType: Iceberg does not have the type of a column.
     """
     _plan(snapshot)
@@ -150,11 +150,13 @@ class _Plan:
     def to_data_file(self, add: Add) -> DataFile:
         """Return a file of the log as Iceberg's, with the counts and bounds of its statistics."""
         if add.deletion_vector is not None:
-            raise _refused(self.location, f"{add.path} has a deletion vector", "Purge it with `widen rewrite`.")
+            reason = f"{add.path} has a deletion vector"
+            raise MirrorRefused(location=self.location, reason=reason, fix="Purge it with `widen rewrite`.")
         stats: Mapping[str, Any] = _decode(add.stats) if add.stats else {}
         rows = stats.get("numRecords")
         if rows is None:
-            raise _refused(self.location, f"the log does not say how many rows {add.path} has", "Write it again.")
+            reason = f"the log does not say how many rows {add.path} has"
+            raise MirrorRefused(location=self.location, reason=reason, fix="Write the file again.")
         nulls, low, high = (stats.get(key) or {} for key in ("nullCount", "minValues", "maxValues"))
         found = ice_manifest.DataFile.from_args(
             content=ice_manifest.DataFileContent.DATA,
@@ -180,7 +182,8 @@ class _Plan:
         text = add.partition_values.get(name) or None
         value = text.encode() if text and str(data_type) == "binary" else parse_partition_value(text, data_type)
         if isinstance(value, UnknownValue):
-            raise _refused(self.location, f"{text!r} is not a value of the partition column {name}", "Write it again.")
+            reason = f"{text!r} is not a value of the partition column {name}"
+            raise MirrorRefused(location=self.location, reason=reason, fix="Write the file again.")
         return _to_internal(value)
 
 
@@ -191,14 +194,16 @@ def _plan(snapshot: Snapshot) -> _Plan:
     """Return what the mirror of a version is like.
 
     Raises:
-        InvalidOption: the table cannot be mirrored.
+        MirrorRefused: the table cannot be mirrored.
     """
     compat, location = enabled_compat(snapshot.properties), snapshot.location
     if compat not in COMPATS[:2]:
         fix = "Enable it: set_properties({'delta.enableIcebergCompatV2': 'true'}), and see the documentation."
-        raise _refused(location, "it does not have IcebergCompatV1 or IcebergCompatV2", fix)
+        reason = "it does not have IcebergCompatV1 or IcebergCompatV2"
+        raise MirrorRefused(location=location, reason=reason, fix=fix)
     if any(vector is not None for vector in snapshot.files()["deletion_vector"].to_pylist()):
-        raise _refused(location, "it has deletion vectors", "Purge them with `widen rewrite`.")
+        fix = "Purge them with `widen rewrite`."
+        raise MirrorRefused(location=location, reason="it has deletion vectors", fix=fix)
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     by_name = {field.name: field for field in snapshot.schema}
     parts = [by_name[name] for name in snapshot.partition_columns]
@@ -214,11 +219,6 @@ def _plan(snapshot: Snapshot) -> _Plan:
     schema = ice_schema.Schema(*(_to_field(field) for field in snapshot.schema))
     partitions = tuple((physical_name(field, mode), field.type) for field in parts)
     return _Plan(root, schema, spec, partitions, tuple(statistics_columns(snapshot.schema, mode)))
-
-
-def _refused(location: str, reason: str, fix: str) -> InvalidOption:
-    expected = f"It cannot be mirrored as Iceberg, because {reason}. {fix}"
-    return InvalidOption(option="the table to mirror", value=location, expected=expected)
 
 
 def _to_field(field: Field) -> Any:

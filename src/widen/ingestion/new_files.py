@@ -54,7 +54,7 @@ PATH, CONTENT = "path", "content"
 
 
 def is_by_content(new_by: str) -> bool:
-    """Tell whether files are told apart by content.
+    """Tell whether files are compared by content.
 
     Raises:
         InvalidOption: it is neither path nor content.

@@ -151,7 +151,7 @@ def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
         path: Names are matched exactly first, then without case.
 
     Raises:
-        ColumnNotFound: there is no such column; the error lists the available ones.
+        ColumnNotFound: the column does not exist; the error lists the available ones.
     """
     spelled: list[str] = []
     current: DataType = schema
@@ -177,7 +177,7 @@ def is_struct_path(schema: StructType, path: Path) -> bool:
     """Tell whether a path only goes through structs, not through arrays or maps.
 
     Raises:
-        ColumnNotFound: there is no such column.
+        ColumnNotFound: the column does not exist.
     """
     return all(isinstance(resolve(schema, path[:end])[1], StructType) for end in range(len(path)))
 
@@ -186,7 +186,7 @@ def find_field(schema: StructType, path: Path) -> Field | None:
     """Return the struct field at a path, or None for array elements, map keys and map values.
 
     Raises:
-        ColumnNotFound: there is no such column above it.
+        ColumnNotFound: a column above it does not exist.
     """
     parent = resolve(schema, path[:-1])[1]
     return parent.find(path[-1]) if isinstance(parent, StructType) else None
@@ -196,7 +196,7 @@ def nearest_field(schema: StructType, path: Path) -> Field:
     """Return the last struct field on a path: the column itself, or the field that contains the element, key or value.
 
     Raises:
-        ColumnNotFound: there is no such column.
+        ColumnNotFound: the column does not exist.
     """
     for end in range(len(path), 0, -1):
         if (field := find_field(schema, path[:end])) is not None:
@@ -220,7 +220,7 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
         new: The new type.
 
     Raises:
-        ColumnNotFound: there is no such column.
+        ColumnNotFound: the column does not exist.
     """
     result = _replace(schema, path, new)
     assert isinstance(result, StructType)

@@ -1,4 +1,4 @@
-"""The steps of long work, as callers are told of them."""
+"""The steps of long work, as callers see them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ ColumnsByKey: TypeAlias = dict[str, FieldColumns]
 def computed_keys(schema: StructType) -> frozenset[str]:
     """Return the fields whose columns the table fills itself where a record has no value; the proof leaves them out.
 
-    What the table holds there is either the value of the source or a computed one, and nobody can tell which.
+    The table has either the value of the source there or a computed one, and it does not say which.
 
     Args:
         schema: Schema of the table.

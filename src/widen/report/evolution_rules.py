@@ -33,7 +33,7 @@ def find_rule(code: str) -> EvolutionRule:
     """Return the rule with a code; the case does not matter.
 
     Raises:
-        InvalidOption: There is no such rule.
+        InvalidOption: The rule does not exist.
     """
     rule = evolution_rules().get(code.strip().upper())
     if rule is None:

@@ -57,8 +57,8 @@ def read_needed_footers(snapshot: Snapshot, columns: Sequence[LeafColumn], use: 
     needed = [row["path"] for row in rows if not _counts_all(row["stats"], columns)]
     with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
         read = partial(_read, snapshot.store, is_strict=use is FooterUse.ALL)
-        found = zip(needed, pool.map(read, needed), strict=True)
-        return {path: footer for path, footer in found if footer is not None}
+        footers = zip(needed, pool.map(read, needed), strict=True)
+        return {path: footer for path, footer in footers if footer is not None}
 
 
 def _counts_all(stats: str | None, columns: Sequence[LeafColumn]) -> bool:

@@ -149,7 +149,7 @@ class _LiveFiles:
         ids_of = {
             schema.schema_id: {each.number for each in column_ids(schema).values()} for schema in metadata.schemas
         }
-        # The columns that a file can have are those of its snapshot; after that has expired, nobody knows.
+        # A file can have the columns of its snapshot; they are not known once that has expired.
         self._ids_by_snapshot = {each.snapshot_id: ids_of.get(each.schema_id or 0) for each in metadata.snapshots}
 
     def add_live(

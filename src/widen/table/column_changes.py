@@ -144,12 +144,12 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
-        found, _ = resolve(self.refresh()._snapshot.schema, alter_request.to_path(column))
-        identity = identity_at(self._snapshot.schema, found)
+        path, _ = resolve(self.refresh()._snapshot.schema, alter_request.to_path(column))
+        identity = identity_at(self._snapshot.schema, path)
         session = lazy_spark.find_session(spark)
-        last = lazy_spark.column_bound(session, self._store, self._snapshot, found, is_lowest=identity.step < 0)
+        last = lazy_spark.column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)
         mark = synchronize_high_water_mark(identity, last)
-        return self if mark is None else self.change_columns([SyncIdentity(found, mark)], spark=session)
+        return self if mark is None else self.change_columns([SyncIdentity(path, mark)], spark=session)
 
     @check_arguments
     def add_constraint(self, name: str, condition: str, *, spark: SparkSession | None = None) -> Self:

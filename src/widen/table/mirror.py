@@ -24,8 +24,8 @@ class MirrorMixin(TableVersion):
             identifier: The namespace and the name of the Iceberg table, e.g. ``shop.orders``.
 
         Raises:
-            InvalidOption: the table cannot be mirrored (it needs IcebergCompatV1 or V2, and no deletion vectors), or
-                the Iceberg table is not its mirror. Nothing is written.
+            MirrorRefused: the table lacks IcebergCompatV1 and V2, or has deletion vectors. Nothing is written.
+            InvalidOption: the Iceberg table is not its mirror. Nothing is written.
             UnsupportedColumnType: Iceberg does not have the type of a column. Nothing is written.
             IcebergUnavailable: PyIceberg is not installed.
             ContentionError: another writer changed the mirror first, or the outcome is unknown.

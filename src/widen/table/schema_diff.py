@@ -58,5 +58,5 @@ def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
     """
     commits = new.history(new.version - old.version) if new.version > old.version else []
     reasons = [reason for _, _, info in reversed(commits) for reason in recorded_reasons(info)]
-    found = schema_changes(old.schema, new.schema, reasons)
-    return SchemaDiff(old.version, new.version, tuple(change for change in found if change.what != ROUTED))
+    changes = schema_changes(old.schema, new.schema, reasons)
+    return SchemaDiff(old.version, new.version, tuple(change for change in changes if change.what != ROUTED))

@@ -1,6 +1,6 @@
 """A store, a clock and a scheduler in memory: whatever happens in a run follows from its seed.
 
-Each writer has a thread of its own, but only the one that holds the baton runs. It may hand the baton over at every
+Each writer has its own thread, but only the one that holds the baton runs. It may hand the baton over at every
 call to the store, so the seed decides the order of all calls.
 """
 

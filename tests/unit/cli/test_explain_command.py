@@ -9,7 +9,7 @@ def test_a_rule_is_explained() -> None:
     assert told("explain", "u8") == [
         {
             "code": "U8",
-            "title": "A wider kind gets a column of its own",
+            "title": "A wider kind gets its own column",
             "text": "A kind that arrives later and is wider than every existing column of the field, or cannot be "
             "converted to any of them, gets a new column of exactly that kind.\n\nExample: `size` is long, then 2.3 "
             "arrives: `size_double` is added. (In the mode `widen`, `size` itself widens where the table format can do "

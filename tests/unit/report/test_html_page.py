@@ -116,7 +116,7 @@ def test_the_summary_says_what_is_to_be_done(wide: str) -> None:
     assert "orders discount_string --dry-run</code>" in wide
     assert "discount_string got none in the last 3 loads: the source looks repaired." in wide
     assert 'id="rule-U8"' in wide
-    assert "A wider kind gets a column of its own" in wide
+    assert "A wider kind gets its own column" in wide
 
 
 def test_every_column_of_a_wide_table_has_its_counts(wide: str) -> None:

@@ -161,7 +161,7 @@ def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
     """Return the loads of a version of a table, oldest first.
 
     Args:
-        snapshot: The version; None if there is no table yet.
+        snapshot: The version; None if the table does not exist yet.
 
     Raises:
         CorruptLog: a record file is missing or damaged.

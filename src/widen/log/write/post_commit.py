@@ -1,7 +1,7 @@
 """Post-commit hooks: write the checksum and, if due, a checkpoint; then clean up the log.
 
 A hook that fails does not undo the commit. The checkpoint of a large table takes longer than the commit, so it is
-written less often, and in a thread of its own: the process ends when it is written.
+written less often, and in its own thread: the process ends when it is written.
 
 Source: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup
 """
@@ -32,7 +32,7 @@ SMALL_PART = 1000
 so only these make checkpoints less frequent."""
 
 MAX_ACTIONS_IN_COMMIT = 50_000
-"""From how many actions on a checkpoint is written in a thread of its own: fewer take less than a tenth of a second."""
+"""From this many actions on, a checkpoint is written in its own thread; fewer take less than a tenth of a second."""
 
 _writing: dict[str, Thread] = {}
 _lock = Lock()

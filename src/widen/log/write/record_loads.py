@@ -56,7 +56,7 @@ def commit_with_loads(
 ) -> Outcome:
     """Commit together with the record of a load.
 
-    The record names the loads before it, and the version. So each attempt to win a version needs a record of its own;
+    The record names the loads before it, and the version. So each attempt to win a version needs its own record;
     the data files stay as they are.
 
     Args:

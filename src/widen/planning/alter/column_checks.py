@@ -225,7 +225,7 @@ def _ensure_difference(state: TableState, new: StructType, difference: Differenc
         case AddColumn(parent, field):
             ensure_field_addable(parent, field)
         case SetNotNull():
-            fix = "Make it NOT NULL in a commit of its own: alter_column(…, nullable=False)."
+            fix = "Make it NOT NULL in a separate commit: alter_column(…, nullable=False)."
             raise _refused(state, new, f"{column} would become NOT NULL", fix)
         case DropColumn():
             if mapping_mode(state.properties, state.protocol) == NONE:

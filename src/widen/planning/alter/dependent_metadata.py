@@ -35,8 +35,8 @@ def update_dependents(metadata: Metadata, schema: StructType, operation: Operati
     match operation:
         case RenameColumn(path, name):
             split = tuple(name if (column,) == path else column for column in metadata.partition_columns)
-            known = named_columns(metadata.configuration) or ()
-            renamed = [_rename_path(column, path, operation.new_path) for column in known]
+            named = named_columns(metadata.configuration) or ()
+            renamed = [_rename_path(column, path, operation.new_path) for column in named]
             return _with_statistics(msgspec.structs.replace(metadata, partition_columns=split), renamed)
         case DropColumn(path):
             return _without_path(metadata, [path])
@@ -51,13 +51,13 @@ def update_dependents(metadata: Metadata, schema: StructType, operation: Operati
     return metadata
 
 
-def _rename_path(known: Path, old: Path, new: Path) -> Path:
-    return (*new, *known[len(old) :]) if _leads_to(old, known) else known
+def _rename_path(path: Path, old: Path, new: Path) -> Path:
+    return (*new, *path[len(old) :]) if _leads_to(old, path) else path
 
 
 def _without_path(metadata: Metadata, dropped: list[Path]) -> Metadata:
-    known = named_columns(metadata.configuration) or ()
-    return _with_statistics(metadata, [path for path in known if not any(_leads_to(each, path) for each in dropped)])
+    named = named_columns(metadata.configuration) or ()
+    return _with_statistics(metadata, [path for path in named if not any(_leads_to(each, path) for each in dropped)])
 
 
 def _leads_to(path: Path, inner: Path) -> bool:

@@ -80,12 +80,12 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
         InvalidOption: the client is unknown, or the table has a feature that it does not read or, with ``appends``,
             write, and that cannot be dropped.
     """
-    known = CLIENTS.get(client)
-    if known is None:
+    limits = CLIENTS.get(client)
+    if limits is None:
         expected = f"Must be {', '.join(CLIENTS)} or iceberg."
         raise InvalidOption(option="--to", value=client, expected=expected)
     present = supported_features(state.protocol)
-    disturbing = present & (known.unreadable | (known.unwritable if appends else frozenset()))
+    disturbing = present & (limits.unreadable | (limits.unwritable if appends else frozenset()))
     kept = sorted(disturbing - REMOVABLE_FEATURES.keys())
     if kept:
         verb = "write" if appends else "read"
@@ -96,7 +96,7 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     drops = sorted(disturbing - {PROTECTION})
     protects = any(REMOVABLE_FEATURES[name].keeps_history for name in drops) or PROTECTION in present
     drops += [PROTECTION] if appends and protects else []
-    left = (present - set(drops)) & known.unwritable | ({PROTECTION} if protects and not appends else set())
+    left = (present - set(drops)) & limits.unwritable | ({PROTECTION} if protects and not appends else set())
     return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)))
 
 

@@ -16,7 +16,7 @@ from widen.planning.evolution.field_columns import Kinds
 def to_decimals(observed: FieldObservation) -> FieldObservation:
     """Return the observation of a field as if its fractions had no double, where a decimal holds them.
 
-    Fields inside records are left alone: they have an observation of their own.
+    Fields inside records are left alone: they have their own observation.
     """
     maps = {dim: to_decimals(values) for dim, values in observed.maps.items()}
     return msgspec.structs.replace(observed, kinds=dict(_decimal_kinds(observed.kinds)), maps=maps)

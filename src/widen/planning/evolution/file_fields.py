@@ -1,4 +1,4 @@
-"""How a policy and a table treat the fields that records get from their file.
+"""How a policy and a table handle the fields that records get from their file.
 
 Source: docs/evolution-rules.md#d9, #d21; see `widen.observe.file_fields`.
 """

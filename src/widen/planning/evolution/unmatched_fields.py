@@ -54,14 +54,14 @@ def find_unmatched(
         planned: The columns after the batch.
         observed: The observation of the batch.
     """
-    known, closed = _known(planned, observed)
-    known |= {(name,) for name in policy.file_fields}
-    known_names = sorted(map(format_path, known))
+    existing, closed = _existing_fields(planned, observed)
+    existing |= {(name,) for name in policy.file_fields}
+    names = sorted(map(format_path, existing))
     unmatched = []
     for option, source in _rules(policy):
         is_open = not any(source[:length] in closed for length in range(1, len(source)))
-        if is_open and source not in known and (*source[:-1], source[-1] + SIGN) not in known:
-            nearest = tuple(get_close_matches(format_path(source), known_names, _NEAREST))
+        if is_open and source not in existing and (*source[:-1], source[-1] + SIGN) not in existing:
+            nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
             unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
     unmatched += _contradictions(policy, base or StructType())
     return tuple(sorted(unmatched, key=lambda each: (each.option, each.source)))
@@ -81,33 +81,33 @@ def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
                 yield option, source
 
 
-def _known(planned: StructType, observed: Observation) -> tuple[set[Path], set[Path]]:
+def _existing_fields(planned: StructType, observed: Observation) -> tuple[set[Path], set[Path]]:
     """Return the existing fields, and those whose inner fields are unknown: maps, and values kept as text."""
-    known, closed = {tuple(path) for path in observed.met}, set[Path]()
-    _add_columns(planned, (), known, closed)
+    existing, closed = {tuple(path) for path in observed.met}, set[Path]()
+    _add_columns(planned, (), existing, closed)
     for records in (observed.root, observed.kept_out):
-        _add_observed(records, (), known, closed)
-    return known, closed
+        _add_observed(records, (), existing, closed)
+    return existing, closed
 
 
-def _add_columns(struct: StructType, above: Path, known: set[Path], closed: set[Path]) -> None:
+def _add_columns(struct: StructType, above: Path, existing: set[Path], closed: set[Path]) -> None:
     for field in struct:
         if above or role_of(field) is None:
             source = (*above, source_key(field))
-            known.add(source)
+            existing.add(source)
             leaf, _ = leaf_and_dim(field.type)
             if isinstance(leaf, StructType):
-                _add_columns(leaf, source, known, closed)
+                _add_columns(leaf, source, existing, closed)
             elif isinstance(leaf, MapType) or leaf == STRING:
                 closed.add(source)
 
 
-def _add_observed(records: RecordObservation, above: Path, known: set[Path], closed: set[Path]) -> None:
+def _add_observed(records: RecordObservation, above: Path, existing: set[Path], closed: set[Path]) -> None:
     for key, field in records.items():
         source = (*above, key)
-        known.add(source)
+        existing.add(source)
         for below in _records_in(field):
-            _add_observed(below, source, known, closed)
+            _add_observed(below, source, existing, closed)
 
 
 def _records_in(field: FieldObservation) -> Iterator[RecordObservation]:

@@ -43,7 +43,7 @@ def apply_operations(schema: StructType | None, operations: Iterable[Operation])
     """Return the schema after the operations. Other metadata is kept; type histories are not recorded.
 
     Args:
-        schema: The schema before the operations; None if there is no table yet.
+        schema: The schema before the operations; None if the table does not exist yet.
         operations: The operations, applied in this order.
 
     Raises:

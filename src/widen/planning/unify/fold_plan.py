@@ -55,7 +55,7 @@ class FoldResult:
         fold: The columns.
         values: The number of rows with a value in the column.
         fits: How many of the values convert exactly, where the target column is null.
-        held: How many of the values the target column contains already.
+        duplicates: The number of values that the target column has already.
         samples: Samples of the other values.
         is_dropped: Whether the column is dropped if it is empty afterwards; else it stays, and is null.
     """
@@ -63,20 +63,20 @@ class FoldResult:
     fold: FoldPlan
     values: int
     fits: int
-    held: int
+    duplicates: int
     samples: tuple[str, ...] = ()
     is_dropped: bool = False
 
     @property
     def lost(self) -> int:
         """The number of values that do not convert exactly, or whose row has another value in the target column."""
-        return self.values - self.fits - self.held
+        return self.values - self.fits - self.duplicates
 
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object, without samples."""
         fold = self.fold
         places = {"column": format_path(fold.column), "into": format_path(fold.into), "type": fold.into_type.sql}
-        counts = {"values": self.values, "fits": self.fits, "held": self.held, "lost": self.lost}
+        counts = {"values": self.values, "fits": self.fits, "held": self.duplicates, "lost": self.lost}
         return {**places, **counts, "dropsColumn": self.is_dropped}
 
 

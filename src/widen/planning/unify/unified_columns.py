@@ -88,9 +88,9 @@ def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = F
 
 def _free_prefix(names: Iterable[str]) -> str:
     """Return a prefix that no column name starts with, since a lambda variable hides a column of the same name."""
-    taken = tuple(name.casefold() for name in names)
+    folded_names = tuple(name.casefold() for name in names)
     candidates = ("x" + "_" * at for at in count())
-    return next(text for text in candidates if not any(name.startswith(text) for name in taken))
+    return next(text for text in candidates if not any(name.startswith(text) for name in folded_names))
 
 
 def _by_source(items: Iterable[Field]) -> list[list[Field]]:

@@ -133,10 +133,10 @@ def merge_schema(current: StructType, incoming: StructType, options: SchemaChang
 
 def _ensure_not_given(current: StructType, incoming: StructType) -> None:
     for field in incoming:
-        known = current.find(field.name)
-        identity = find_identity(known) if known else None
-        if known and identity and not identity.allows_explicit:
-            raise IdentityColumnGiven(column=known.name)
+        existing = current.find(field.name)
+        identity = find_identity(existing) if existing else None
+        if existing and identity and not identity.allows_explicit:
+            raise IdentityColumnGiven(column=existing.name)
 
 
 def _is_allowed(need: SchemaNeed, options: SchemaChangeOptions) -> bool:
@@ -198,18 +198,18 @@ def _struct(current: StructType, incoming: StructType, at: Path, options: Schema
         if other is not field.name:
             yield TypeMismatch((*at, field.name), f"is a duplicate of {other}")
             continue
-        known = current.find(field.name)
-        if known is None:
+        existing = current.find(field.name)
+        if existing is None:
             yield AddColumn(at, _as_new_field(field))
         else:
-            yield from _type(known.type, field.type, (*at, known.name), options)
-    for known in current:
-        if known.name.casefold() in folded:
+            yield from _type(existing.type, field.type, (*at, existing.name), options)
+    for existing in current:
+        if existing.name.casefold() in folded:
             continue
-        if not known.nullable and not (has_generated_values(known) and not at):
-            yield TypeMismatch((*at, known.name), "must not be null and is not in the data")
+        if not existing.nullable and not (has_generated_values(existing) and not at):
+            yield TypeMismatch((*at, existing.name), "must not be null and is not in the data")
         elif at and not options.fills:
-            yield MissingField((*at, known.name), "is in the table and not in the data")
+            yield MissingField((*at, existing.name), "is in the table and not in the data")
 
 
 def _as_new_field(field: Field) -> Field:

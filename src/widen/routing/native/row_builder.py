@@ -88,7 +88,7 @@ class RowBuilder:
     Args:
         schema: Schema of the table to write; it says where each key goes.
         policy: Policy of the ingestion.
-        base: Schema before the interval; None if there is no table yet.
+        base: Schema before the interval; None if the table does not exist yet.
         origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
         file_fields: Fields that the records get from their files.
     """

@@ -71,7 +71,7 @@ def translate_overflow() -> Iterator[None]:
     Raises:
         AssignedOverflow: instead of CastOverflow.
 
-    Source: Delta Lake: UPDATE and MERGE have an error of their own.
+    Source: Delta Lake: UPDATE and MERGE have their own error.
     """
     try:
         yield

@@ -69,7 +69,7 @@ def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
         fold=fold,
         values=sum(counts.values()),
         fits=counts.get(FITS, 0),
-        held=counts.get(DUPLICATE, 0),
+        duplicates=counts.get(DUPLICATE, 0),
         samples=samples,
     )
 

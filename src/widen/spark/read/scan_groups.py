@@ -22,7 +22,7 @@ from widen.spark.parquet.physical_types import Names
 from widen.spark.read.old_decimals import StoredTypes
 
 LITERAL_PARTITIONS = 16
-"""The number of partitions without directory names up to which each gets a scan of its own."""
+"""The number of partitions without directory names up to which each gets its own scan."""
 
 LAYOUTS = 4
 """The most layouts of old types that get a scan of their own."""

@@ -64,7 +64,7 @@ def parse_format(text: str | None) -> FileFormat | None:
     """Return the format that a caller names; None leaves it to the file names.
 
     Raises:
-        InvalidOption: there is no such format.
+        InvalidOption: the format does not exist.
     """
     if text is None:
         return None

@@ -75,7 +75,7 @@ def read_column(rows: DataFrame) -> DataFrame:
     """Return the raw batch of rows with JSON in a column: ``value``, or the only column.
 
     Raises:
-        InvalidOption: there is no such column, or it does not hold strings or bytes.
+        InvalidOption: the column does not exist, or it does not hold strings or bytes.
     """
     name = _VALUE if _VALUE in rows.columns else rows.columns[0]
     kinds = dict(rows.dtypes)

@@ -241,7 +241,7 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
     try:
         contents = {file_key(path): content for path, content in hashed.collect()}
     except PySparkException as error:
-        fix = "Files up to 2 GB can be told apart by content; use new_by='path' (--new-by path) for larger ones."
+        fix = "Files up to 2 GB can be compared by content; use new_by='path' (--new-by path) for larger ones."
         raise unusable_source(source.name, source_error_reason(error), fix) from error
     hashes = (contents.get(file_key(file.path), "") for file in source.files)
     return replace(

@@ -59,7 +59,7 @@ class BatchWriteSpec:
     """What tasks need to know to make the rows of a batch.
 
     Args:
-        base: Schema before the interval; None if there is no table yet.
+        base: Schema before the interval; None if the table does not exist yet.
         prior_observation: Observation of earlier passes, as JSON.
         schema: Schema of the rows: that of the plan for the prior observation.
         policy: Policy of the ingestion, to plan again.

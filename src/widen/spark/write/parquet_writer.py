@@ -1,4 +1,4 @@
-"""Writing: a Spark job writes Parquet files into a directory of its own, and its files become add actions.
+"""Writing: a Spark job writes Parquet files into its own directory, and its files become add actions.
 
 Jobs do not share a directory, because Spark's committer deletes the shared `_temporary` folder when the first of them
 ends. Readers do not see the files before the actions are committed.

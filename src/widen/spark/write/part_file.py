@@ -62,7 +62,7 @@ class PartSink:
         codec: Arrow's name of the compression.
         describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
         schema: The schema of the files; by default that of the rows.
-        count_nans: Returns the numbers of NaN values by field id, which no footer has; None if nobody needs them.
+        count_nans: Returns the numbers of NaN values by field id, which no footer has; None if they are not needed.
     """
 
     store: LogStore

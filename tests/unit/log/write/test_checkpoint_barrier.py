@@ -56,7 +56,7 @@ def test_a_checkpoint_is_tried_three_times(tmp_path: Path, monkeypatch: pytest.M
 
 
 def history(table: Path, *marked: int, last: int = 4) -> None:
-    """Versions 0 to ``last``, each with a metadata of its own; some of them marked."""
+    """Versions 0 to ``last``, each with its own metadata; some of them marked."""
     for version in range(last + 1):
         configuration = {"mark": "x"} if version in marked else {}
         head = [PROTOCOL] if version == 0 else []

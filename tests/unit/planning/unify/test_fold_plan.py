@@ -63,6 +63,6 @@ def test_a_field_without_its_plain_column_needs_to_be_told_where() -> None:
 
 
 def test_what_is_lost_is_the_rest() -> None:
-    found = FoldResult(fold=plan_fold(SCHEMA, ("a_string",)), values=10, fits=6, held=3, samples=("x",))
+    found = FoldResult(fold=plan_fold(SCHEMA, ("a_string",)), values=10, fits=6, duplicates=3, samples=("x",))
     told = {"values": 10, "fits": 6, "held": 3, "lost": 1, "dropsColumn": False}
     assert found.to_value() == {"column": "a_string", "into": "a", "type": "bigint", **told}

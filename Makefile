@@ -130,13 +130,13 @@ $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
-	@$(WITH_JAVA) $(RUN) tools/jars.py && touch $@
+	@$(RUN) tools/jars.py jars && touch $@
 
-$(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/rest_catalog.xml $(WORK)/venv.stamp
-	@$(RUN) tools/jars.py rest_catalog.xml && touch $@
+$(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(RUN) tools/jars.py jars/rest_catalog && touch $@
 
-$(WORK)/jars-s3/stamp: tools/jars.py tools/jars-s3.json $(WORK)/venv.stamp
-	@$(WITH_JAVA) $(RUN) tools/jars.py s3 && touch $@
+$(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(RUN) tools/jars.py jars-s3 && touch $@
 
 $(WORK)/data/real.stamp: tools/real.py tools/real.json
 	@$(PYTHON) tools/real.py && touch $@

@@ -46,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def delta_jars() -> list[Path]:
     """Where Delta Lake for Spark lies."""
-    pins = json.loads((ROOT / "tools" / "jars.json").read_text())
+    pins = json.loads((ROOT / "tools" / "jars.json").read_text())["jars"]
     jars = [
         ROOT / ".work" / "jars" / "{1}-{2}.jar".format(*pin.split(":")) for pin in pins if pin.startswith("io.delta:")
     ]

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import widen
+from support.to_sql import to_sql
 from widen.errors import NameNotFound, TableAlreadyExists
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.to_sql import to_sql
 
 CREATE = """
   CREATE TABLE {t} (

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from support.to_sql import to_sql
 from widen.errors import InvalidStatement, InvalidType
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
@@ -27,7 +28,6 @@ from widen.sql_commands import statements
 from widen.sql_commands.grammar import UNDERSTOOD
 from widen.sql_commands.parser import parse_statement
 from widen.sql_commands.statements import Statement, TableName
-from widen.sql_commands.to_sql import to_sql
 
 EVIL = [
     "it's",

@@ -27,7 +27,6 @@ from widen.errors import (
 from widen.iceberg.properties import doc_with_source
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
-from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.planning.alter.column_checks import ensure_field_addable
 from widen.planning.evolution.format_capability import TableFormat, can_widen
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update.schema import UpdateSchema
-
-ice_errors = import_lazily("pyiceberg.exceptions")
 
 
 @dataclass(frozen=True)

@@ -239,18 +239,6 @@ def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> 
     return TAKES[kind_word].get(_name(leaf), _never)(leaf, observed)
 
 
-def does_keep_kind(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether values keep their kind in a column of a leaf type; otherwise they count as converted.
-
-    Args:
-        leaf: The type inside the arrays of the column.
-        kind_word: The word of the kind.
-
-    Source: docs/evolution-rules.md#d20
-    """
-    return word_of(leaf) in KEEPS_KIND[kind_word]
-
-
 def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
     """Tell whether the kind is boolean and the leaf type numeric.
 

@@ -33,7 +33,15 @@ class Removed(str, Enum):
     SKIP = "skip"
 
 
+_OPTIONS = (
+    *("to", "catalog", "partition_by", "evolve", "config", "pins"),
+    *("max_columns", "numbers", "quarantine", "samples"),
+)
+
+
+@ingest_options.with_ingest_options(*_OPTIONS)
 def flow(
+    options: Mapping[str, Any],
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows."),
@@ -71,39 +79,20 @@ def flow(
     ] = Removed.FAIL,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Begin with a batch that replaces all rows.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
-    to: ingest_options.To = None,
-    catalog: shared_options.Catalog = None,
-    partition_by: ingest_options.PartitionBy = None,
-    evolve: ingest_options.Mode = None,
-    config: ingest_options.Config = None,
-    pins: ingest_options.Pins = None,
-    max_columns: ingest_options.MaxColumns = None,
-    numbers: ingest_options.NumberForm = None,
-    quarantine: ingest_options.Quarantine = None,
-    samples: ingest_options.Samples = None,
     events: shared_options.Events = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Carry the changes of one table to another, schema included."""
-    options: dict[str, Any] = {
+    arguments: dict[str, Any] = {
+        **options,
         "sql": sql,
         "keys": _parse_keys(keys),
         "checkpoint": checkpoint,
         "max_bytes": max_bytes,
-        "to": to and to.value,
-        "catalog": catalog,
-        "partition_by": partition_by or None,
-        "evolve": evolve and evolve.value,
-        "config": config,
-        "pins": shared_options.pairs(pins, "--pin") or None,
-        "max_columns": max_columns,
-        "numbers": numbers and numbers.value,
-        "quarantine": quarantine,
-        "samples": samples and samples.value,
         "into": into,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in arguments.items() if value is not None}
     shared: dict[str, Any] = {
         "every_seconds": every,
         "rebuild": rebuild,

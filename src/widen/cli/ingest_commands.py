@@ -31,7 +31,7 @@ CHANGES, KEPT_OUT = 2, 3
 """The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
 
 
-@with_ingest_options
+@with_ingest_options()
 def ingest(
     source: shared_options.Sources,
     into: shared_options.Into,
@@ -117,7 +117,7 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     return False
 
 
-@with_ingest_options
+@with_ingest_options()
 def plan(
     source: shared_options.Sources,
     options: Mapping[str, Any],

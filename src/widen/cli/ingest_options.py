@@ -11,7 +11,7 @@ from enum import Enum
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -53,209 +53,130 @@ class TableKind(str, Enum):
     ICEBERG = "iceberg"
 
 
-_FIELDS = "can be repeated."
-
-To: TypeAlias = Annotated[
-    TableKind | None,
-    typer.Option("--to", help="The format of the table; iceberg if there is a --catalog.", show_default=False),
-]
-PartitionBy: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--partition-by",
-        metavar="FIELD",
-        help=f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_FIELDS}",
-        show_default=False,
-    ),
-]
-
-Formats: TypeAlias = Annotated[
-    Format | None,
-    typer.Option("--format", help="The format of the files; by default from their names.", show_default=False),
-]
-ReadOptions: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help=f"A reader option of Spark, e.g. sep=';' or header=false; {_FIELDS}",
-        show_default=False,
-    ),
-]
-DetectTypes: TypeAlias = Annotated[
-    bool,
-    typer.Option("--detect-types", help="Read CSV values as numbers and booleans where that is exact."),
-]
-PartitionFolders: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--partition-folders/--no-partition-folders",
-        help="Read folders named KEY=VALUE above a file as fields of its records.",
-    ),
-]
-SourceColumns: TypeAlias = Annotated[
-    bool,
-    typer.Option("--source-columns", help="Add the columns _source_file and _loaded_at."),
-]
-SkipBadFiles: TypeAlias = Annotated[
-    bool,
-    typer.Option("--skip-bad-files", help="Name files that cannot be read in the quarantine, instead of failing."),
-]
-Mode: TypeAlias = Annotated[
-    Evolve | None,
-    typer.Option(
-        "--evolve",
-        help="widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
-        "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
-        show_default=False,
-    ),
-]
-Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="A TOML file with these options.", show_default=False),
-]
-Pins: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--pin",
-        metavar="FIELD=WHAT",
-        help=f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_FIELDS}",
-        show_default=False,
-    ),
-]
-Exclude: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="FIELD", help=f"Ignore a field; {_FIELDS}", show_default=False),
-]
-Masks: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--mask", metavar="FIELD", help=f"Write *** instead of the values of a field; {_FIELDS}", show_default=False
-    ),
-]
-DetectDates: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--detect-dates/--no-detect-dates",
-        help="Read strings that are dates or UTC timestamps as such.",
-        show_default=False,
-    ),
-]
-DetectMaps: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--detect-maps/--no-detect-maps",
-        help="Read objects with many keys, few of them in each object, as maps.",
-        show_default=False,
-    ),
-]
-EpochUnits: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--epoch-unit",
-        metavar="FIELD=UNIT",
-        help=f"The unit of integers in a timestamp field: s, ms, us or ns; {_FIELDS}",
-        show_default=False,
-    ),
-]
-MaxColumns: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--max-columns",
-        min=1,
-        help="The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
-        show_default=False,
-    ),
-]
-NumberForm: TypeAlias = Annotated[
-    Numbers | None,
-    typer.Option(
-        "--numbers",
-        help="What fractions become. exact: double where that is exact (default); decimal: the digits as written.",
-        show_default=False,
-    ),
-]
-Quarantine: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--quarantine",
-        metavar="TABLE",
-        help="The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
-        show_default=False,
-    ),
-]
-Samples: TypeAlias = Annotated[
-    Shown | None,
-    typer.Option(
-        "--samples",
-        help="How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
-        show_default=False,
-    ),
-]
+_MANY = "can be repeated."
 
 
-Strict: TypeAlias = Annotated[
-    bool,
-    typer.Option("--strict", help="Fail if an option names a field that does not exist."),
-]
+def _option(kind: Any, flag: str, help: str, **details: Any) -> Any:
+    return Annotated[kind, typer.Option(flag, help=help, show_default=False, **details)]
 
-LayoutOf: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--layout-of", metavar="TABLE", help="Begin a new table with these columns.", show_default=False),
-]
 
 OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
-        "to": To,
+        "to": _option(TableKind | None, "--to", "The format of the table; iceberg if there is a --catalog."),
         "catalog": Catalog,
-        "partition_by": PartitionBy,
-        "format": Formats,
-        "options": ReadOptions,
-        "detect_types": DetectTypes,
-        "partition_folders": PartitionFolders,
-        "source_columns": SourceColumns,
-        "skip_bad_files": SkipBadFiles,
-        "evolve": Mode,
-        "config": Config,
-        "pins": Pins,
-        "exclude": Exclude,
-        "mask": Masks,
-        "detect_dates": DetectDates,
-        "detect_maps": DetectMaps,
-        "epoch_unit": EpochUnits,
-        "max_columns": MaxColumns,
-        "numbers": NumberForm,
-        "quarantine": Quarantine,
-        "samples": Samples,
-        "strict": Strict,
-        "layout_of": LayoutOf,
+        "partition_by": _option(
+            list[str] | None,
+            "--partition-by",
+            f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
+            metavar="FIELD",
+        ),
+        "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
+        "options": _option(
+            list[str] | None,
+            "--option",
+            f"A reader option of Spark, e.g. sep=';' or header=false; {_MANY}",
+            metavar="KEY=VALUE",
+        ),
+        "detect_types": _option(bool, "--detect-types", "Read CSV values as numbers and booleans where that is exact."),
+        "partition_folders": Annotated[
+            bool,
+            typer.Option(
+                "--partition-folders/--no-partition-folders",
+                help="Read folders named KEY=VALUE above a file as fields of its records.",
+            ),
+        ],
+        "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
+        "skip_bad_files": _option(
+            bool, "--skip-bad-files", "Name files that cannot be read in the quarantine, instead of failing."
+        ),
+        "evolve": _option(
+            Evolve | None,
+            "--evolve",
+            "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
+            "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
+        ),
+        "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
+        "pins": _option(
+            list[str] | None,
+            "--pin",
+            f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
+            metavar="FIELD=WHAT",
+        ),
+        "exclude": _option(list[str] | None, "--exclude", f"Ignore a field; {_MANY}", metavar="FIELD"),
+        "mask": _option(
+            list[str] | None, "--mask", f"Write *** instead of the values of a field; {_MANY}", metavar="FIELD"
+        ),
+        "detect_dates": _option(
+            bool | None,
+            "--detect-dates/--no-detect-dates",
+            "Read strings that are dates or UTC timestamps as such.",
+        ),
+        "detect_maps": _option(
+            bool | None,
+            "--detect-maps/--no-detect-maps",
+            "Read objects with many keys, few of them in each object, as maps.",
+        ),
+        "epoch_unit": _option(
+            list[str] | None,
+            "--epoch-unit",
+            f"The unit of integers in a timestamp field: s, ms, us or ns; {_MANY}",
+            metavar="FIELD=UNIT",
+        ),
+        "max_columns": _option(
+            int | None,
+            "--max-columns",
+            "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
+            min=1,
+        ),
+        "numbers": _option(
+            Numbers | None,
+            "--numbers",
+            "What fractions become. exact: double where that is exact (default); decimal: the digits as written.",
+        ),
+        "quarantine": _option(
+            str | None,
+            "--quarantine",
+            "The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
+            metavar="TABLE",
+        ),
+        "samples": _option(
+            Shown | None,
+            "--samples",
+            "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
+        ),
+        "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
+        "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
     }
 )
 """The options, by the keyword arguments of an ingestion."""
 
 
-def with_ingest_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with all `OPTIONS`, which it gets as ``options``: the keyword arguments of an ingestion.
+def with_ingest_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options to a command, which gets their values as ``options``, by argument.
 
     Args:
-        command: A function with a parameter ``options``, and any others.
+        names: Keys of `OPTIONS`; by default all.
     """
-    parameters_before = inspect.signature(command, eval_str=True).parameters
+    options = {name: OPTIONS[name] for name in names or OPTIONS}
     extra = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option)
-        for name, option in OPTIONS.items()
+        for name, option in options.items()
     ]
-    own = [parameter for name, parameter in parameters_before.items() if name != "options"]
 
-    @wraps(command)
-    def wrapper(**given: Any) -> None:
-        options = {name: _to_argument(name, given.pop(name)) for name in OPTIONS}
-        command(**given, options=options)
+    def decorator(command: Callable[..., None]) -> Callable[..., None]:
+        before = inspect.signature(command, eval_str=True).parameters.values()
+        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in before if each.name != "options"]
 
-    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *extra]
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
-    return wrapper
+        @wraps(command)
+        def wrapper(**given: Any) -> None:
+            values = {name: _to_argument(name, given.pop(name)) for name in options}
+            command(**given, options=values)
+
+        wrapper.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {each.name: each.annotation for each in (*own, *extra)}
+        return wrapper
+
+    return decorator
 
 
 def ensure_options_valid(into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None) -> None:

@@ -31,7 +31,7 @@ def test_an_option_takes_the_words_of_the_layer_below(own: type[Enum], below: ty
 
 
 def test_help_tells_the_bound_on_columns() -> None:
-    _, told = get_args(ingest_options.MaxColumns)
+    _, told = get_args(ingest_options.OPTIONS["max_columns"])
     assert str(MAX_COLUMNS) in told.help
 
 

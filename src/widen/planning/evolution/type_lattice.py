@@ -149,26 +149,6 @@ WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
 NUMERIC_WORDS = frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
 """The words of numeric columns."""
 
-KEEPS_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        word: frozenset(columns.split())
-        for word, columns in {
-            BOOLEAN_WORD: "boolean",
-            LONG_WORD: "int long double decimal",
-            DOUBLE_WORD: "double decimal",
-            DECIMAL_WORD: "double decimal",
-            DATE_WORD: "date",
-            TIMESTAMP_WORD: "timestamp",
-            NTZ_WORD: "timestamp_ntz",
-            STRING_WORD: "string",
-            BINARY_WORD: "binary",
-            RECORD_WORD: "record",
-        }.items()
-    }
-)
-"""For each kind, the columns in which its values keep their kind. In other columns a value counts as converted, even if
-it can be converted back: a string column does not distinguish 7 from ``"7"``, nor a numeric column ``true`` from 1."""
-
 _WIDEST_FIRST = (
     *(STRING_WORD, DOUBLE_WORD, DECIMAL_WORD, LONG_WORD),
     *(INT_WORD, TIMESTAMP_WORD, NTZ_WORD, DATE_WORD, BOOLEAN_WORD),

@@ -241,9 +241,6 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
     def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
         """Return the operations that would be committed, after all checks; commits nothing.
 
-        Args:
-            operations: As for `change_columns`.
-
         Raises:
             ColumnRefused: a subclass that names the reason.
             InvalidOption: Iceberg does not have such an operation.

@@ -84,12 +84,6 @@ class LocalFramesMixin(TableVersion):
     ) -> Any:
         """Return the rows as a pandas DataFrame; see `to_arrow`.
 
-        Args:
-            where: See `to_arrow`.
-            limit: See `to_arrow`.
-            max_rows: See `to_arrow`.
-            spark: See `to_arrow`.
-
         Raises:
             PackageMissing: pandas is not installed.
             InvalidOption: there are more than ``max_rows`` rows.
@@ -109,12 +103,6 @@ class LocalFramesMixin(TableVersion):
         spark: SparkSession | None = None,
     ) -> Any:
         """Return the rows as a polars DataFrame; see `to_arrow`.
-
-        Args:
-            where: See `to_arrow`.
-            limit: See `to_arrow`.
-            max_rows: See `to_arrow`.
-            spark: See `to_arrow`.
 
         Raises:
             PackageMissing: polars is not installed.

@@ -92,9 +92,6 @@ class Batch(Interface):
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract.
 
-        Args:
-            contract: See `widen.observe.contract.ensure_contract`.
-
         Raises:
             CorruptFile: a file cannot be read.
         """

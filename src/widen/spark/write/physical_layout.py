@@ -51,11 +51,7 @@ def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol,
 def to_checked_rows(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
     """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
-    Args:
-        frame: As for `to_physical_layout`.
-        schema: As for `to_physical_layout`.
-        protocol: As for `to_physical_layout`.
-        metadata: As for `to_physical_layout`.
+    The arguments are those of `to_physical_layout`.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.

@@ -1,4 +1,4 @@
-"""How a batch keeps a contract, for the terminal."""
+"""Where a batch breaks a contract, for the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LISTED = 20
 
 
 def contract_parts(report: ContractReport) -> Iterator[RenderableType]:
-    """Yield how a batch keeps a contract: each kind of breach with its number, then the first ones with places."""
+    """Yield each kind of breach with its number, then the first breaches with their places."""
     records = count_noun(report.records, "record")
     if not report.breaches:
         yield Text(f"The contract holds for {records}.")

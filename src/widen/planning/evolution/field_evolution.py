@@ -1,6 +1,6 @@
 """The evolution of one field of a struct: its observation, its existing columns, and the columns it gets.
 
-If objects are maps, their values are a `FieldEvolution` of their own. Its columns are the values of the maps that the
+If objects are maps, their values have their own `FieldEvolution`. Its columns are the values of the maps that the
 field has, and the columns it gets are wrapped into maps.
 
 Source: docs/evolution-rules.md#rules, #d7, #d10

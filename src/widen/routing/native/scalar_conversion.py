@@ -94,9 +94,7 @@ class EmptyArray(list[None]):
     """A decoded array without items. Every array column takes it."""
 
 
-_ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = MappingProxyType(
-    {int: IntArray, str: TextArray, bool: BooleanArray}
-)
+_ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = MappingProxyType({int: IntArray, str: TextArray, bool: BooleanArray})
 """The type of an array whose items are all of a type. Fractions are missing: their text is needed, and not decoded."""
 
 _INTEGER_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})

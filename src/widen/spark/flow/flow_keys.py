@@ -75,14 +75,14 @@ class FlowKeys:
             FlowKeyRefused: the query does not return a key column, or returns another key.
             JobFailed: the Spark job failed.
         """
-        known = {name.casefold() for name in result.columns}
+        returned = {name.casefold() for name in result.columns}
         for name in self.columns:
-            if name.casefold() not in known:
+            if name.casefold() not in returned:
                 raise self._refused(name, "the query does not return it", "Select it, or correct keys.")
         names = [quote_name(name) for name in self.columns]
         with translate_spark_errors():
-            known_rows = semi_join_keys(result, names, keys)
-            counts = result.agg(F.count(F.lit(1))).unionAll(known_rows.agg(F.count(F.lit(1)))).collect()
+            matching = semi_join_keys(result, names, keys)
+            counts = result.agg(F.count(F.lit(1))).unionAll(matching.agg(F.count(F.lit(1)))).collect()
         if counts[0][0] != counts[1][0]:
             reason = "the query returns rows with another key than the rows of the source that it computes them from"
             raise self._refused(", ".join(self.columns), reason, _SAME)

@@ -127,7 +127,7 @@ def ensure_mirrorable(snapshot: Snapshot) -> None:
 def _mirrored_version(snapshot: Snapshot, name: TableName, table: Table) -> int:
     properties = table.metadata.properties
     if properties.get(MIRROR_OF) != snapshot.metadata.id:
-        expected = "It exists and is not a mirror of this Delta table. Choose another name."
+        expected = "The table exists and is not a mirror of this Delta table. Choose another name."
         raise InvalidOption(option="identifier", value=str(name), expected=expected)
     version = int(properties[DELTA_VERSION])
     if version > snapshot.version:

@@ -159,7 +159,7 @@ def _ensure_set(table: Table, keys: Iterable[str]) -> None:
     """Check that the properties are set."""
     missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
     if missing:
-        expected = "It is not set. Say UNSET TBLPROPERTIES IF EXISTS to pass over that."
+        expected = "The property is not set. Use UNSET TBLPROPERTIES IF EXISTS to ignore that."
         raise InvalidOption(option="UNSET TBLPROPERTIES", value=missing[0], expected=expected)
 
 

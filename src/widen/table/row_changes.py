@@ -93,7 +93,7 @@ class RowChangesMixin(TableVersion):
         Source: Delta Lake's overwrite, overwriteSchema, replaceWhere and dynamic partition overwrite
         """
         if partitions not in PARTITIONS:
-            raise InvalidOption(option="partitions", value=partitions, expected=f"It is {' or '.join(PARTITIONS)}.")
+            raise InvalidOption(option="partitions", value=partitions, expected=f"Must be {' or '.join(PARTITIONS)}.")
         is_dynamic = partitions == DYNAMIC
         ensure_consistent(has_where=where is not None, has_new_schema=overwrite_schema, is_dynamic=is_dynamic)
         self._ensure_changeable("WRITE")

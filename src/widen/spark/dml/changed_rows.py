@@ -74,7 +74,7 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
     Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
     """
     if last < first:
-        raise InvalidOption(option="last", value=last, expected=f"It is not before the first, which is {first}.")
+        raise InvalidOption(option="last", value=last, expected=f"Must not be before the first version, {first}.")
     start = open_snapshot(shown.store, first)
     if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
         raise ChangeFeedNotRecorded(first=first, last=last, version=first)

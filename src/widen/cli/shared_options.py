@@ -87,7 +87,7 @@ class NewBy(str, Enum):
 FilesBy: TypeAlias = Annotated[
     NewBy,
     typer.Option(
-        "--new-by", help="With --new: path tells files apart by path, size and time; content loads each content once."
+        "--new-by", help="With --new: path compares files by path, size and time; content loads each content once."
     ),
 ]
 ChangedFiles: TypeAlias = Annotated[

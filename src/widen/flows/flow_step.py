@@ -182,7 +182,7 @@ class FlowStep:
         if done > self._newest.version:  # another process has read a version that has come since
             self._newest = self._settings.source.newest()
         if done > self._newest.version:
-            reason = f"it has read version {done} of {self._settings.source.location}, which does not exist any more"
+            reason = f"it has read version {done} of {self._settings.source.location}, which no longer exists"
             raise FlowChanged(checkpoint=self._settings.checkpoint.location, reason=reason)
         pending = progress.pending if progress.pending is not None and progress.pending > done else None
         end = self._newest.version if pending is None else pending
@@ -192,7 +192,7 @@ class FlowStep:
         expected = self._progress.committed
         if expected is not None and (committed is None or committed.number < expected):
             reason = (
-                f"{self._settings.into} does not say any more that it has version {expected} of the source; it was "
+                f"{self._settings.into} no longer records that it has version {expected} of the source; it was "
                 "replaced, or its transactions have expired"
             )
             raise FlowChanged(checkpoint=self._settings.checkpoint.location, reason=reason)

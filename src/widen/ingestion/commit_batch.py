@@ -266,7 +266,7 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
     elif not written.plan.schema.fields and not written.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
-        raise SourceError(source=batch.name, reason=reason, fix="Give it records. Nothing was written.")
+        raise SourceError(source=batch.name, reason=reason, fix="Nothing was written. Use a source with records.")
 
 
 _RESTORE = "Get the files again. Nothing was written."

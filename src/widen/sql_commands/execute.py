@@ -210,7 +210,9 @@ def _new_table_location(statement: Creation) -> str:
     """Return the location of a new table: the path in its name, or the one of LOCATION."""
     path, location = statement.table.location, statement.location
     if path is not None and location not in (None, path):
-        raise InvalidOption(option="LOCATION", value=location, expected=f"The name of the table says {path}.")
+        raise InvalidOption(
+            option="LOCATION", value=location, expected=f"The name of the table already gives the path {path}."
+        )
     place = location if path is None else path
     if place is None:
         expected = "Write where the new table is: LOCATION '/path', or the name delta.`/path`."

@@ -62,7 +62,7 @@ def _with_names(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
         InvalidOption: the rows have more or fewer values, or a name occurs twice.
     """
     if len(rows.columns) != len(names):
-        expected = f"Must give {len(names)} values a row, for {', '.join(names)}; or say BY NAME."
+        expected = f"Each row must have {len(names)} values, for {', '.join(names)}; or use BY NAME."
         raise InvalidOption(option="INSERT", value=", ".join(rows.columns), expected=expected)
     twice = [name for name, count in Counter(name.casefold() for name in names).items() if count > 1]
     if twice:

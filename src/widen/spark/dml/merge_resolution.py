@@ -135,8 +135,8 @@ class _MergeResolution:
         ]
         if missing:
             raise ColumnMissingInSource(
-                reason=f"the source of the merge lacks {', '.join(missing)}, which is to be taken from it {clause}",
-                fix="Assign the columns one by one, or let those that are missing stay with merge_schema=True.",
+                reason=f"the clause `{clause}` needs {', '.join(missing)}, which the source does not have",
+                fix="Assign the columns one by one, or leave the missing ones unchanged with merge_schema=True.",
                 plan=f"  - the source has {', '.join(self._columns.names)}",
             )
 

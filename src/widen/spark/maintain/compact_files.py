@@ -199,7 +199,7 @@ def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[str]:
         InvalidOption: a column is a partition column or has no order, or the table has clustering columns.
     """
     if texts and is_supported(snapshot.protocol, "clustering"):
-        raise InvalidOption(option="zorder_by", value=texts, expected="The table has clustering columns of its own.")
+        raise InvalidOption(option="zorder_by", value=texts, expected="The table has clustering columns.")
     if len(texts) > MOST_COLUMNS:
         raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
     columns = []

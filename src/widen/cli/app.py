@@ -19,7 +19,6 @@ from typer.core import TyperGroup
 
 from widen.cli import (
     alter_command,
-    explain_command,
     flow_command,
     handover_command,
     iceberg_commands,
@@ -112,7 +111,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "loads": show_commands.loads,
         "report": show_commands.report,
         "read": show_commands.read,
-        "explain": explain_command.explain,
+        "explain": show_commands.explain,
         "alter": alter_command.alter,
         "properties": properties_and_sql.properties,
         "rewrite": maintenance_commands.rewrite,

@@ -1,4 +1,4 @@
-"""The commands that only read: ``show``, ``history``, ``report`` and ``read``."""
+"""The commands that only read: ``show``, ``history``, ``report``, ``read``, ``explain`` and the like."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, spark_session
 from widen.cli.output import note, show_json, show_json_line, writing
@@ -281,3 +284,21 @@ def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
 
 
 _AS_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) as line"
+
+
+def explain(
+    code: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CODE]...", help="Rules such as U8, D2 or V5; without one, the list of all rules."),
+    ] = None,
+    json: shared_options.Json = False,
+) -> None:
+    """Explain rules of schema evolution by their codes."""
+    rules = [lazy_imports.find_rule(each) for each in code or lazy_imports.evolution_rules()]
+    if json:
+        show_json([msgspec.to_builtins(rule) for rule in rules])
+        return
+    for rule in rules:
+        show_parts([Text.assemble((f"{rule.code}  ", "bold cyan"), (rule.title, "bold"))])
+        if code:
+            show_parts([Padding(Text(rule.text), (0, 0, 1, 2))])

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from widen.ingestion.contract_gate import check_contract
 from widen.ingestion.interval import ingest, plan
-from widen.ingestion.interval_event import IntervalEvent
 from widen.ingestion.replay_quarantine import ReplayResult, replay
-from widen.ingestion.result import IngestResult
+from widen.ingestion.result import IngestResult, IntervalEvent
 from widen.ingestion.stream import ingest_stream
 from widen.spark.ingest.streaming_query import IngestStream
 

@@ -13,8 +13,7 @@ from typing import TypeAlias, TypeVar
 from widen.errors import InvalidOption
 from widen.formats.table_format import IngestTarget, after_commit
 from widen.ingestion.commit_batch import BatchRequest
-from widen.ingestion.interval_event import IntervalEvent
-from widen.ingestion.result import IngestResult
+from widen.ingestion.result import IngestResult, IntervalEvent
 from widen.ingestion.stable_plan import WrittenBatch
 from widen.model.progress import Step
 from widen.planning.evolution.plan import BadFile, PlanEvent

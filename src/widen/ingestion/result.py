@@ -1,6 +1,6 @@
-"""The result of an interval.
+"""The result of an interval, and its events: one for each change of its plan, published after the commit.
 
-Source: docs/evolution-rules.md#one-interval
+Source: docs/evolution-rules.md#one-interval, #d17
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import msgspec
+
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.notebook import html_table
-from widen.planning.evolution.plan import BadFile, Plan
+from widen.planning.evolution.plan import BadFile, Grade, Plan, PlanEvent
+from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.text.verification import Verification
 
 
@@ -87,3 +90,30 @@ class IngestResult:
         plan = self.plan.to_value()
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
         return {"version": self.version, **number, **numbers, **files, "plan": plan, **proof}
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalEvent:
+    """One change that an interval has made to a table.
+
+    Args:
+        table: The location of the table.
+        version: The version that the interval made.
+        interval: The number of the interval in its stream; None outside of a stream.
+        event: The change and its reason in the records; an option without effect; or a file that is skipped.
+    """
+
+    table: str
+    version: int
+    interval: int | None
+    event: PlanEvent | Unmatched | BadFile
+
+    @property
+    def grade(self) -> Grade | None:
+        """How much the change means to readers of the table; None if the table does not change."""
+        return self.event.grade if isinstance(self.event, PlanEvent) else None
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the event as a JSON object."""
+        origin = {"table": self.table, "version": self.version, "interval": self.interval}
+        return {**origin, **msgspec.to_builtins(self.event)}

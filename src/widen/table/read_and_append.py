@@ -1,4 +1,4 @@
-"""Read and append rows."""
+"""Read rows, the change data feed too, and append rows."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable
 from widen.spark.delta_settings import schema_evolution_settings
+from widen.spark.dml.changed_rows import load_changes, read_changed_rows
 from widen.spark.expression import Expression
 from widen.spark.read.scan import read_snapshot, unify_rows
 from widen.spark.session import find_session
@@ -30,7 +31,7 @@ WRITE = "WRITE"
 
 
 class ReadAndAppendMixin(TableVersion):
-    """Methods that read and append rows."""
+    """Methods that read rows and changes, and append rows."""
 
     @check_arguments
     def read(
@@ -65,6 +66,32 @@ class ReadAndAppendMixin(TableVersion):
         snapshot = self._past(version, timestamp)
         rows = read_snapshot(find_session(spark), self._store, snapshot, where)
         return unify_rows(rows, snapshot.schema) if unified else rows
+
+    @check_arguments
+    def changes(self, first: int, last: int | None = None, *, spark: SparkSession | None = None) -> DataFrame:
+        """Return the rows that versions inserted, updated and deleted, in the schema of this object's version.
+
+        In addition to the table columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
+        ``_commit_version`` and ``_commit_timestamp``.
+
+        Args:
+            first: The first version.
+            last: The last version; by default the version of this object.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            InvalidOption: the last version is before the first, or an argument has the wrong type.
+            VersionNotFound: a version does not exist, or no longer exists.
+            ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
+            ChangeFeedSchemaMismatch: the first version has other columns or types than the version of this object.
+            ChangeFeedSchemaChanged: columns or types changed between the versions.
+            CorruptLog: a commit is damaged.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
+        """
+        end = self.version if last is None else last
+        return read_changed_rows(find_session(spark), self._snapshot, load_changes(self._snapshot, first, end))
 
     @check_arguments
     def append(

@@ -20,7 +20,6 @@ from widen.spark.delta_settings import default_properties
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession, from_spark, to_schema
 from widen.spark.write.parquet_writer import write_parquet
-from widen.table.change_feed import ChangeFeedMixin
 from widen.table.fold import DeltaFoldMixin
 from widen.table.local_frames import LocalFramesMixin
 from widen.table.maintenance import MaintenanceMixin
@@ -123,9 +122,7 @@ def create_table_as(
 CREATE_AS = "CREATE TABLE AS SELECT"
 
 
-class Table(
-    ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, ChangeFeedMixin, MaintenanceMixin, VacuumMixin, MirrorMixin
-):
+class Table(ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, MaintenanceMixin, VacuumMixin, MirrorMixin):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Fractions as by_kind with the digits as written.
+"""Fractions as decimals, with the digits as written.
 
 Source: docs/evolution-rules.md#d1, #d3
 """

@@ -1,4 +1,4 @@
-"""The command ``explain``."""
+"""The commands that only read."""
 
 from __future__ import annotations
 

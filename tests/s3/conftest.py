@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import obstore
 import pytest
 from pyspark.sql import SparkSession
 
-from support.log_server import s3_server
+from support.log_server import BUCKET, s3_server
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = Path(os.environ.get("WIDEN_S3_JARS", ROOT / ".work" / "jars-s3"))
@@ -38,3 +39,9 @@ def options() -> Iterator[dict[str, str]]:
     """The storage options of a running server."""
     with s3_server() as storage_options:
         yield storage_options
+
+
+@pytest.fixture(scope="session")
+def store(options: dict[str, str]) -> obstore.store.S3Store:
+    """The bucket of the server."""
+    return obstore.store.S3Store(BUCKET, config=options, client_options={"allow_http": True})

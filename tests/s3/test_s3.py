@@ -6,7 +6,9 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import obstore
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
@@ -44,10 +46,72 @@ def test_a_table_lives_in_s3(spark: SparkSession, options: dict[str, str]) -> No
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert ids(table, spark) == [0, *range(3, 22)]
     assert ids(table, spark, "v = 'new'") == [3]
+    merged = table.version
     table.optimize(spark=spark)
+    assert table.version == merged + 1
     vacuumed = table.vacuum(0, force=True)
     assert len(vacuumed.files) > 0
     assert ids(table, spark) == [0, *range(3, 22)]
+    table.delete("id < 10", spark=spark)
+    table.restore(merged + 1)
+    assert ids(table.refresh(), spark) == [0, *range(3, 22)]
+
+
+def test_a_table_in_s3_is_mirrored(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
+    properties = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
+    place = f"s3://{BUCKET}/lake/mirrored"
+    table = create_table(place, "id int, v string", properties=properties, storage_options=options)
+    table.append(spark.sql("SELECT CAST(id AS int) AS id, 'v' || id AS v FROM range(5)"))
+    catalog = SqlCatalog(
+        "s3",
+        uri=f"sqlite:///{tmp_path}/lake.db",
+        warehouse=f"s3://{BUCKET}/warehouse",
+        **{
+            "s3.endpoint": options["AWS_ENDPOINT_URL"],
+            "s3.access-key-id": "a",
+            "s3.secret-access-key": "b",
+            "s3.region": "us-east-1",
+        },
+    )
+    catalog.create_namespace("shop")
+    table.mirror(catalog=catalog, identifier="shop.orders")
+    rows = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
+    assert sorted(row["id"] for row in rows) == [0, 1, 2, 3, 4]
+    catalog.close()
+
+
+def test_sources_flows_and_checkpoints_are_in_s3(
+    spark: SparkSession, options: dict[str, str], store: obstore.store.S3Store
+) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    lake = f"s3://{BUCKET}/flow"
+    for day, values in enumerate(([1, 2], [3_000_000_000])):
+        lines = [json.dumps({"id": 10 * day + at, "value": value}) for at, value in enumerate(values)]
+        obstore.put(store, f"landing/{day}.json", "\n".join(lines).encode())
+        stream = widen.ingest_stream(
+            f"s3://{BUCKET}/landing",
+            f"{lake}/bronze",
+            checkpoint=f"s3a://{BUCKET}/checkpoints/bronze",
+            once=True,
+            storage_options=options,
+            spark=spark,
+        )
+        stream.wait()
+        widen.flow(
+            f"{lake}/bronze",
+            f"{lake}/silver",
+            sql="SELECT id, value * 2 AS twice FROM source",
+            keys=["id"],
+            checkpoint=f"s3://{BUCKET}/checkpoints/silver",
+            once=True,
+            storage_options=options,
+            spark=spark,
+        )
+    rows = Table(f"{lake}/silver", options).read(spark=spark).collect()
+    assert sorted(map(tuple, rows)) == [(0, 2), (1, 4), (10, 6_000_000_000)]
+    result = widen.ingest(f"s3a://{BUCKET}/landing", f"{lake}/all", verify=True, storage_options=options, spark=spark)
+    assert (result.records, result.verification is not None and result.verification.is_clean) == (3, True)
+    assert [key for key in spark.conf.getAll if "access.key" in key or "secret.key" in key] == []
 
 
 def test_records_are_ingested_and_verified(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
@@ -105,3 +169,8 @@ def test_wrong_credentials_are_not_hidden_by_the_session(spark: SparkSession, op
     wrong = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     with pytest.raises(widen.WidenError):
         Table(f"s3://{BUCKET}/lake/orders", wrong)
+
+
+def test_without_credentials_spark_is_told_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(widen.WidenError, match=r"has no credentials.*storage_options"):
+        widen.ingest("s3a://another-bucket/landing/1.json", tmp_path / "t", spark=spark)

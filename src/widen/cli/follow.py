@@ -6,9 +6,11 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -23,6 +25,7 @@ from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
     from widen.ingestion import IngestResult, IntervalEvent
+    from widen.log.store.log_store import LogStore
 
 Follow: TypeAlias = Annotated[
     bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
@@ -104,27 +107,85 @@ def follow_source(
     Raises:
         WidenError: an interval has failed.
     """
-    intervals = 0
-
-    def count(result: IngestResult) -> None:
-        nonlocal intervals
-        intervals += 1
-        on_interval(result)
-
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
+        reports: _LocalReports | _ServerReports
+        if lazy_imports.is_driver(spark):
+            reports, words = _LocalReports(on_interval), {**options, "progress": update}
+        else:
+            store = lazy_imports.LogStore(checkpoint, options["storage_options"])
+            reports, words = _ServerReports(on_interval, store), dict(options)
+        reports.show()
         with stop_requested() as stop:
-            stream = lazy_imports.ingest_stream(
-                source, into, checkpoint=checkpoint, spark=spark, progress=update, on_interval=count, **options
-            )
+            words |= {"checkpoint": checkpoint, "spark": spark, "on_interval": reports}
+            stream = lazy_imports.ingest_stream(source, into, **words)
+            count = 0
             while not stream.wait(1):
                 if stop.is_set():
                     update("finishing the interval")
                     stream.stop()
-    if not intervals:
+                count += reports.show()
+            count += reports.show()
+    if not count:
         note("nothing to load: no new file has records.")
     if stop.is_set():
         note("stopped; run it again with this checkpoint to continue.")
+
+
+@dataclass
+class _LocalReports:
+    """Shows the result of each interval at once.
+
+    Args:
+        report: Shows a result.
+        count: The number of results since the last call of `show`.
+    """
+
+    report: Callable[[IngestResult], object]
+    count: int = 0
+
+    def __call__(self, result: IngestResult) -> None:
+        self.report(result)
+        self.count += 1
+
+    def show(self) -> int:
+        """Return how many results have been shown since the last call."""
+        count, self.count = self.count, 0
+        return count
+
+
+@dataclass(frozen=True)
+class _ServerReports:
+    """Brings reports from a server of Spark Connect, where the intervals run, to the client.
+
+    Args:
+        report: Shows a result.
+        checkpoint: The checkpoint location, which both can reach.
+    """
+
+    report: Callable[[IngestResult], object]
+    checkpoint: LogStore
+
+    def __call__(self, result: IngestResult) -> None:
+        """Keep a report; this runs on the server."""
+        out, err = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            self.report(result)
+        report = msgspec.json.encode((out.getvalue(), err.getvalue()))
+        self.checkpoint.put(f"{_REPORTS}/{result.interval:020}.json", report)
+
+    def show(self) -> int:
+        """Show the reports that have arrived since the last call, and return their number."""
+        paths = [file.path for file in self.checkpoint.list(_REPORTS) if file.path.endswith(".json")]
+        for path in paths:
+            out, err = msgspec.json.decode(self.checkpoint.read(path), type=tuple[str, str])
+            sys.stdout.write(out)
+            sys.stderr.write(err)
+        self.checkpoint.delete(paths)
+        return len(paths)
+
+
+_REPORTS = "_widen_reports"
 
 
 @contextmanager

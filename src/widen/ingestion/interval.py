@@ -24,11 +24,12 @@ from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan
+from widen.spark.hadoop_options import with_store_settings
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.session import find_session
-from widen.spark.source.source_files import hash_files
-from widen.spark.spark_types import SparkSession
+from widen.spark.source.source_files import hash_files, to_paths
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
 
 
@@ -73,7 +74,7 @@ def plan(  # noqa: D417 -- `ingest` describes the others
     Args:
         source: Files, directories or patterns; or a DataFrame.
         into: The table; it does not have to exist.
-        storage_options: Settings and credentials of the store of the table.
+        storage_options: Settings and credentials of the store of the table, and of a source in S3.
         spark: The session to work in; by default the active one, else a local one.
 
     Raises:
@@ -85,7 +86,9 @@ def plan(  # noqa: D417 -- `ingest` describes the others
 
     Source: docs/evolution-rules.md#dry-run
     """
-    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
+    reader, policy = parse_options(locals(), storage_options)
+    places = () if isinstance(source, DataFrame) else to_paths(source)
+    session = with_store_settings(find_session(spark), places, storage_options)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
     choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
@@ -167,7 +170,7 @@ def ingest(
         catalog: The catalog of an Iceberg table: the name of a catalog in the configuration of PyIceberg, a file
             ``NAME.db`` for an embedded catalog, which is created if it does not exist, or a PyIceberg catalog.
         partition_by: The partition fields of a new Iceberg table, e.g. ``["day(placed_at)", "bucket(16, id)"]``.
-        storage_options: Settings and credentials of the store of the table.
+        storage_options: Settings and credentials of the store of the table, and of a source in S3.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
         on_event: Called with each event of the plan after the commit.
@@ -223,7 +226,9 @@ def ingest(
 
     Source: docs/evolution-rules.md#one-interval
     """
-    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
+    reader, policy = parse_options(locals(), storage_options)
+    places = () if isinstance(source, DataFrame) else to_paths(source)
+    session = with_store_settings(find_session(spark), places, storage_options)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     request = BatchRequest(
         table=table,

@@ -24,6 +24,7 @@ from widen.ingestion.options import parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
+from widen.spark.hadoop_options import with_store_settings
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
@@ -94,7 +95,8 @@ def ingest_stream(  # noqa: D417 -- `ingest` describes the others
         max_bytes: The size from which on an interval is full; an interval has at least one file.
         verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
             of the records to verify, between 0 and 1.
-        storage_options: Settings and credentials of the store of the table.
+        storage_options: Settings and credentials of the store of the table, and of sources and a checkpoint in S3. A
+            streaming DataFrame and its checkpoint take those of their session.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
         on_event: Called with each event of a plan after the commit.
@@ -129,6 +131,7 @@ def ingest_stream(  # noqa: D417 -- `ingest` describes the others
     else:
         paths = to_paths(source)
         _ensure_separate(paths, {"into": fspath(into), "checkpoint": checkpoint})
+        session = with_store_settings(session, (*paths, checkpoint), storage_options)
         rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_new_files
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)

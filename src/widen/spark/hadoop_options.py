@@ -8,10 +8,12 @@ Source: docs/guide/cluster.md#object-stores
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from widen.log.store.log_store import LogStore
+from widen.spark.session import is_driver
+from widen.spark.spark_types import SparkSession
 
 _ANONYMOUS = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
 _PREFIX = "aws_"
@@ -65,3 +67,34 @@ def hadoop_options(store: LogStore) -> dict[str, str]:
         kind = "Temporary" if "session.token" in settings else "Simple"
         settings["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
     return {f"fs.s3a.bucket.{parts.netloc}.{name}": value for name, value in settings.items()}
+
+
+def with_store_settings(
+    spark: SparkSession, places: Iterable[str], storage_options: Mapping[str, str] | None
+) -> SparkSession:
+    """Return a session that opens places in S3 with storage options, which a checkpoint takes from its session alone.
+
+    The session is a new one with the settings of the given one, which is left as it is. With Spark Connect, and
+    without a place in S3, the given one is returned.
+
+    Args:
+        spark: The session of the caller.
+        places: Sources and checkpoints.
+        storage_options: Settings and credentials of the store.
+    """
+    found: dict[str, str] = {}
+    for place in places:
+        if storage_options and urlsplit(place).scheme in _S3:
+            found |= hadoop_options(LogStore(place, storage_options))
+    if not found or not is_driver(spark):
+        return spark
+    session = spark.newSession()
+    given = {key: value for key, value in spark.conf.getAll.items() if spark.conf.isModifiable(key)}
+    for key, value in {**given, **found, "fs.s3.impl": _S3A}.items():
+        session.conf.set(key, value)
+    return session
+
+
+_S3 = ("s3", "s3a")
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+"""Hadoop itself knows ``s3a`` only."""

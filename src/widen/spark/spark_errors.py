@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+import widen.errors as widen_errors
 from widen.errors import (
     CastOverflow,
     CheckViolated,
@@ -35,17 +36,26 @@ except ImportError:  # the client of Spark Connect does not have py4j
 _REFUSED = "WIDEN_REFUSED"
 """The prefix of the messages by which our expressions refuse a row."""
 
+_SENT = "WIDEN_SENT"
+"""The prefix of the errors of Widen that a server sends to its client."""
+
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """The errors of a Spark action, in a classic session and in Spark Connect."""
 
 RESTORE_FILE = "Restore the file from a backup, or exclude it."
 """What to do about a file that cannot be read."""
 
+NO_CREDENTIALS = "Spark has no credentials for it"
+SET_CREDENTIALS = "Pass storage_options, or set spark.hadoop.fs.s3a.access.key and secret.key in the session."
+"""What to do about a store in S3 that Spark has no credentials for."""
+
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _UNREADABLE_RANGE = re.compile(r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: (.*?)\. " + RESTORE_FILE)
+_SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_CREDENTIALS = re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from any")
 _DENIED = re.compile(
     r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
 )
@@ -93,10 +103,20 @@ _NO_MEMORY = re.compile(
 """What Spark and py4j say then; py4j has no cause for a call if Java died during it."""
 
 
+def lacks_credentials(error: Exception) -> bool:
+    """Tell whether Spark has no credentials for a store in S3."""
+    return _CREDENTIALS.search(str(error)) is not None
+
+
 def find_known_failure(error: Exception) -> WidenError | None:
     """Return the Widen error for a failure of Spark, or None if the failure is not a known one."""
     matches = ((pattern.search(str(error)), to_error) for pattern, to_error in _TRANSLATIONS)
     return next((to_error(match) for match, to_error in matches if match), None)
+
+
+def to_error_text(error: WidenError) -> str:
+    """Return a text from which `find_known_failure` makes the same error, in another process."""
+    return f"{_SENT} {type(error).__name__} {json.dumps(error.fields, default=str)}"
 
 
 def raise_expression(kind: str, rule: Mapping[str, str], value: Column | None = None) -> Column:
@@ -135,6 +155,15 @@ def _row_error(match: re.Match[str]) -> WidenError:
     return _REFUSALS[match[1]](json.loads(match[2]), match[3])
 
 
+def _sent_error(match: re.Match[str]) -> WidenError:
+    kind: type[WidenError] = getattr(widen_errors, match[1])
+    try:
+        fields, _ = json.JSONDecoder().raw_decode(match.string, match.end())
+    except json.JSONDecodeError:  # Spark shortens long messages
+        return JobFailed(reason=f"{kind.__name__}: see the log of the server")
+    return kind(**fields)
+
+
 def _missing_path_error(match: re.Match[str]) -> WidenError:
     fix = "If a vacuum deleted it, read a later version. Otherwise restore the file from a backup."
     return CorruptFile(path=match[1], reason="it does not exist (vacuumed or deleted?)", fix=fix)
@@ -165,6 +194,10 @@ def _permission_error(match: re.Match[str]) -> WidenError:
     )
 
 
+def _no_credentials_error(match: re.Match[str]) -> WidenError:
+    return StorageError(location="The store in S3", reason=NO_CREDENTIALS, fix=SET_CREDENTIALS)
+
+
 def _missing_package_error(match: re.Match[str]) -> WidenError:
     return InvalidOption(
         option="the Spark session",
@@ -187,7 +220,9 @@ def _compression_error(match: re.Match[str]) -> WidenError:
 
 
 _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
+    (_SENT_ERROR, _sent_error),
     (_REFUSED_ROW, _row_error),
+    (_CREDENTIALS, _no_credentials_error),
     (_DISK_FULL, _disk_full_error),
     (_DENIED, _permission_error),
     (_COMPRESSION, _compression_error),

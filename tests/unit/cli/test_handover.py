@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_stream_that_finds_nothing_says_so(
         return Stream()
 
     seen: list[Any] = []
-    monkeypatch.setattr(follow.spark_session, "spark_session", object)
+    monkeypatch.setattr(follow.spark_session, "spark_session", lambda: SimpleNamespace(sparkContext=object()))
     monkeypatch.setattr(lazy_imports, "ingest_stream", start, raising=False)
     for results in ([], ["loaded"]):
         follow.follow_source(["in"], "t", "cp", seen.append, {})

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from widen.errors import CorruptFile
-from widen.spark.spark_errors import find_known_failure, is_out_of_memory
+from widen.errors import CorruptFile, EvolutionRefused, JobFailed
+from widen.spark.spark_errors import find_known_failure, is_out_of_memory, to_error_text
 
 MISSING = (
     "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/lake/orders/day=1/part-0.parquet. "
     "File does not exist. It is possible the underlying files have been updated. SQLSTATE: KD001"
 )
+
+
+def test_an_error_of_a_server_is_the_same_on_the_client() -> None:
+    error = EvolutionRefused(policy="fail", plan='add "x"\n} END {x}')
+    text = f"Error in foreachBatch:\nRuntimeError: {to_error_text(error)}\n\tat org.apache.spark"
+    found = find_known_failure(RuntimeError(text))
+    assert isinstance(found, EvolutionRefused)
+    assert (found.fields, str(found)) == (error.fields, str(error))
+    shortened = find_known_failure(RuntimeError(to_error_text(error)[:40]))
+    assert isinstance(shortened, JobFailed)
+    assert "EvolutionRefused" in shortened.message
 
 
 def test_a_missing_data_file() -> None:

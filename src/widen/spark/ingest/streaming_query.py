@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
-from widen.spark.source.source_files import as_literal, list_files, source_error_reason, unusable_source
-from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
+from widen.spark.source.source_files import as_literal, list_files, to_source_error
+from widen.spark.spark_errors import SPARK_ERRORS, to_error_text, translate_spark_errors
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
 """Ingests the rows of a micro-batch, given its number."""
@@ -52,9 +52,9 @@ def file_stream(
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
         return reduce(DataFrame.unionAll, (list_files(reader.load(path)) for path in paths))
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         fix = "Use a directory or a pattern whose files can be read."
-        raise unusable_source(", ".join(paths), source_error_reason(error), fix) from error
+        raise to_source_error(", ".join(paths), error, fix) from error
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:
@@ -155,6 +155,23 @@ class _IntervalLoop:
             self._lock.release()
 
 
+@dataclass(frozen=True)
+class _ServerWork:
+    """Writes the intervals of a stream on a Connect server, which sends only the text of an error to its client.
+
+    Args:
+        work: Writes an interval.
+    """
+
+    work: IntervalWork
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        try:
+            self.work(rows, number)
+        except WidenError as error:
+            raise JobFailed(reason=to_error_text(error)) from error
+
+
 def start_stream(
     rows: DataFrame, work: IntervalWork, checkpoint: str, *, once: bool = False, every_seconds: float = 0
 ) -> IngestStream:
@@ -171,7 +188,7 @@ def start_stream(
         JobFailed: Spark cannot start the stream.
     """
     loop = None if is_remote() else _IntervalLoop(work)
-    writer = rows.writeStream.foreachBatch(loop or work).option("checkpointLocation", checkpoint)
+    writer = rows.writeStream.foreachBatch(loop or _ServerWork(work)).option("checkpointLocation", checkpoint)
     trigger: Mapping[str, object] = {"availableNow": True} if once else {"processingTime": f"{every_seconds} seconds"}
     with translate_spark_errors():
         return IngestStream(writer.trigger(**trigger).start(), loop)  # type: ignore[call-overload]

@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import SourceError
-from widen.errors.foreign import first_line
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
+from widen.spark.spark_errors import NO_CREDENTIALS, SET_CREDENTIALS, SPARK_ERRORS, lacks_credentials
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
@@ -129,10 +129,8 @@ def find_source(
     """
     try:
         found = _list_paths(spark, paths)
-    except PySparkException as error:
-        raise unusable_source(
-            ", ".join(paths), source_error_reason(error), "Check the path and the permission to read it."
-        ) from error
+    except SPARK_ERRORS as error:
+        raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
     source = choose_files(found, format, options or {}, roots=paths) or SourceFiles(tuple(paths), tuple(found))
     if not any(file.size_bytes for file in source.files):
         raise unusable_source(
@@ -240,9 +238,9 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
     hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
     try:
         contents = {file_key(path): content for path, content in hashed.collect()}
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         fix = "Files up to 2 GB can be compared by content; use new_by='path' (--new-by path) for larger ones."
-        raise unusable_source(source.name, source_error_reason(error), fix) from error
+        raise to_source_error(source.name, error, fix) from error
     hashes = (contents.get(file_key(file.path), "") for file in source.files)
     return replace(
         source, files=tuple(replace(file, content=each) for file, each in zip(source.files, hashes, strict=True))
@@ -337,8 +335,20 @@ _SCHEME = re.compile("^([A-Za-z][A-Za-z0-9+.-]*):/+")
 
 
 def source_error_reason(error: Exception) -> str:
-    """Return the first line of an error from Spark about a source."""
-    return first_line(error)[:300]
+    """Return the first line of an error from Spark about a source that says something."""
+    text = _CALL.sub("", str(error))
+    return text.strip().partition("\n")[0].rstrip(".")[:300]
+
+
+_CALL = re.compile(r"^An error occurred while calling \S+\n:")
+"""What py4j says before an error of Java that Spark does not translate."""
+
+
+def to_source_error(source: str, error: Exception, fix: str) -> SourceError:
+    """Return the error for a source that Spark cannot list or read."""
+    if lacks_credentials(error):
+        return unusable_source(source, NO_CREDENTIALS, SET_CREDENTIALS)
+    return unusable_source(source, source_error_reason(error), fix)
 
 
 def unusable_source(source: str, reason: str, fix: str) -> SourceError:

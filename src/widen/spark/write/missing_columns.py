@@ -76,7 +76,7 @@ def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protoco
         for field, texts in zip(computed, expressions, strict=True)
         for text in texts.values()
     }
-    for step in (values, generated):
+    for step in filter(None, (values, generated)):  # Spark Connect refuses an empty step
         rows = rows.withColumns({name: F.coalesce(F.col(quote_name(name)), value) for name, value in step.items()})
     return rows
 

@@ -1,0 +1,169 @@
+"""What a client of Spark Connect does, in a process that has no other session.
+
+Each function returns plain values, so that a test can compare them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import widen
+from support.command_line import run
+from widen.table import Table, create_table
+
+PROPERTIES = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
+"""Of the tables that are changed after their creation."""
+
+
+def session() -> SparkSession:
+    """Return the session of the server that SPARK_REMOTE names."""
+    return SparkSession.builder.getOrCreate()
+
+
+def is_connect() -> tuple[bool, bool]:
+    """Tell whether the session is one of Connect, and has a driver in this process."""
+    spark = session()
+    return "connect" in type(spark).__module__, hasattr(spark, "_jsc")
+
+
+def put(place: Path, name: str, *records: object) -> None:
+    """Write a file of JSON lines that appears all at once."""
+    place.mkdir(parents=True, exist_ok=True)
+    hidden = place / f".{name}"
+    hidden.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    hidden.rename(place / name)
+
+
+def rows(location: Path | str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table."""
+    return sorted((tuple(row) for row in Table(str(location)).read(spark=session()).collect()), key=repr)
+
+
+def append_line(path: Path, result: object) -> None:
+    """Keep the result of a callback, which runs on the server."""
+    with path.open("a") as file:
+        file.write(f"{getattr(result, 'records', result)}\n")
+
+
+def stream(place: Path) -> list[Any]:
+    """Stream two files whose types differ, with verification and callbacks."""
+    put(place / "in", "1.json", {"n": 1, "a": 1})
+    put(place / "in", "2.json", {"n": 2, "a": 5_000_000_000}, {"n": 3, "a": "x"})
+    for _ in range(2):
+        running = widen.ingest_stream(
+            str(place / "in"),
+            str(place / "t"),
+            checkpoint=str(place / "cp"),
+            once=True,
+            verify=True,
+            max_files=1,
+            spark=session(),
+            on_interval=partial(append_line, place / "told"),
+        )
+        assert running.wait()
+    return rows(place / "t")
+
+
+def stream_that_fails(place: Path) -> tuple[str, str, dict[str, object]]:
+    """Return the name, the message and the fields of the error of an interval that a policy forbids."""
+    put(place / "in", "1.json", {"n": 1, "new": 1})
+    create_table(str(place / "t"), "n int")
+    running = widen.ingest_stream(
+        str(place / "in"), str(place / "t"), checkpoint=str(place / "cp"), once=True, evolve="fail", spark=session()
+    )
+    try:
+        running.wait()
+    except widen.WidenError as error:
+        return type(error).__name__, error.message, error.fields
+    raise AssertionError("the stream has not failed")
+
+
+def follow(place: Path) -> tuple[int, str, str]:
+    """Follow a folder with the command line, once; return its exit code and what it says."""
+    if not (place / "in").exists():
+        put(place / "in", "1.json", {"n": 1}, {"n": "x"})
+    words = ["ingest", str(place / "in"), "--into", str(place / "t"), "--checkpoint", str(place / "cp"), "--once"]
+    done = run(*words, "--verify", "--json")
+    return done.exit_code, done.stdout, done.stderr
+
+
+def flow(place: Path) -> list[Any]:
+    """Run a chain of two flows, with a drift, an update and a deletion between two rounds."""
+    spark = session()
+    bronze = create_table(str(place / "bronze"), "id int, day string, n int", properties=PROPERTIES)
+    bronze.append(spark.sql("SELECT id, 'd' || id % 2 AS day, id AS n FROM VALUES 1, 2, 3, 4 AS t(id)"))
+
+    def total(rows: Any) -> Any:
+        return rows.groupBy("day").sum("n").withColumnRenamed("sum(n)", "total")
+
+    def step(source: str, into: str, **words: Any) -> None:
+        widen.flow(str(place / source), str(place / into), checkpoint=str(place / f"_{into}"), once=True, **words)
+
+    found: list[Any] = []
+    for _ in range(2):
+        step("bronze", "silver", sql="SELECT id, day, n * 2 AS n FROM source", keys=["id"], spark=spark)
+        step("silver", "gold", transform=total, keys=["day"], spark=spark, verify=True)
+        found.append(rows(place / "gold"))
+        bronze.refresh().update({"n": "10"}, "id = 1", spark=spark)
+        bronze.delete("id = 4", spark=spark)
+        widen.ingest(
+            spark.sql("SELECT 9 AS id, 'd9' AS day, 5000000000L AS n, 'new' AS more"),
+            str(place / "bronze"),
+            spark=spark,
+        )
+    return found
+
+
+def quarantine(place: Path) -> tuple[Any, ...]:
+    """Keep a record out of a table, verify the others, and replay it."""
+    spark = session()
+    table = create_table(str(place / "t"), "n int").add_constraint("small", "n < 10", spark=spark)
+    put(place / "in", "1.json", {"n": 1}, {"n": 50})
+    result = widen.ingest(str(place / "in"), str(place / "t"), verify=True, spark=spark)
+    assert result.verification is not None
+    kept = rows(place / "t")
+    table.refresh().drop_constraint("small")
+    replayed = widen.replay(str(place / "t_quarantine"), str(place / "t"), spark=spark)
+    verified = result.verification
+    return result.quarantined, kept, (verified.is_clean, verified.records), replayed.replayed, rows(place / "t")
+
+
+def data_source(place: Path) -> tuple[Any, ...]:
+    """Write, read, filter and stream with the data source."""
+    spark = session()
+    widen.register(spark)
+    location = str(place / "t")
+    table = create_table(location, "id int, v string", properties=PROPERTIES)
+    spark.sql("SELECT CAST(id AS int) id, 'v' || id AS v FROM range(20)").write.format("widen").mode("append").save(
+        location
+    )
+    table.refresh().alter_column("id", type="bigint")
+    table.delete("id < 3", spark=spark)
+    frame = spark.read.format("widen").load(location)
+    filtered = sorted(row.id for row in frame.where("id > 15").collect())
+    query = (
+        spark.readStream.format("widen")
+        .load(location)
+        .writeStream.format("widen")
+        .option("checkpointLocation", str(place / "cp"))
+        .trigger(availableNow=True)
+        .start(str(place / "copy"))
+    )
+    query.awaitTermination()
+    return frame.count(), filtered, rows(place / "copy")
+
+
+def killed_flows(place: Path, key: str, kills: int) -> dict[str, Any]:
+    """Kill processes of a flow on the same server; see `support.killed_flows`."""
+    words = ["-m", "support.killed_flows", str(place), key, "7", str(kills)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report

@@ -218,6 +218,29 @@ def test_every_change_of_the_source_arrives(lake: Lake) -> None:
     assert run() == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [("int", "1 2 3"), ("string", "'a' 'b' 'c'"), ("date", "date'0001-01-02' date'2024-01-01' date'9999-12-31'")],
+)
+def test_files_without_the_keys_of_a_batch_are_not_read(lake: Lake, kind: str, keys: str) -> None:
+    one, two, three = keys.split()
+    create_table(str(lake.place / "bronze"), f"k {kind}, n int")
+    silver = lake.place / "silver"
+    seen: set[Path] = set()
+    files = []
+    for key in (one, two, three, "NULL"):
+        lake.table("bronze").append(lake.spark.sql(f"SELECT CAST({key} AS {kind}) AS k, 1 AS n"))
+        lake.step("bronze", "silver", keys=["k"])
+        files.append(next(iter({*silver.glob("**/*.parquet")} - seen)))
+        seen.add(files[-1])
+    lake.table("bronze").update({"n": "2"}, f"k = {two} OR k IS NULL")
+    hidden = [path.rename(path.with_suffix(".hidden")) for path in (files[0], files[2])]
+    lake.step("bronze", "silver", keys=["k"])
+    for path in hidden:
+        path.rename(path.with_suffix(".parquet"))
+    assert [row[1] for row in sorted(lake.rows("silver"), key=lambda row: (row[0] is None, row[0]))] == [1, 2, 1, 2]
+
+
 def test_a_key_must_tell_which_rows_to_replace(lake: Lake) -> None:
     lake.add("SELECT 1 id, 'mon' day, 1 n")
     for query, keys in (("SELECT n FROM source", ["id"]), ("SELECT id + 1 AS id FROM source", ["id"]), (None, ["x"])):

@@ -20,9 +20,9 @@ from widen.log.write.commit import ReadSet
 from widen.model.types import quote_name
 from widen.protocol.actions import Add, Metadata
 from widen.protocol.change_data_files import CHANGE_TYPE
-from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
+from widen.spark.dml.key_bounds import key_predicate
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind
 from widen.spark.expression import join_columns
 from widen.spark.read.scan import read_files, select_files
@@ -78,10 +78,11 @@ def remove_replaced_rows(
     """
     if replaced.keys is None:
         return remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
-    context = ChangeContext(replaced.spark, snapshot, metadata, select_files(snapshot, UnknownPredicate()))
-    known = [name for name in replaced.columns if snapshot.schema.find(name) is not None]
-    if len(known) < len(replaced.columns):  # no row of the table has a key yet
-        return ChangeResult(reads=context.reads)
+    columns = [field for name in replaced.columns if (field := snapshot.schema.find(name)) is not None]
+    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
+        return ChangeResult(reads=ReadSet.EVERYTHING)
+    selection = select_files(snapshot, key_predicate(columns, replaced.keys))
+    context = ChangeContext(replaced.spark, snapshot, metadata, selection)
     gone = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
     if not gone.recorded or not added:
         return gone

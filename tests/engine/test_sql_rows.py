@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,37 @@ def test_views_of_the_session_are_left_to_spark(spark: SparkSession, past: str) 
     assert rows(spark, "SELECT 1 AS a UNION ALL VALUES (2)") == [(1,), (2,)]
     piped = f"FROM delta.`{past}` |> WHERE id < 10 |> SELECT id"
     assert rows(spark, piped) == [(2,)]
+
+
+def test_defaults_partitions_and_versions_of_paths(spark: SparkSession, tmp_path: Path) -> None:
+    t = f"delta.`{tmp_path}/t`"
+    widen.sql(f"CREATE TABLE {t} (a int, b string DEFAULT 'none', p date) PARTITIONED BY (p)", spark=spark)
+    day, other = (date(2024, 1, number) for number in (1, 2))
+
+    def found(text: str) -> list[tuple[Any, ...]]:
+        widen.sql(text.format(t=t), spark=spark)
+        return rows(spark, f"SELECT * FROM {t}")
+
+    assert found("INSERT INTO {t} VALUES (1, DEFAULT, date'2024-01-01'), (2, 'x', DEFAULT)") == [
+        (1, "none", day), (2, "x", None),
+    ]  # fmt: skip
+    assert found("INSERT INTO {t} PARTITION (p = '2024-01-02') VALUES (3, DEFAULT)")[-1] == (3, "none", other)
+    assert found("INSERT OVERWRITE {t} PARTITION (P = date'2024-01-01') (a) SELECT 4") == [
+        (2, "x", None), (3, "none", other), (4, "none", day),
+    ]  # fmt: skip
+    assert found("INSERT OVERWRITE {t} PARTITION (p = NULL) BY NAME SELECT 5 a")[-1] == (5, "none", None)
+    assert found("UPDATE {t} SET b = 'y' WHERE a = 5")[-1] == (5, "y", None)
+    assert found("UPDATE {t} SET b = DEFAULT, a = DEFAULT WHERE a = 5")[-1] == (None, "none", None)
+    merge = "MERGE INTO {t} t USING (SELECT 6 a) s ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (a, DEFAULT)"
+    assert found(merge)[2] == (6, "none", None)
+    assert rows(spark, f"SELECT a FROM delta.`{tmp_path}/t@v1` WHERE p IS NULL") == [(2,)]
+    for clause, expected in (
+        ("PARTITION (a = 1) (b, p)", "Must name partition columns: p"),
+        ("PARTITION (p = 1) (a, p)", "must not name it"),
+        ("PARTITION (p = 'someday') (a, b)", "Must be a value of p date"),
+    ):
+        with pytest.raises(InvalidOption, match=expected):
+            found(f"INSERT INTO {{t}} {clause} SELECT 1, 2")
 
 
 def test_rows_are_inserted_updated_deleted_and_merged(spark: SparkSession, tmp_path: Path) -> None:

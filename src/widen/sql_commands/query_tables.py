@@ -5,7 +5,9 @@ Source: Delta Lake's time travel and table_changes; Spark's parameterized querie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
@@ -13,9 +15,10 @@ import sqlglot
 from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
-from widen.errors import InvalidOption, NameNotFound
+from widen.errors import InvalidOption, NameNotFound, TableNotFound
 from widen.errors.foreign import first_line
 from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
 from widen.model.sql_literal import to_identifier
 from widen.spark.catalog import find_table_location
 from widen.spark.spark_errors import SPARK_ERRORS
@@ -26,6 +29,7 @@ from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_t
 from widen.table import Table
 
 _CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
+_AT_VERSION = re.compile(r"(.+)@v(\d+)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -98,9 +102,21 @@ class QueryRunner:
         for last, parts, alias in _tables(text, tokens):
             table = to_table_name(parts)
             end, version, timestamp = _time_travel(text, tokens, last)
+            if version is None and timestamp is None:
+                table, version = self._split_version(table)
             if self._locate(table, is_required=bool(version or timestamp)) is not None:
                 first = last - 2 * (len(parts) - 1)
                 yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias)
+
+    def _split_version(self, table: TableName) -> tuple[TableName, str | None]:
+        """Return a path that ends in ``@v`` and a number without them, with the number, unless a table is there."""
+        match = _AT_VERSION.fullmatch(table.location or "")
+        if match is None:
+            return table, None
+        with suppress(TableNotFound):
+            open_snapshot(LogStore(match[0], self.options))
+            return table, None
+        return TableName((TableName.DELTA, match[1])), match[2]
 
     def _locate(self, table: TableName, *, is_required: bool) -> str | None:
         """Return the location of a table; None for a name that belongs to something other than a Delta table."""

@@ -13,7 +13,7 @@ from widen.spark.dml.merge_clause import MergeClause, MergeSide
 from widen.spark.dml.row_decision import ChangeKind
 from widen.sql_commands.row_statements import Delete, Insert, Merge, Query, RowStatement, Update
 from widen.sql_commands.statements import TableName
-from widen.sql_commands.token_reader import TokenReader, split_list, without_qualifier
+from widen.sql_commands.token_reader import TokenReader, without_qualifier
 
 _FIRST = re.compile(r"(?:\s|--[^\r\n]*|/\*[\s\S]*?\*/|\()*([A-Za-z]*)")
 _QUERY = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(", "MAP", "REDUCE")
@@ -60,20 +60,32 @@ def _insert(reader: TokenReader) -> Insert:
         reader.expect("INTO")
     reader.accept("TABLE")
     table = reader.table()
-    if reader.token.word == "PARTITION":
-        raise reader.refuse("PARTITION is not supported; use REPLACE WHERE, or name the partition columns")
-    if not overwrites and reader.accept("REPLACE", "WHERE"):
+    partition = _partition(reader)
+    if not partition and not overwrites and reader.accept("REPLACE", "WHERE"):
         where = reader.until("SELECT", "WITH", "VALUES", "FROM", "TABLE")
         return Insert(table, reader.rest(), overwrites=True, where=where, evolves=evolves)
     columns = None
     by_name = reader.accept("BY", "NAME")
     if not by_name and reader.token.word == "(" and reader.peek_after_group() in _QUERY:
-        columns = tuple(map(_column, split_list(reader.enclosed())))
-    return Insert(table, reader.rest(), columns, by_name, overwrites, evolves=evolves)
+        columns = tuple(map(_column, reader.group().items()))
+    return Insert(table, reader.rest(), columns, by_name, overwrites, evolves=evolves, partition=partition)
 
 
-def _column(text: str) -> str:
-    reader = TokenReader(text)
+def _partition(reader: TokenReader) -> dict[str, str]:
+    """Read the PARTITION clause, if there is one: each of its columns has a value."""
+    if not reader.accept("PARTITION"):
+        return {}
+    values = {}
+    for item in reader.group().items():
+        name = item.name()
+        if item.is_done:
+            raise item.refuse("a partition column needs a value; without one, name it in the column list")
+        item.expect("=")
+        values[name] = item.rest()
+    return values
+
+
+def _column(reader: TokenReader) -> str:
     name = reader.name()
     reader.end()
     return name
@@ -91,13 +103,14 @@ def _update(reader: TokenReader) -> Update:
 def _assignments(reader: TokenReader, alias: str | None, *stops: str, keeps: bool = False) -> dict[str, str]:
     """Read assignments up to a stop word; values keep their qualifiers only where two tables may be named."""
     assignments = {}
-    for text in split_list(reader.until(*stops)):
-        item = TokenReader(text)
-        column = without_qualifier(item.until("=", "=="), alias)
+    for item in reader.items(*stops):
+        first, text = item.token, item.until("=", "==")
         if not (item.accept("=") or item.accept("==")):
-            raise reader.refuse(f"{text!r} is not an assignment")
+            raise item.refuse(f"{text!r} is not an assignment", first)
+        if not keeps:
+            _ensure_no_subquery(item)
         value = item.rest()
-        assignments[column] = value if keeps else without_qualifier(value, alias)
+        assignments[without_qualifier(text, alias)] = value if keeps else without_qualifier(value, alias)
     return assignments
 
 
@@ -111,9 +124,17 @@ def _delete(reader: TokenReader) -> Delete:
 
 def _where(reader: TokenReader, alias: str | None) -> str | None:
     if reader.accept("WHERE"):
+        _ensure_no_subquery(reader)
         return without_qualifier(reader.rest(), alias)
     reader.end()
     return None
+
+
+def _ensure_no_subquery(reader: TokenReader) -> None:
+    found = reader.find_subquery()
+    if found is not None:
+        reason = "UPDATE and DELETE do not support subqueries; use MERGE INTO table USING (query) alias ON condition"
+        raise reader.refuse(reason, found)
 
 
 def _truncate(reader: TokenReader) -> Delete:
@@ -180,11 +201,12 @@ def _inserted(reader: TokenReader, alias: str) -> dict[str, str] | None:
     reader.expect("INSERT")
     if reader.accept("*"):
         return None
-    columns = [without_qualifier(text, alias) for text in split_list(reader.enclosed())]
+    columns = [without_qualifier(item.rest(), alias) for item in reader.group().items()]
     reader.expect("VALUES")
-    values = list(split_list(reader.enclosed()))
+    first = reader.token
+    values = [item.rest() for item in reader.group().items()]
     if len(columns) != len(values):
-        raise reader.refuse(f"{len(columns)} columns are named, but there are {len(values)} values")
+        raise reader.refuse(f"{len(columns)} columns are named, but there are {len(values)} values", first)
     return dict(zip(columns, values, strict=True))
 
 

@@ -38,6 +38,7 @@ class Insert:
         overwrites: Whether the rows replace others.
         where: The condition on the rows to replace; None to replace all.
         evolves: Whether the table may get new columns and wider types.
+        partition: The values of columns that the rows do not have; an overwrite replaces the rows with these values.
     """
 
     table: TableName
@@ -47,6 +48,7 @@ class Insert:
     overwrites: bool = False
     where: str | None = None
     evolves: bool = False
+    partition: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,10 @@ RowStatement: TypeAlias = Query | Insert | Update | Delete | Merge | CreateTable
 
 ROW_FORMS: Mapping[str, str] = {
     "select": "SELECT values FROM table ... (or any other query)\n"
-    "    table: name | delta.`path`, with [VERSION AS OF number | TIMESTAMP AS OF time]\n"
+    "    table: name | delta.`path`, with [VERSION AS OF number | TIMESTAMP AS OF time], or delta.`path@vnumber`\n"
     "        | table_changes('table', first [, last])",
-    "insert": "INSERT [WITH SCHEMA EVOLUTION] (INTO | OVERWRITE) [TABLE] table [BY NAME | (column, ...)] query",
+    "insert": "INSERT [WITH SCHEMA EVOLUTION] (INTO | OVERWRITE) [TABLE] table [PARTITION (column = value, ...)]"
+    " [BY NAME | (column, ...)] query",
     "replace_where": "INSERT INTO [TABLE] table REPLACE WHERE condition query",
     "update": "UPDATE table [[AS] alias] SET column = value, ... [WHERE condition]",
     "delete": "DELETE FROM table [[AS] alias] [WHERE condition]",

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 from widen.errors import InvalidOption
-from widen.spark.spark_types import DataFrame
+from widen.model.types import quote_name
+from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.sql_commands.column_defaults import find_defaults
 from widen.sql_commands.query_tables import QueryRunner
 from widen.sql_commands.row_statements import Delete, Insert, Merge, Update
 from widen.table import Table
@@ -35,7 +38,8 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
         case Insert():
             return _insert(statement, table, runner)
         case Update(_, assignments, where):
-            return table.update(dict(assignments), where, spark=runner.spark).table
+            filled = find_defaults(table).fill_assignments(assignments)
+            return table.update(filled, where, spark=runner.spark).table
         case Delete(_, where):
             return table.delete(where, spark=runner.spark).table
         case Merge():
@@ -43,16 +47,53 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
 
 
 def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
-    rows = runner.run(statement.query)
-    if not statement.by_name:
-        rows = _with_names(rows, statement.columns or tuple(table.schema.names))
+    fixed = _fixed_columns(statement, table, runner.spark)
+    names = statement.columns or tuple(name for name in table.schema.names if name not in fixed)
+    if statement.by_name:
+        rows = runner.run(statement.query)
+    else:
+        rows = _with_names(runner.run(find_defaults(table).fill_rows(statement.query, names)), names)
+    rows = rows.selectExpr("*", *(f"{value} AS {quote_name(name)}" for name, value in fixed.items()))
     merges = True if statement.evolves else None
     if not statement.overwrites:
         return table.append(rows, merge_schema=merges, cast=True).table
+    where = statement.where or " AND ".join(_equality(name, value) for name, value in fixed.items()) or None
     mode = str(runner.spark.conf.get(_PARTITIONS, "static")).lower()
-    partitions = "static" if statement.where is not None else mode
-    change = table.overwrite(rows, where=statement.where, partitions=partitions, merge_schema=merges, cast=True)
-    return change.table
+    partitions = "static" if where is not None else mode
+    return table.overwrite(rows, where=where, partitions=partitions, merge_schema=merges, cast=True).table
+
+
+def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict[str, str]:
+    """Return the values of PARTITION in the types of their columns, by the columns of the table.
+
+    Raises:
+        InvalidOption: a name is not a partition column, the column list names it, too, or its value does not fit.
+    """
+    partitions = {name.casefold(): name for name in table.partition_by}
+    listed = {name.casefold() for name in statement.columns or ()}
+    for name in statement.partition:
+        if name.casefold() not in partitions:
+            expected = f"Must name partition columns: {', '.join(partitions.values()) or 'the table has none'}."
+            raise InvalidOption(option="PARTITION", value=name, expected=expected)
+        if name.casefold() in listed:
+            raise InvalidOption(option="PARTITION", value=name, expected="The column list must not name it, too.")
+    types = {field.name: field.type.sql for field in table.schema}
+    columns = {partitions[name.casefold()]: value for name, value in statement.partition.items()}
+    return {name: _constant(name, value, types[name], spark) for name, value in columns.items()}
+
+
+def _constant(name: str, value: str, data_type: str, spark: SparkSession) -> str:
+    """Return a value as a constant of a type, or NULL; Spark makes null of a value that does not fit, or fails."""
+    constant = f"CAST({value} AS {data_type})"
+    with translate_spark_errors():
+        (found,) = spark.sql(f"SELECT ({value}) IS NULL, try_cast({value} AS {data_type}) IS NULL").collect()
+    if found[1] and not found[0]:
+        raise InvalidOption(option="PARTITION", value=value, expected=f"Must be a value of {name} {data_type}.")
+    return "NULL" if found[0] else constant
+
+
+def _equality(name: str, constant: str) -> str:
+    return f"{quote_name(name)} IS NULL" if constant == "NULL" else f"{quote_name(name)} = {constant}"
 
 
 def _with_names(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
@@ -79,4 +120,5 @@ def _merge(statement: Merge, table: Table, runner: QueryRunner) -> Table:
         target_alias=statement.target_alias,
         merge_schema=True if statement.evolves else None,
     )
-    return MergeBuilder(builder.run, statement.clauses).execute().table
+    clauses = tuple(map(find_defaults(table).fill_clause, statement.clauses))
+    return MergeBuilder(builder.run, clauses).execute().table

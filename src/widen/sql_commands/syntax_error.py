@@ -67,7 +67,8 @@ def nearest_form(text: str) -> str:
     """
     words = _WORD.findall(text.upper())
     method = next((method for first, method in METHODS.items() if words[: len(first)] == [*first]), None)
-    if method is not None:
+    option = (advice for (first, word), advice in OPTIONS.items() if words[:1] == [first] and word in words)
+    if method is not None or (method := next(option, None)) is not None:
         return method
     near = [keyword for word in words for keyword in get_close_matches(word, _ALL_KEYWORDS, 1, 0.8)]
     firsts = get_close_matches(words[0], {form[0] for form in _KEYWORDS.values()}, 1, 0.7) if words else []
@@ -94,6 +95,12 @@ METHODS: Mapping[tuple[str, ...], str] = {
     ("EXPLAIN",): "Use DataFrame.explain on the result of a query.",
 }
 """What to do for statements that are not supported, by their first words."""
+
+OPTIONS: Mapping[tuple[str, str], str] = {
+    ("VACUUM", "LITE"): "Omit LITE: VACUUM deletes every file that no version within the retention needs.",
+    ("OPTIMIZE", "FULL"): "Omit FULL: it is for clustered tables. To write all files again in an order, use ZORDER BY.",
+}
+"""What to do for options of other engines, by the first word of the statement and the option."""
 
 
 def _count_matches(words: list[str], keywords: list[str]) -> int:

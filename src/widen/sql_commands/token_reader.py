@@ -8,8 +8,9 @@ Source: Spark SQL's grammar, as sqlglot reads its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlglot import Dialect
 from sqlglot.errors import SqlglotError
@@ -80,22 +81,24 @@ def split_statements(text: str) -> list[str]:
 
 
 class TokenReader:
-    """A position in the tokens of a statement.
+    """A position in the tokens of a statement, or of a part of one.
 
     Args:
         text: The statement.
+        tokens: The tokens of the part; by default all of the statement.
+        end: The position where the part ends; by default the end of the statement.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, tokens: Sequence[Token] | None = None, end: int | None = None) -> None:
         self.text = text
-        self._tokens = tokenize(text)
+        self._tokens = tokenize(text) if tokens is None else tokens
+        self._end = len(text.rstrip()) if end is None else end
         self._at = 0
 
     @property
     def token(self) -> Token:
         """The next token; an empty one at the end."""
-        end = len(self.text.rstrip())
-        return self._tokens[self._at] if self._at < len(self._tokens) else Token("", "", end, end)
+        return self._tokens[self._at] if self._at < len(self._tokens) else Token("", "", self._end, self._end)
 
     @property
     def is_done(self) -> bool:
@@ -107,9 +110,9 @@ class TokenReader:
         """The position after the token that was read last."""
         return self._tokens[self._at - 1].end if self._at else 0
 
-    def refuse(self, reason: str) -> Exception:
-        """Return the error for the next token."""
-        return refused_message(self.text, self.token.start, reason)
+    def refuse(self, reason: str, at: Token | None = None) -> Exception:
+        """Return the error for a token, by default the next one."""
+        return refused_message(self.text, (at or self.token).start, reason)
 
     def accept(self, *words: str) -> bool:
         """Read these words if they come next, and tell whether they did."""
@@ -125,9 +128,10 @@ class TokenReader:
         Raises:
             InvalidStatement: something else comes next.
         """
-        if not self.accept(*words):
-            other = "" if self.is_done else f", not {self.token.text!r}"
-            raise self.refuse(f"expected {' '.join(words)}{other}")
+        for number, word in enumerate(words):
+            if not self.accept(word):
+                other = "" if self.is_done else f", not {self.token.text!r}"
+                raise self.refuse(f"expected {' '.join(words[number:])}{other}")
 
     def next(self) -> Token:
         """Read a token.
@@ -196,6 +200,40 @@ class TokenReader:
         self.expect(")")
         return inside
 
+    def group(self) -> TokenReader:
+        """Read a group in parentheses, and return a reader of what is inside.
+
+        Raises:
+            InvalidStatement: something else comes next, or the group is empty or not closed.
+        """
+        self.expect("(")
+        inside = self._part(")")
+        self.expect(")")
+        return inside
+
+    def items(self, *stops: str) -> list[TokenReader]:
+        """Read a list up to a stop word or the end, and return a reader of each item.
+
+        Raises:
+            InvalidStatement: an item is empty.
+        """
+        items = [self._part(",", *stops)]
+        while self.accept(","):
+            items.append(self._part(",", *stops))
+        return items
+
+    def _part(self, *stops: str) -> TokenReader:
+        start = self._at
+        self.until(*stops)
+        return TokenReader(self.text, self._tokens[start : self._at], self.last_end)
+
+    def find_subquery(self) -> Token | None:
+        """Return the first word of a query in parentheses in what is left; None if there is none."""
+        left = self._tokens[self._at :]
+        return next(
+            (word for before, word in pairwise(left) if before.word == "(" and word.word in ("SELECT", "WITH")), None
+        )
+
     def rest(self) -> str:
         """Read and return everything that is left.
 
@@ -228,16 +266,13 @@ def to_table_name(parts: tuple[str, ...]) -> TableName:
     return TableName((TableName.DELTA, parts[1]) if is_path else parts)
 
 
-def split_list(text: str) -> Iterator[str]:
-    """Yield the items of a list; commas inside parentheses do not count.
+def split_list(text: str) -> list[str]:
+    """Return the items of a list; commas inside parentheses do not count.
 
     Raises:
         InvalidStatement: an item is empty.
     """
-    reader = TokenReader(text)
-    yield reader.until(",")
-    while reader.accept(","):
-        yield reader.until(",")
+    return [item.rest() for item in TokenReader(text).items()]
 
 
 def without_qualifier(text: str, alias: str | None) -> str:

@@ -52,6 +52,23 @@ NEAREST = [
 ]
 
 
+OPTIONS = [
+    ("VACUUM t LITE", 10, "Omit LITE: VACUUM deletes every file that no version within the retention needs."),
+    (
+        "OPTIMIZE t FULL",
+        12,
+        "Omit FULL: it is for clustered tables. To write all files again in an order, use ZORDER BY.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "advice"), OPTIONS)
+def test_an_option_of_other_engines_is_explained(text: str, column: int, advice: str) -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_statement(text)
+    assert (caught.value.fields["column"], caught.value.fields["nearest"]) == (column, advice)
+
+
 @pytest.mark.parametrize(("text", "line", "column", "reason"), PLACES)
 def test_the_place_and_what_could_stand_there(text: str, line: int, column: int, reason: str) -> None:
     with pytest.raises(InvalidStatement) as caught:

@@ -1,0 +1,29 @@
+"""DEFAULT becomes the default of its column where it stands alone as a value, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from widen.spark.dml.merge_clause import MergeClause, MergeSide
+from widen.spark.dml.row_decision import ChangeKind
+from widen.sql_commands.column_defaults import ColumnDefaults
+
+DEFAULTS = ColumnDefaults({"a": "1 + 1", "b c": "'x'"})
+ROWS = [
+    ("VALUES (1, DEFAULT), (default, 2)", "VALUES (1, ('x')), ((1 + 1), 2)"),
+    ("VALUES DEFAULT", "VALUES (1 + 1)"),
+    ("VALUES (1, 'DEFAULT'), (f(DEFAULT), `DEFAULT`)", "VALUES (1, 'DEFAULT'), (f(DEFAULT), `DEFAULT`)"),
+    ("SELECT DEFAULT", "SELECT DEFAULT"),
+]
+
+
+@pytest.mark.parametrize(("query", "expected"), ROWS)
+def test_rows(query: str, expected: str) -> None:
+    assert DEFAULTS.fill_rows(query, ["a", "B C"]) == expected
+
+
+def test_assignments() -> None:
+    filled = DEFAULTS.fill_assignments({"A": "DEFAULT", "`b c`": "default", "d": "DEFAULT", "s.a": "DEFAULT", "e": "1"})
+    assert filled == {"A": "(1 + 1)", "`b c`": "('x')", "d": "NULL", "s.a": "NULL", "e": "1"}
+    clause = MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, None, {"a": "DEFAULT"})
+    assert DEFAULTS.fill_clause(clause).values == {"a": "(1 + 1)"}

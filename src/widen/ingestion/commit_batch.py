@@ -68,14 +68,14 @@ class BatchRequest:
         policy: What the ingestion may change.
         plan_hash: The hash of the only plan that is allowed; None for every plan that the policy allows.
         interval: The interval of a stream that the batch is, if any.
-        may_be_empty: Whether a batch without a record, or without a value, is allowed. In a stream it is: an interval
-            that fails would keep out all that follow.
+        may_be_empty: Whether a batch without a record, or without a value, is allowed. A stream allows it: an
+            interval that fails would block all later ones.
         progress: Called when the next step begins.
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
-        limits: What the batch must fulfil.
+        limits: The limits that the batch must keep.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
-        guard: What the batch asks of the version that it is committed to; by default that it has not the interval.
+        guard: What the batch asks of the version that it is committed to; by default, not to have the interval yet.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
 
@@ -130,7 +130,7 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
     Raises:
         SourceError: the batch has no record, or no value.
         EvolutionRefused: the policy forbids a change that the batch needs.
-        PlanChanged: the plan is not the one that was agreed to.
+        PlanChanged: the plan is not the one that was approved.
         LimitExceeded: the batch is over a limit.
         UnmatchedFields: the request is strict, and an option has no effect.
         ContentionError: other writers kept committing first; nothing is visible.
@@ -248,7 +248,7 @@ def _step(text: str, batch: Batch) -> Step:
 
 
 def has_content(written: WrittenBatch) -> bool:
-    """Tell whether a batch has rows for the table or the quarantine, or asks for a change that is refused."""
+    """Tell whether a batch has rows for the table or the quarantine, or needs a change that is refused."""
     return bool(written.result.files or written.result.kept_out is not None or written.plan.refused)
 
 
@@ -277,7 +277,7 @@ def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
 
     Raises:
         EvolutionRefused: the policy forbids it.
-        PlanChanged: it is not the plan that was agreed to.
+        PlanChanged: it is not the plan that was approved.
         UnmatchedFields: the request is strict, and an option has no effect.
     """
     if request.is_strict:

@@ -42,7 +42,7 @@ def parse_changed(text: str) -> Changed:
     """Return what to do with changed files.
 
     Raises:
-        InvalidOption: it is not one of fail, load and skip.
+        InvalidOption: it is not one of fail, load or skip.
     """
     if text not in set(Changed):
         raise InvalidOption(option="changed", value=text, expected="Must be fail, load or skip.")
@@ -50,7 +50,7 @@ def parse_changed(text: str) -> Changed:
 
 
 PATH, CONTENT = "path", "content"
-"""What tells files apart: their paths, sizes and times, or their contents."""
+"""How files are compared: by path, size and time, or by content."""
 
 
 def is_by_content(new_by: str) -> bool:

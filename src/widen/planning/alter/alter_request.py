@@ -16,23 +16,9 @@ from widen.model.type_parser import parse_type
 from widen.model.types import STRING, DataType, Field, StructType
 from widen.planning.alter.operation_parameters import find_item
 from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table import operation as op
 from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
-from widen.planning.table.operation import (
-    AddColumn,
-    DropColumn,
-    DropDefault,
-    DropNotNull,
-    LoosenText,
-    MoveColumn,
-    Operation,
-    RenameColumn,
-    ReplaceColumns,
-    SetComment,
-    SetDefault,
-    SetNotNull,
-    WidenType,
-)
 from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT, find_default, visible_schema
 
 
@@ -100,7 +86,7 @@ def to_path(path: AnyPath) -> Path:
     return parse_path(path) if isinstance(path, str) else tuple(path)
 
 
-def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[Operation, ...]:
+def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[op.Operation, ...]:
     """Parse changes of existing columns, in the given order.
 
     Args:
@@ -113,7 +99,7 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
         InvalidType: a type cannot be parsed.
         InvalidOption: a key is unknown, two keys contradict each other, or a column occurs twice.
     """
-    operations: dict[Path, tuple[Operation, ...]] = {}
+    operations: dict[Path, tuple[op.Operation, ...]] = {}
     for name, change in changes.items():
         path, _ = resolve(schema, to_path(name))
         _ensure_known_keys(path, change, ColumnChanges)
@@ -125,36 +111,36 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
     return tuple(chain.from_iterable(operations.values()))
 
 
-def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) -> Iterator[Operation]:
+def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) -> Iterator[op.Operation]:
     field = find_item(schema, path)
     if "comment" in change and change["comment"] != field.metadata.get(COMMENT):
-        yield SetComment(path, change["comment"])
+        yield op.SetComment(path, change["comment"])
     if "type" in change:
         yield from _parse_type_change(path, field, change["type"])
     if "nullable" in change and change["nullable"] != field.nullable:
-        yield DropNotNull(path) if change["nullable"] else SetNotNull(path)
+        yield op.DropNotNull(path) if change["nullable"] else op.SetNotNull(path)
     if "default" in change and change["default"] != find_default(field):
-        yield SetDefault(path, change["default"])
+        yield op.SetDefault(path, change["default"])
     if change.get("drop_default") and DEFAULT in field.metadata:
-        yield DropDefault(path)
+        yield op.DropDefault(path)
     place = _place(path, change)
     if place is not StructEnd.LAST:
-        yield MoveColumn(path, place)
+        yield op.MoveColumn(path, place)
 
 
-def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> Iterator[Operation]:
+def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> Iterator[op.Operation]:
     """Yield the change of type. In the schema, char and varchar are strings with the limit in their metadata."""
     limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
     new = _limit(requested)
     if new is not None:
         if new != limit:
-            yield LoosenText(path, new)
+            yield op.LoosenText(path, new)
         return
     data_type = parse_type(requested) if isinstance(requested, str) else requested
     if data_type == field.type == STRING and limit != "string":
-        yield LoosenText(path, "string")
+        yield op.LoosenText(path, "string")
     elif data_type.sql != field.type.sql:
-        yield WidenType(path, field.type, data_type)
+        yield op.WidenType(path, field.type, data_type)
 
 
 def _limit(requested: DataType | str) -> str | None:
@@ -180,7 +166,7 @@ def _ensure_known_keys(path: Path, change: Mapping[str, Any], valid: Any) -> Non
             raise InvalidOption(option=format_path(path), value=dict(change), expected=expected)
 
 
-def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[Operation, ...]:
+def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[op.Operation, ...]:
     """Parse columns to add, in the given order. A column may be added inside one that is added before it.
 
     Args:
@@ -193,13 +179,13 @@ def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewCo
         InvalidType: a type cannot be parsed.
         InvalidOption: a key is unknown, or two keys contradict each other.
     """
-    operations: list[Operation] = []
+    operations: list[op.Operation] = []
     for name, column in columns.items():
         column_spec: Mapping[str, Any] = column if isinstance(column, Mapping) else {"type": column}
         *above, last = to_path(name)
         parent, struct = resolve(schema, tuple(above))
         _ensure_known_keys((*parent, last), column_spec, NewColumn)
-        operation = AddColumn(parent, _new_field((*parent, last), column_spec), _place((*parent, last), column_spec))
+        operation = op.AddColumn(parent, _new_field((*parent, last), column_spec), _place((*parent, last), column_spec))
         operations.append(operation)
         if isinstance(struct, StructType) and struct.find(last) is None:
             schema = apply_operations(schema, [operation])
@@ -220,7 +206,7 @@ def _new_field(path: Path, column_spec: Mapping[str, Any]) -> Field:
     return visible_schema(StructType((field,))).fields[0]
 
 
-def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[Operation, ...]:
+def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Operation, ...]:
     """Parse the rename of a column.
 
     Args:
@@ -233,10 +219,10 @@ def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[Operatio
         InvalidPath: the path cannot be parsed.
     """
     resolved, _ = resolve(schema, to_path(path))
-    return () if resolved[-1] == name else (RenameColumn(resolved, name),)
+    return () if resolved[-1] == name else (op.RenameColumn(resolved, name),)
 
 
-def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[Operation, ...]:
+def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[op.Operation, ...]:
     """Parse columns to drop.
 
     Args:
@@ -248,16 +234,16 @@ def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool
         ColumnNotFound: a column does not exist.
         InvalidPath: a path cannot be parsed.
     """
-    drops: list[Operation] = []
+    drops: list[op.Operation] = []
     for path in map(to_path, paths):
         try:
-            drops.append(DropColumn(resolve(schema, path)[0]))
+            drops.append(op.DropColumn(resolve(schema, path)[0]))
         except ColumnNotFound:
             if not if_exists:
                 raise
     return tuple(drops)
 
 
-def parse_replacement(given: StructType) -> tuple[Operation, ...]:
+def parse_replacement(given: StructType) -> tuple[op.Operation, ...]:
     """Return the operation that replaces all columns."""
-    return (ReplaceColumns(visible_schema(given)),)
+    return (op.ReplaceColumns(visible_schema(given)),)

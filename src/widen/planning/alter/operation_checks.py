@@ -24,25 +24,8 @@ from widen.planning.alter.column_checks import (
     ensure_replaceable,
 )
 from widen.planning.alter.type_checks import ensure_looser_text, ensure_type_change
+from widen.planning.table import operation as op
 from widen.planning.table.dependent_expressions import check_constraints, find_constraint
-from widen.planning.table.operation import (
-    AddColumn,
-    AddConstraint,
-    DropColumn,
-    DropConstraint,
-    DropDefault,
-    DropNotNull,
-    LoosenText,
-    MoveColumn,
-    Operation,
-    RenameColumn,
-    ReplaceColumns,
-    SetComment,
-    SetDefault,
-    SetNotNull,
-    SyncIdentity,
-    WidenType,
-)
 from widen.planning.table.table_state import TableState
 from widen.protocol.table_properties import CONSTRAINT_PREFIX
 
@@ -50,7 +33,7 @@ RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 """The name that Delta Spark gives to its check of varchar lengths."""
 
 
-def ensure_operation_allowed(state: TableState, operation: Operation) -> None:
+def ensure_operation_allowed(state: TableState, operation: op.Operation) -> None:
     """Check that the metadata of a table allows an operation. Rows are not read here.
 
     Args:
@@ -65,12 +48,12 @@ def ensure_operation_allowed(state: TableState, operation: Operation) -> None:
     CHECKS[type(operation)](state, operation)
 
 
-def _ensure_type(state: TableState, operation: WidenType) -> None:
+def _ensure_type(state: TableState, operation: op.WidenType) -> None:
     ensure_not_identity_column(state, operation.path)
     ensure_type_change(state, operation.path, operation.old, operation.new)
 
 
-def ensure_new_constraint(state: TableState, operation: AddConstraint) -> None:
+def ensure_new_constraint(state: TableState, operation: op.AddConstraint) -> None:
     """Check that the name of a new constraint is allowed.
 
     Raises:
@@ -84,7 +67,7 @@ def ensure_new_constraint(state: TableState, operation: AddConstraint) -> None:
         raise ConstraintAlreadyExists(name=operation.name, expression=state.properties[key])
 
 
-def ensure_constraint_exists(state: TableState, operation: DropConstraint) -> None:
+def ensure_constraint_exists(state: TableState, operation: op.DropConstraint) -> None:
     """Check that the constraint to drop exists.
 
     Raises:
@@ -95,21 +78,21 @@ def ensure_constraint_exists(state: TableState, operation: DropConstraint) -> No
         raise ConstraintNotFound(name=operation.name, available=", ".join(names) or "none")
 
 
-CHECKS: Mapping[type[Operation], Callable[[TableState, Any], None]] = {
-    AddColumn: ensure_column_addable,
-    AddConstraint: ensure_new_constraint,
-    DropColumn: ensure_droppable,
-    DropConstraint: ensure_constraint_exists,
-    DropDefault: ensure_default,
-    DropNotNull: ensure_nullability,
-    LoosenText: ensure_looser_text,
-    MoveColumn: ensure_movable,
-    RenameColumn: ensure_renamable,
-    ReplaceColumns: ensure_replaceable,
-    SetComment: ensure_comment_allowed,
-    SetDefault: ensure_default,
-    SetNotNull: ensure_nullability,
-    SyncIdentity: ensure_identity_column,
-    WidenType: _ensure_type,
+CHECKS: Mapping[type[op.Operation], Callable[[TableState, Any], None]] = {
+    op.AddColumn: ensure_column_addable,
+    op.AddConstraint: ensure_new_constraint,
+    op.DropColumn: ensure_droppable,
+    op.DropConstraint: ensure_constraint_exists,
+    op.DropDefault: ensure_default,
+    op.DropNotNull: ensure_nullability,
+    op.LoosenText: ensure_looser_text,
+    op.MoveColumn: ensure_movable,
+    op.RenameColumn: ensure_renamable,
+    op.ReplaceColumns: ensure_replaceable,
+    op.SetComment: ensure_comment_allowed,
+    op.SetDefault: ensure_default,
+    op.SetNotNull: ensure_nullability,
+    op.SyncIdentity: ensure_identity_column,
+    op.WidenType: _ensure_type,
 }
 """The check for each kind of operation."""

@@ -14,26 +14,15 @@ from typing import Any
 from widen.errors import InternalError
 from widen.model.column_path import KEY, Path, find_field, resolve
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, quote_name
+from widen.planning.table import operation as op
 from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.dependent_expressions import find_constraint
 from widen.planning.table.field_position import FieldPosition, StructEnd
-from widen.planning.table.operation import (
-    AddColumn,
-    AddConstraint,
-    CreateTable,
-    DropColumn,
-    DropConstraint,
-    MoveColumn,
-    Operation,
-    RenameColumn,
-    ReplaceColumns,
-    SyncIdentity,
-)
 from widen.planning.table.table_state import TableState
 from widen.protocol.column_metadata import TEXT_LIMIT
 
 
-def operation_parameters(state: TableState, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
+def operation_parameters(state: TableState, operations: Sequence[op.Operation]) -> tuple[str, Mapping[str, object]]:
     """Return the name and the parameters of a commit that applies operations.
 
     Args:
@@ -44,37 +33,44 @@ def operation_parameters(state: TableState, operations: Sequence[Operation]) -> 
         InternalError: the operations are of several of these kinds.
     """
     match operations:
-        case [RenameColumn() as operation]:
+        case [op.RenameColumn() as operation]:
             return "RENAME COLUMN", {
                 "oldColumnPath": _name(operation.path),
                 "newColumnPath": _name(operation.new_path),
             }
-        case [ReplaceColumns(schema)]:
+        case [op.ReplaceColumns(schema)]:
             return "REPLACE COLUMNS", {"columns": [_column((field.name,), field) for field in schema]}
-        case [AddConstraint(name, expression)]:
+        case [op.AddConstraint(name, expression)]:
             return "ADD CONSTRAINT", {"name": name, "expr": expression}
-        case [DropConstraint(name)]:
+        case [op.DropConstraint(name)]:
             expression = state.properties[find_constraint(state, name) or ""]
             return "DROP CONSTRAINT", {"name": name, "expr": expression, "existed": "true"}
-    added = [operation for operation in operations if isinstance(operation, AddColumn)]
+    added = [operation for operation in operations if isinstance(operation, op.AddColumn)]
     if len(added) == len(operations):
         described = [{"column": _new_column(each), **_position(each.place)} for each in added]
         return "ADD COLUMNS", {"columns": described}
-    dropped = [operation for operation in operations if isinstance(operation, DropColumn)]
+    dropped = [operation for operation in operations if isinstance(operation, op.DropColumn)]
     if len(dropped) == len(operations):
         return "DROP COLUMNS", {"columns": [_name(each.path) for each in dropped]}
-    visible = [operation for operation in operations if not isinstance(operation, SyncIdentity)]
+    visible = [operation for operation in operations if not isinstance(operation, op.SyncIdentity)]
     return _column_changes(apply_operations(state.schema, visible), operations)
 
 
-def _column_changes(schema: StructType, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
+def _column_changes(schema: StructType, operations: Sequence[op.Operation]) -> tuple[str, Mapping[str, object]]:
     """Describe changes of existing columns, with one entry for each column."""
     places: dict[Path, Mapping[str, object]] = {}
     for operation in operations:
         match operation:
-            case CreateTable() | ReplaceColumns() | AddConstraint() | DropConstraint() | AddColumn() | DropColumn():
+            case (
+                op.CreateTable()
+                | op.ReplaceColumns()
+                | op.AddConstraint()
+                | op.DropConstraint()
+                | op.AddColumn()
+                | op.DropColumn()
+            ):
                 raise InternalError(reason=f"{operation} is committed together with something else")
-        position = _position(operation.place) if isinstance(operation, MoveColumn) else {}
+        position = _position(operation.place) if isinstance(operation, op.MoveColumn) else {}
         places[operation.path] = {**places.get(operation.path, {}), **position}
     described = [(_column(path, find_item(schema, path)), place) for path, place in places.items()]
     if len(described) == 1:
@@ -107,7 +103,7 @@ def _column(path: Path, field: Field) -> dict[str, Any]:
     return {"name": _name(path), "type": kind, "nullable": field.nullable, "metadata": dict(field.metadata)}
 
 
-def _new_column(addition: AddColumn) -> dict[str, Any]:
+def _new_column(addition: op.AddColumn) -> dict[str, Any]:
     """Describe a new column; char and varchar by the type that was requested."""
     described = _column(addition.path, addition.field.without_metadata(TEXT_LIMIT))
     return {**described, "type": addition.field.metadata.get(TEXT_LIMIT, described["type"])}

@@ -13,33 +13,15 @@ from widen.errors import InternalError
 from widen.model.column_path import Path, format_path, replace_type, resolve
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT
+from widen.planning.table import operation as op
 from widen.planning.table.field_position import insert_field
-from widen.planning.table.operation import (
-    AddColumn,
-    AddConstraint,
-    CreateTable,
-    DropColumn,
-    DropConstraint,
-    DropDefault,
-    DropNotNull,
-    LoosenText,
-    MoveColumn,
-    Operation,
-    RenameColumn,
-    ReplaceColumns,
-    SetComment,
-    SetDefault,
-    SetNotNull,
-    SyncIdentity,
-    WidenType,
-)
 from widen.planning.table.replace_columns import replace_schema
 from widen.protocol.column_metadata import DEFAULT, HIGH_WATER_MARK, TEXT_LIMIT
 
 _Change: TypeAlias = Callable[[StructType, Field], StructType]
 
 
-def apply_operations(schema: StructType | None, operations: Iterable[Operation]) -> StructType:
+def apply_operations(schema: StructType | None, operations: Iterable[op.Operation]) -> StructType:
     """Return the schema after the operations. Other metadata is kept; type histories are not recorded.
 
     Args:
@@ -56,53 +38,55 @@ def apply_operations(schema: StructType | None, operations: Iterable[Operation])
     return current if current is not None else StructType()
 
 
-def _apply(schema: StructType | None, operation: Operation) -> StructType:
+def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
     existing = schema or StructType()
     match operation:
-        case CreateTable():
+        case op.CreateTable():
             return operation.schema
-        case ReplaceColumns():
+        case op.ReplaceColumns():
             return replace_schema(existing, operation.schema)
-        case AddColumn():
+        case op.AddColumn():
             return _with_column(existing, operation)
-        case WidenType():
+        case op.WidenType():
             return _with_type(existing, operation)
-        case AddConstraint() | DropConstraint():
+        case op.AddConstraint() | op.DropConstraint():
             return existing
-        case RenameColumn(path, name):
+        case op.RenameColumn(path, name):
             return _change_struct(
                 existing, path, lambda struct, field: _swap_field(struct, field, replace(field, name=name))
             )
-        case DropColumn(path):
+        case op.DropColumn(path):
             return _change_struct(
                 existing, path, lambda struct, field: StructType(tuple(f for f in struct if f is not field))
             )
-        case MoveColumn(path, place):
+        case op.MoveColumn(path, place):
             return _change_struct(existing, path, lambda struct, field: insert_field(struct, field, place))
     return _change_struct(
         existing, operation.path, lambda struct, field: _swap_field(struct, field, _with_detail(field, operation))
     )
 
 
-_Detail: TypeAlias = SetComment | SetDefault | DropDefault | SetNotNull | DropNotNull | LoosenText | SyncIdentity
+_Detail: TypeAlias = (
+    op.SetComment | op.SetDefault | op.DropDefault | op.SetNotNull | op.DropNotNull | op.LoosenText | op.SyncIdentity
+)
 
 
 def _with_detail(field: Field, operation: _Detail) -> Field:
     """Return the field after an operation that changes its metadata or its nullability."""
     match operation:
-        case SetComment(_, comment):
+        case op.SetComment(_, comment):
             return field.with_metadata(**{COMMENT: comment})
-        case SetDefault(_, expression):
+        case op.SetDefault(_, expression):
             return field.with_metadata(**{DEFAULT: expression})
-        case DropDefault():
+        case op.DropDefault():
             return field.without_metadata(DEFAULT)
-        case SetNotNull() | DropNotNull():
-            return replace(field, nullable=isinstance(operation, DropNotNull))
-        case SyncIdentity(_, high_water_mark):
+        case op.SetNotNull() | op.DropNotNull():
+            return replace(field, nullable=isinstance(operation, op.DropNotNull))
+        case op.SyncIdentity(_, high_water_mark):
             return field.with_metadata(**{HIGH_WATER_MARK: high_water_mark})
-        case LoosenText(_, "string"):
+        case op.LoosenText(_, "string"):
             return field.without_metadata(TEXT_LIMIT)
-        case LoosenText(_, limit):
+        case op.LoosenText(_, limit):
             return field.with_metadata(**{TEXT_LIMIT: limit})
 
 
@@ -119,7 +103,7 @@ def _swap_field(struct: StructType, old: Field, new: Field) -> StructType:
     return StructType(tuple(new if field is old else field for field in struct))
 
 
-def _with_column(schema: StructType, operation: AddColumn) -> StructType:
+def _with_column(schema: StructType, operation: op.AddColumn) -> StructType:
     path, struct = resolve(schema, operation.parent)
     if not isinstance(struct, StructType) or struct.find(operation.field.name) is not None:
         raise InternalError(
@@ -128,7 +112,7 @@ def _with_column(schema: StructType, operation: AddColumn) -> StructType:
     return replace_type(schema, path, insert_field(struct, operation.field, operation.place))
 
 
-def _with_type(schema: StructType, operation: WidenType) -> StructType:
+def _with_type(schema: StructType, operation: op.WidenType) -> StructType:
     path, actual = resolve(schema, operation.path)
     if actual != operation.old:
         raise InternalError(reason=f"{format_path(operation.path)} is {actual.sql}, not {operation.old.sql}")

@@ -12,25 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from widen.planning.table.operation import (
-    AddColumn,
-    AddConstraint,
-    CreateTable,
-    DropColumn,
-    DropConstraint,
-    DropDefault,
-    DropNotNull,
-    LoosenText,
-    MoveColumn,
-    Operation,
-    RenameColumn,
-    ReplaceColumns,
-    SetComment,
-    SetDefault,
-    SetNotNull,
-    SyncIdentity,
-    WidenType,
-)
+from widen.planning.table import operation as op
 
 
 class RowAccess(Enum):
@@ -61,46 +43,46 @@ class Requirement:
 
 _NOTHING = Requirement()
 
-REQUIREMENTS: Mapping[type[Operation], Requirement] = MappingProxyType(
+REQUIREMENTS: Mapping[type[op.Operation], Requirement] = MappingProxyType(
     {
-        AddColumn: _NOTHING,
-        AddConstraint: Requirement(feature="checkConstraints", rows=RowAccess.CHECKED),
-        CreateTable: _NOTHING,
-        DropColumn: _NOTHING,
-        DropConstraint: _NOTHING,
-        DropDefault: _NOTHING,
-        DropNotNull: _NOTHING,
-        LoosenText: _NOTHING,
-        MoveColumn: _NOTHING,
-        RenameColumn: _NOTHING,
-        ReplaceColumns: _NOTHING,
-        SetComment: _NOTHING,
-        SetDefault: Requirement(has_expression=True),
-        SetNotNull: Requirement(feature="invariants", rows=RowAccess.CHECKED),
-        SyncIdentity: Requirement(rows=RowAccess.READ),
-        WidenType: _NOTHING,
+        op.AddColumn: _NOTHING,
+        op.AddConstraint: Requirement(feature="checkConstraints", rows=RowAccess.CHECKED),
+        op.CreateTable: _NOTHING,
+        op.DropColumn: _NOTHING,
+        op.DropConstraint: _NOTHING,
+        op.DropDefault: _NOTHING,
+        op.DropNotNull: _NOTHING,
+        op.LoosenText: _NOTHING,
+        op.MoveColumn: _NOTHING,
+        op.RenameColumn: _NOTHING,
+        op.ReplaceColumns: _NOTHING,
+        op.SetComment: _NOTHING,
+        op.SetDefault: Requirement(has_expression=True),
+        op.SetNotNull: Requirement(feature="invariants", rows=RowAccess.CHECKED),
+        op.SyncIdentity: Requirement(rows=RowAccess.READ),
+        op.WidenType: _NOTHING,
     }
 )
 """What each kind of operation requires."""
 
 
-def added_features(operations: Iterable[Operation]) -> set[str]:
+def added_features(operations: Iterable[op.Operation]) -> set[str]:
     """Return the table features that operations add to the protocol."""
     features = (REQUIREMENTS[type(operation)].feature for operation in operations)
     return {feature for feature in features if feature is not None}
 
 
-def row_checks(operations: Iterable[Operation]) -> list[Operation]:
+def row_checks(operations: Iterable[op.Operation]) -> list[op.Operation]:
     """Return those of the operations that every row of the table must allow."""
     return [operation for operation in operations if REQUIREMENTS[type(operation)].rows is RowAccess.CHECKED]
 
 
-def needs_spark(operations: Iterable[Operation]) -> bool:
+def needs_spark(operations: Iterable[op.Operation]) -> bool:
     """Tell whether a Spark session must check any of the operations before they are committed."""
     needs = (REQUIREMENTS[type(operation)] for operation in operations)
     return any(need.has_expression or need.rows is RowAccess.CHECKED for need in needs)
 
 
-def depends_on_rows(operations: Iterable[Operation]) -> bool:
+def depends_on_rows(operations: Iterable[op.Operation]) -> bool:
     """Tell whether rows that arrive before the commit may make any of the operations wrong."""
     return any(REQUIREMENTS[type(operation)].rows is not RowAccess.NONE for operation in operations)

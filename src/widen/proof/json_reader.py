@@ -76,16 +76,15 @@ read_json: Scan = json.JSONDecoder(
 """Reads one JSON value exactly."""
 
 
-def read_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
+def read_records(text: bytes) -> list[dict[str, Json]] | None:
     """Return the records in a text, or None if the table keeps the text as corrupt.
 
     Args:
         text: One record or an array of records as UTF-8; a byte order mark is ignored.
-        scan: JSON parser.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
     """
-    records = read_whole_records(text, scan)
+    records = read_whole_records(text)
     if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
         return records
     return [_with_deep_json(record, MAX_LEVELS) if _depth(record) > MAX_LEVELS else record for record in records]

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
 from widen.model.types import StructType
 from widen.observe.kind import Kind
 from widen.observe.observation import Observation
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Policy
-from widen.spark.source.raw_batch import as_raw_records
-from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec, collect_notes, merge_notes
+from widen.routing.native.row_builder import OriginColumn
+from widen.spark.source.csv_dialect import parse_dialect
+from widen.spark.source.csv_ranges import CsvRanges
+from widen.spark.source.file_ranges import FileRange, range_batch
+from widen.spark.source.raw_batch import CSV_RANGES_PART, as_raw_records
+from widen.spark.text.text_tasks import (
+    MIN_COUNTED_RECORDS,
+    NOTE,
+    BatchWriteSpec,
+    _run_task,
+    collect_notes,
+    merge_notes,
+    split_notes,
+)
 
 NUMBER, TEXT, TRUE = b'{"a": 1}', b'{"a": "x"}', b'{"a": true}'
 
 
-def observed(texts: list[bytes], *, is_exhaustive: bool = False, policy: Policy | None = None) -> Observation:
+def first_pass(
+    *, is_exhaustive: bool = False, policy: Policy | None = None, origin: OriginColumn | None = None
+) -> BatchWriteSpec:
     policy = policy or Policy()
     schema = evolve(None, Observation(), policy).schema
-    spec = BatchWriteSpec(None, Observation().to_json(), schema, policy, is_exhaustive)
-    return merge_notes(collect_notes(as_raw_records(texts, "file:/a.jsonl"), spec))
+    return BatchWriteSpec(None, Observation().to_json(), schema, policy, is_exhaustive, origin=origin)
+
+
+def observed(
+    texts: list[bytes] | pa.RecordBatch, *, is_exhaustive: bool = False, policy: Policy | None = None
+) -> Observation:
+    batch = as_raw_records(texts, "file:/a.jsonl") if isinstance(texts, list) else texts
+    return merge_notes(collect_notes(batch, first_pass(is_exhaustive=is_exhaustive, policy=policy)))
 
 
 def counts(seen: Observation) -> dict[str, int]:
@@ -50,3 +75,24 @@ def test_keys_are_counted_where_maps_are_detected() -> None:
     assert counts(seen) == {"record": 1_800}
     assert evolve(None, seen, Policy(detects_maps=True)).schema != StructType()
     assert counts(observed(texts))["record"] < 1_800
+
+
+def test_rows_of_csv_are_observed_in_the_same_way(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n" + "1,x\n" * 11_000 + "z,true\n" * 100 + "2.5,y\n")
+    dialect = parse_dialect({}, detects=True, is_tabbed=False)
+    ranges = CsvRanges([FileRange(f"file:{file}", 0, file.stat().st_size)], dialect)
+    batch = range_batch(msgspec.json.encode(ranges), CSV_RANGES_PART)
+    assert observed(batch).records == 2_000
+    seen = observed(batch, is_exhaustive=True)
+    assert seen.records == 11_101
+    assert counts(seen).keys() == {"long", "string", "double"}
+    assert {str(kind) for kind in seen.root["b"].kinds} == {"string", "boolean"}
+    assert counts(seen)["long"] == MIN_COUNTED_RECORDS
+
+
+def test_rows_that_come_with_their_texts_are_observed_in_the_same_way() -> None:
+    texts = as_raw_records([NUMBER] * 1_500 + [TEXT], "file:/a.jsonl")
+    [rows] = _run_task(first_pass(origin=OriginColumn("origin", is_for_all=True)), [texts])
+    [note] = split_notes(rows.column(NOTE)[0].as_py().decode())
+    assert counts(merge_notes([note])) == {"long": MIN_COUNTED_RECORDS, "string": 1}

@@ -201,7 +201,7 @@ class _TextTask:
     def __init__(self, spec: BatchWriteSpec, schema: pa.Schema) -> None:
         self._spec, self._schema = spec, schema
         self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
-        self._rows, self._next_check = 0, EARLY_CHECKS[0]
+        self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
@@ -285,13 +285,18 @@ class _TextTask:
         """Find out whether the plan changes. If so, go on with the schema that is known so far: rows are not needed,
         but with it only records that bring more are read exactly.
         """
+        can_adapt = not self._spec.policy.detects_maps  # maps are detected by the counts of keys
+        if self.will_replan and (not can_adapt or self._rows < self._next_schema_rows):
+            self._signature = None  # the next check looks again
+            return
         schema = self._spec.next_schema(self._builder.observation)
         self.will_replan = self.will_replan or schema != self._spec.schema
-        if not self.will_replan or self._spec.policy.detects_maps:  # maps are detected by the counts of keys
+        if not self.will_replan or not can_adapt:
             return
-        if self._rows < MIN_COUNTED_RECORDS:
+        if self._rows < self._next_schema_rows:
             self._signature = None
         elif schema != self._builder.schema:
+            self._next_schema_rows = 2 * self._rows  # a source with new keys in every record must not plan all the time
             self._builder = self._builder.with_schema(schema)
             self._schema = to_arrow_schema(replace(self._spec, schema=schema).row_schema)
 

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pytest
 
 from widen.model.types import StructType
 from widen.observe.kind import Kind
 from widen.observe.observation import Observation
 from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import OriginColumn
 from widen.spark.source.csv_dialect import parse_dialect
 from widen.spark.source.csv_ranges import CsvRanges
 from widen.spark.source.file_ranges import FileRange, range_batch
 from widen.spark.source.raw_batch import CSV_RANGES_PART, as_raw_records
+from widen.spark.text import text_tasks
 from widen.spark.text.text_tasks import (
     MIN_COUNTED_RECORDS,
     NOTE,
@@ -75,6 +78,19 @@ def test_keys_are_counted_where_maps_are_detected() -> None:
     assert counts(seen) == {"record": 1_800}
     assert evolve(None, seen, Policy(detects_maps=True)).schema != StructType()
     assert counts(observed(texts))["record"] < 1_800
+
+
+def test_a_source_with_new_keys_in_every_record_is_not_planned_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Observation] = []
+
+    def evolve_and_count(base: StructType | None, seen: Observation, policy: Policy) -> Plan:
+        plans.append(seen)
+        return evolve(base, seen, policy)
+
+    monkeypatch.setattr(text_tasks, "evolve", evolve_and_count)
+    seen = observed([b'{"a":1,"k%d":1}' % (number // 10) for number in range(9_000)], is_exhaustive=True)
+    assert len(seen.root) == 901
+    assert len(plans) <= 8
 
 
 def test_rows_of_csv_are_observed_in_the_same_way(tmp_path: Path) -> None:

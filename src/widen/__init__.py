@@ -67,34 +67,29 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "Flow": "widen.flows",
-    "FlowBatch": "widen.flows",
-    "flow": "widen.flows",
-    "flow_chain": "widen.flows",
-    "FoldResult": "widen.planning.unify.fold_plan",
-    "History": "widen.table.results",
-    "Loads": "widen.table.results",
-    "SchemaDiff": "widen.table.schema_diff",
-    "TableChange": "widen.table.results",
-    "Vacuumed": "widen.table.results",
-    "Verification": "widen.spark.text.verification",
-    "IngestResult": "widen.ingestion",
-    "IntervalEvent": "widen.ingestion",
-    "ReplayResult": "widen.ingestion",
-    "IngestStream": "widen.ingestion",
-    "IcebergTable": "widen.table",
-    "Table": "widen.table",
-    "check_contract": "widen.ingestion",
-    "create_table": "widen.table",
-    "ingest": "widen.ingestion",
-    "ingest_stream": "widen.ingestion",
-    "plan": "widen.ingestion",
-    "register": "widen.spark.data_source.source",
-    "replay": "widen.ingestion",
-    "ship": "widen.spark.ship",
-    "sql": "widen.sql_commands.execute",
+_NAMES = {
+    "widen.flows": ("Flow", "FlowBatch", "flow", "flow_chain"),
+    "widen.ingestion": (
+        "IngestResult",
+        "IngestStream",
+        "IntervalEvent",
+        "ReplayResult",
+        "check_contract",
+        "ingest",
+        "ingest_stream",
+        "plan",
+        "replay",
+    ),
+    "widen.planning.unify.fold_plan": ("FoldResult",),
+    "widen.spark.data_source.source": ("register",),
+    "widen.spark.ship": ("ship",),
+    "widen.spark.text.verification": ("Verification",),
+    "widen.sql_commands.execute": ("sql",),
+    "widen.table": ("IcebergTable", "Table", "create_table"),
+    "widen.table.results": ("History", "Loads", "TableChange", "Vacuumed"),
+    "widen.table.schema_diff": ("SchemaDiff",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -83,7 +83,6 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     @property
     def version(self) -> int | None:
-        """The id of the current snapshot; None if the table has none yet."""
         snapshot = self._table.current_snapshot()
         return None if snapshot is None else snapshot.snapshot_id
 
@@ -93,12 +92,6 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         return dict(self._table.properties)
 
     def refresh(self) -> Self:
-        """Load the newest version, and return the table.
-
-        Raises:
-            IcebergTableNotFound: the catalog does not have the table any more.
-            CatalogError: the catalog cannot be read.
-        """
         self._table = self._name.load()
         return self
 

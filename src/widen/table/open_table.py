@@ -46,7 +46,12 @@ class OpenTable(ABC):
 
     @abstractmethod
     def refresh(self) -> Self:
-        """Load the newest version, and return the table."""
+        """Load the newest version, and return the table.
+
+        Raises:
+            UnsupportedFeatureForRead: the table now requires a feature that this version does not support.
+            TableError: the table is gone, or it cannot be read.
+        """
 
     @check_arguments
     def history(self, limit: int | None = None) -> History:

@@ -68,7 +68,6 @@ class TableVersion(OpenTable):
 
     @property
     def version(self) -> int:
-        """The number of the version."""
         return self._snapshot.version
 
     @property
@@ -128,13 +127,6 @@ class TableVersion(OpenTable):
         return self._snapshot.files()
 
     def refresh(self) -> Self:
-        """Load the newest version, and return the table.
-
-        Raises:
-            CorruptLog: the log is damaged.
-            UnsupportedFeatureForRead: the table now requires a feature that this version does not support.
-            StorageError: the storage returned an error.
-        """
         self._snapshot = open_snapshot(self._store)
         return self
 

@@ -1,8 +1,9 @@
 """One measured load by dlt in a separate process; prints one JSON line with seconds and peak memory.
 
-    python bench/dlt_case.py dlt-duckdb|dlt-parquet SOURCE TARGET
+    python bench/dlt_case.py dlt-duckdb|dlt-parquet|dlt-iceberg SOURCE TARGET
 
-As dlt's own documentation reads JSON lines: its filesystem source and ``read_jsonl``, into DuckDB or into Parquet.
+As dlt's own documentation reads JSON lines: its filesystem source and ``read_jsonl``, into DuckDB, into Parquet or into
+Iceberg tables in a folder.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def main(case: str, source: str, target: str) -> None:
     )
     pipeline = dlt.pipeline("bench", destination=to, dataset_name="bench", pipelines_dir=str(place / "work"))
     records = readers(bucket_url=Path(source).as_uri(), file_glob="*.json").read_jsonl().with_name("orders")
+    if case == "dlt-iceberg":
+        records.apply_hints(table_format="iceberg")
     started, cpu_started = time.perf_counter(), time.process_time()
     pipeline.run(records, loader_file_format="parquet")
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started

@@ -175,8 +175,6 @@ def test_a_flow_writes_iceberg(lake: Lake) -> None:
     widen.flow(str(lake.place / "bronze"), "a.b", spark=lake.spark, **words)
     rows = widen.IcebergTable("a.b", catalog=words["catalog"]).read(spark=lake.spark).select("id", "n").collect()
     assert sorted(map(tuple, rows)) == [(1, 1), (2, 5000000000)]
-    with pytest.raises(InvalidOption, match="only append"):
-        widen.flow(str(lake.place / "bronze"), "a.b", keys=["id"], **words)
 
 
 # ---- with keys -------------------------------------------------------------------------------------

@@ -377,6 +377,39 @@ def test_a_table_of_ours_survives_the_upkeep_of_iceberg_for_spark(
     assert len(agree(spark, iceberg, table, ("n = 99",))) == 21
 
 
+def test_a_flow_follows_the_snapshots_of_iceberg_for_spark(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    """Position deletes, updates and compactions between batches, in the source and in the target."""
+    name, place = "default.ns.flowed", {"source_catalog": folder / "catalog.db", "catalog": folder / "catalog.db"}
+    merge_on_read = "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read'"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, v string) USING iceberg TBLPROPERTIES ('format-version'='2', {merge_on_read})",
+        f"INSERT INTO {name} SELECT CAST(id AS int), concat('v', id) FROM range(0, 20, 1, 1)",
+    )
+
+    def flow() -> list[int]:
+        words = {**place, "checkpoint": folder / "_flow", "keys": ["id"], "once": True, "spark": spark}
+        batches = widen.flow("ns.flowed", "ns.copy", **words).batches
+        expected = iceberg.json(f"SELECT id, v FROM {name}")
+        assert iceberg.json("SELECT id, v FROM default.ns.copy") == expected
+        assert sorted(opened(folder, "ns.copy").read(spark=spark).toPandas()["id"]) == sorted(
+            json.loads(row)["id"] for row in expected
+        )
+        return [batch.result.records if batch.result else 0 for batch in batches]
+
+    assert flow() == [20]
+    iceberg.sql(f"CALL default.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    assert flow() == [0]
+    iceberg.sql(f"INSERT INTO {name} VALUES (20, 'v20')", f"ALTER TABLE {name} ADD COLUMN w int")
+    assert flow() == [1]
+    copy_on_merge = f"ALTER TABLE default.ns.copy SET TBLPROPERTIES ({merge_on_read})"
+    iceberg.sql(copy_on_merge, f"DELETE FROM {name} WHERE id = 3", "DELETE FROM default.ns.copy WHERE id = 3")
+    assert flow() == [19]  # all rows of the file that the delete is for, but not the one that was added later
+    iceberg.sql(f"UPDATE {name} SET v = 'new' WHERE id = 20")
+    assert flow() == [1]
+
+
 def test_writers_alternate(spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path) -> None:
     """Iceberg for Spark, PyIceberg and Widen change one table in turns; a model says which rows it must have."""
     name, chance = "default.ns.turns", random.Random(12)

@@ -79,6 +79,15 @@ def flow(
     ] = Removed.FAIL,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Begin with a batch that replaces all rows.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
+    source_catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--source-catalog",
+            metavar="NAME|FILE.db",
+            help="The catalog of an Iceberg table to read.",
+            show_default=False,
+        ),
+    ] = None,
     events: shared_options.Events = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -90,6 +99,7 @@ def flow(
         "keys": _parse_keys(keys),
         "checkpoint": checkpoint,
         "max_bytes": max_bytes,
+        "source_catalog": source_catalog,
         "into": into,
     }
     given = {name: value for name, value in arguments.items() if value is not None}

@@ -28,6 +28,7 @@ class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     to: str | None = None
     catalog: str | None = None
     partition_by: list[str] | None = None
+    source_catalog: str | None = None
     evolve: str | None = None
     pins: dict[str, str] | None = None
     config: str | None = None

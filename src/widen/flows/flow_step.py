@@ -69,7 +69,7 @@ class FlowSettings:
 
         The planner would order them by name and choose types that Iceberg has, too.
         """
-        return self.request.table.can_replace_rows and self.request.policy.mode is not Mode.FAIL
+        return self.request.table.keeps_types and self.request.policy.mode is not Mode.FAIL
 
     @property
     def key_texts(self) -> dict[str, str]:

@@ -54,6 +54,7 @@ def flow(  # noqa: D417 -- `ingest` describes the others
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    source_catalog: CatalogSource | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -76,7 +77,7 @@ def flow(  # noqa: D417 -- `ingest` describes the others
     The arguments that are not listed are those of `ingest`, for the target.
 
     Args:
-        source: The Delta table to read.
+        source: The table to read: a Delta table, or with ``source_catalog`` an Iceberg table.
         into: The table to write; the first batch creates it if it does not exist.
         checkpoint: The directory for the progress of the flow; use a separate one for each flow.
         transform: Computes the rows of the target from rows of the source.
@@ -95,6 +96,7 @@ def flow(  # noqa: D417 -- `ingest` describes the others
         rebuild: Whether to begin with a batch that replaces all rows of the target, computed from the newest version of
             the source: after a change of the query, or if the source has lost its history.
         verify: Whether to compare the rows of each batch with the table after the commit; or the share of the rows.
+        source_catalog: The catalog of an Iceberg table to read; as ``catalog``.
         storage_options: Settings and credentials of the stores of both tables and of the checkpoint.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
@@ -181,11 +183,9 @@ def _to_settings(
     reader, policy = parse_options(msgspec.structs.asdict(step), storage_options)
     table = find_table(step.into, storage_options, to=step.to, catalog=step.catalog, partition_by=step.partition_by)
     expressions = _parse_keys(step.keys)
-    if expressions and not table.can_replace_rows:
-        raise InvalidOption(option="keys", value=[*expressions], expected="Flows into Iceberg only append rows.")
     _ensure_keys_kept(expressions, policy)
-    source = find_flow_source(to_place(step.source), storage_options)
-    if source.location == table.location:
+    source = find_flow_source(step.source, storage_options, step.source_catalog)
+    if source.is_at(table):
         raise InvalidOption(option="into", value=fspath(step.into), expected="Must not be the source.")
     quarantine = to_quarantine(step.quarantine, table)
     return FlowSettings(

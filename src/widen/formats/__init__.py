@@ -9,11 +9,13 @@ from widen.errors import InvalidOption
 from widen.formats.delta_flow_source import DeltaFlowSource
 from widen.formats.delta_location import DeltaLocation
 from widen.formats.flow_source import FlowSource
+from widen.formats.iceberg_flow_source import IcebergFlowSource
 from widen.formats.iceberg_target import IcebergLocation
 from widen.formats.table_format import TableLocation
 from widen.iceberg.catalog import CatalogSource, to_table_name
 from widen.iceberg.partitions import parse_partition_by
 from widen.log.store.log_store import LogStore
+from widen.spark.source.source_files import to_place
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
@@ -59,14 +61,21 @@ def find_table(
     return DeltaLocation(LogStore(into, storage_options))
 
 
-def find_flow_source(location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> FlowSource:
-    """Return a table as the source of a flow: a Delta table. Nothing is read yet.
+def find_flow_source(
+    location: str | PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    catalog: CatalogSource | None = None,
+) -> FlowSource:
+    """Return a table as the source of a flow. Nothing is read yet.
 
     Args:
-        location: A local path or a URL.
-        storage_options: Settings and credentials of its store.
+        location: A local path or a URL; the name of an Iceberg table in its catalog.
+        storage_options: Settings and credentials of its store; an Iceberg table is read with those of its catalog.
+        catalog: The catalog of an Iceberg table; None for a Delta table.
 
     Raises:
-        InvalidOption: the scheme of the URL is not supported.
+        InvalidOption: the name or the scheme of the URL is not supported.
     """
-    return DeltaFlowSource(LogStore(location, storage_options))
+    if catalog is not None:
+        return IcebergFlowSource(to_table_name(fspath(location), catalog))
+    return DeltaFlowSource(LogStore(to_place(location), storage_options))

@@ -10,13 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from widen.errors import SourceHistoryLost, VersionNotFound
-from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
+from widen.formats.flow_source import (
+    FlowSource,
+    RangeLimits,
+    SourceVersion,
+    VersionRange,
+    split_files,
+    take_until_full,
+)
+from widen.formats.table_format import TableLocation
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import VersionChanges, version_changes
 from widen.log.read.version_diff import missing_files
 from widen.log.store.log_store import LogStore
 from widen.model.schema_json import from_json
+from widen.model.types import StructType
 from widen.planning.write.readable_change import is_readable_in
 from widen.protocol.actions import Add, Remove
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -40,6 +49,9 @@ class DeltaFlowSource(FlowSource):
     def location(self) -> str:
         return self.store.location
 
+    def is_at(self, table: TableLocation) -> bool:
+        return self.location == table.location
+
     def newest(self) -> SourceVersion:
         snapshot = open_snapshot(self.store)
         return SourceVersion(snapshot.metadata.id, snapshot.version, frozenset(supported_features(snapshot.protocol)))
@@ -47,7 +59,7 @@ class DeltaFlowSource(FlowSource):
     def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
         files = self._open(version).files()
         columns = (files[name].to_pylist() for name in ("modification_time_ms", "path", "size_bytes"))
-        return _split([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
+        return split_files([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
 
     def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
         return read_snapshot(spark, self.store, self._open(version), only=paths)
@@ -55,7 +67,8 @@ class DeltaFlowSource(FlowSource):
     def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
         before = self._open(version)
         with _explain_loss(self.location):
-            changes = list(_limited(before, version_changes(self.store, version + 1, limits.last), limits))
+            found = version_changes(self.store, version + 1, limits.last)
+            changes = list(take_until_full(before.schema, _with_schemas(before, found), limits))
         last = self._open(changes[-1].version)
         schemas = (from_json(each.metadata.schema_string) for each in changes if each.metadata is not None)
         is_growth = all(is_readable_in(schema, last.schema) for schema in [before.schema, *schemas])
@@ -134,29 +147,14 @@ class DeltaVersionRange(VersionRange):
             raise SourceHistoryLost(location=self.newest.location, reason=reason)
 
 
-def _limited(before: Snapshot, changes: Iterable[VersionChanges], limits: RangeLimits) -> Iterator[VersionChanges]:
-    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema."""
-    size_bytes, schema, is_first = 0, before.schema, True
+def _with_schemas(
+    before: Snapshot, changes: Iterable[VersionChanges]
+) -> Iterator[tuple[VersionChanges, StructType, int]]:
+    """Yield each version with its schema and the size of the files that it added."""
+    schema = before.schema
     for each in changes:
-        new = schema if each.metadata is None else from_json(each.metadata.schema_string)
-        is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes
-        is_cut = is_full or (limits.only_added and not is_readable_in(schema, new))
-        if is_cut and not is_first and not limits.is_pinned:
-            return
-        yield each
-        size_bytes, schema, is_first = size_bytes + sum(add.size for add in each.added), new, False
-
-
-def _split(files: Sequence[tuple[str, int]], max_bytes: int | None) -> list[list[str]]:
-    parts: list[list[str]] = []
-    size_bytes = 0
-    for path, size in files:
-        if not parts or (max_bytes is not None and size_bytes >= max_bytes):
-            parts.append([])
-            size_bytes = 0
-        parts[-1].append(path)
-        size_bytes += size
-    return parts
+        schema = schema if each.metadata is None else from_json(each.metadata.schema_string)
+        yield each, schema, sum(add.size for add in each.added)
 
 
 def _as_add(remove: Remove) -> Add:

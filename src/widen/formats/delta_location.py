@@ -44,7 +44,7 @@ class DeltaLocation(TableLocation):
         return self.store.location
 
     @property
-    def can_replace_rows(self) -> bool:
+    def keeps_types(self) -> bool:
         return True
 
     def add_features(self, names: Collection[str]) -> None:

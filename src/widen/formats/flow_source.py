@@ -1,16 +1,19 @@
 """What a flow asks of the table that it reads, whatever its format.
 
-`widen.formats.delta_flow_source` implements these protocols for Delta; another format is a module beside it.
+`widen.formats.delta_flow_source` and `widen.formats.iceberg_flow_source` implement these protocols.
 
 Source: docs/guide/flow.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from widen.formats.table_format import TableLocation
+from widen.model.types import StructType
+from widen.planning.write.readable_change import is_readable_in
 from widen.spark.spark_types import DataFrame, SparkSession
 
 
@@ -78,12 +81,56 @@ class VersionRange(Protocol):
         """
 
 
+def split_files(files: Iterable[tuple[str, int]], max_bytes: int | None) -> list[list[str]]:
+    """Return the paths of files in parts.
+
+    Args:
+        files: The path and the size of each.
+        max_bytes: The size from which on a part is full; it has at least one file.
+    """
+    parts: list[list[str]] = []
+    size_bytes = 0
+    for path, size in files:
+        if not parts or (max_bytes is not None and size_bytes >= max_bytes):
+            parts.append([])
+            size_bytes = 0
+        parts[-1].append(path)
+        size_bytes += size
+    return parts
+
+
+Change = TypeVar("Change")
+
+
+def take_until_full(
+    schema: StructType, changes: Iterable[tuple[Change, StructType, int]], limits: RangeLimits
+) -> Iterator[Change]:
+    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema.
+
+    Args:
+        schema: The schema before them.
+        changes: Each with its schema, and the size of the files that it added.
+        limits: Where the range ends.
+    """
+    size_bytes, is_first = 0, True
+    for change, new, added_bytes in changes:
+        is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes
+        is_cut = is_full or (limits.only_added and not is_readable_in(schema, new))
+        if is_cut and not is_first and not limits.is_pinned:
+            return
+        yield change
+        size_bytes, schema, is_first = size_bytes + added_bytes, new, False
+
+
 class FlowSource(Protocol):
     """The table that a flow reads."""
 
     @property
     def location(self) -> str:
-        """The path or URL."""
+        """The path or URL, or the name in a catalog."""
+
+    def is_at(self, table: TableLocation) -> bool:
+        """Tell whether it is the table at a location."""
 
     def newest(self) -> SourceVersion:
         """Return the newest version.

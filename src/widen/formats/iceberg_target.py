@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,8 +20,9 @@ from widen.formats.table_format import (
     Load,
     LoadRecord,
     QuarantineWrite,
+    ReplacedRows,
+    RowReplacingDraft,
     StreamInterval,
-    TableDraft,
     TableLocation,
     verify_rows,
 )
@@ -35,7 +37,9 @@ from widen.iceberg.partitions import (
     read_partition_fields,
     resolve_partition_fields,
 )
+from widen.iceberg.scan_plan import added_by
 from widen.iceberg.schema_conversion import to_model, with_field_ids
+from widen.iceberg.snapshots import ReadPoint
 from widen.iceberg.storage_options import to_storage_options
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import StagedFiles
@@ -46,6 +50,7 @@ from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import FixedColumn, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
+from widen.spark.iceberg.replaced_rows import RemovedRows, remove_replaced_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
 from widen.spark.text.quarantined_rows import BatchResult
@@ -78,7 +83,7 @@ class IcebergLocation(TableLocation):
         return str(self.name)
 
     @property
-    def can_replace_rows(self) -> bool:
+    def keeps_types(self) -> bool:
         return False
 
     def add_features(self, names: Collection[str]) -> None:
@@ -191,7 +196,7 @@ class IcebergTarget:
         table = self.table
         if table is None:
             return ()
-        return read_loads(table.metadata, self.place.store(table.location(), table.io.properties))
+        return read_loads(table, self.place.store(table.location(), table.io.properties))
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
@@ -221,35 +226,31 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     table = place.name.load()
     schema = to_model(table.schema(), names.read_sources(table.properties, place.location))
     root = data_location(table.metadata)
-    paths = added_files(table, version)
-    below = frozenset(path.removeprefix(f"{root}/") for path in paths)
+    snapshot = table.snapshot_by_id(version)
+    files = added_by(table.metadata, table.io, snapshot) if snapshot else ()
+    below = frozenset(file.path.removeprefix(f"{root}/") for file in files)
     return IcebergRows(place.store(root, table.io.properties), schema, below)
 
 
-def added_files(table: Table, version: int) -> list[str]:
-    """Return the locations of the data files that a snapshot added."""
-    snapshot = table.snapshot_by_id(version)
-    return [
-        entry.data_file.file_path
-        for manifest in (snapshot.manifests(table.io) if snapshot else ())
-        if manifest.added_snapshot_id == version
-        for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.snapshot_id == version
-    ]
-
-
 @dataclass(slots=True)
-class IcebergDraft(TableDraft):
+class IcebergDraft(RowReplacingDraft):
     """An Iceberg table as a plan changes it.
 
     Args:
         target: The version that the plan is made for.
         plan: The plan.
+        replaced: The rows that the commit removes, if any.
     """
 
     target: IcebergTarget
     plan: Plan
+    replaced: ReplacedRows | None = None
     _transaction: IcebergTransaction | None = field(default=None, init=False)
+
+    def replacing(self, rows: ReplacedRows) -> IcebergDraft:
+        """Return the draft, whose commit now also removes rows; its files have the field ids of its transaction."""
+        self.replaced = rows
+        return self
 
     @property
     def transaction(self) -> IcebergTransaction:
@@ -307,11 +308,21 @@ class IcebergDraft(TableDraft):
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         if parameters:
             summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
-        transaction.add_snapshot(_files(result), summary)
+        gone = self._remove_rows(staged)
+        transaction.add_snapshot([*_files(result), *gone.written], summary, gone.removed)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)
         transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
         return transaction.commit(staged)
+
+    def _remove_rows(self, staged: StagedFiles) -> RemovedRows:
+        table = self.target.table
+        if self.replaced is None or table is None:
+            return RemovedRows()
+        point, writer = ReadPoint(self.transaction.metadata, table.current_snapshot()), self.writer
+        gone = remove_replaced_rows(self.replaced, table.io, point, self.schema, writer)
+        staged.add_undo(partial(writer.discard, gone.written))
+        return gone
 
     def _record(self, load: Load, staged: StagedFiles) -> dict[str, str]:
         """Write the record of a load, and return the table property that names it."""
@@ -319,7 +330,7 @@ class IcebergDraft(TableDraft):
         snapshot = transaction.metadata.snapshot_by_id(transaction.snapshot_id or 0)
         assert snapshot is not None
         store = self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
-        return record_load(before.metadata if before else None, snapshot, store, load, staged)
+        return record_load(before, snapshot, store, load, staged)
 
     def _summary(self, plan: Plan, result: BatchResult) -> dict[str, str]:
         seen, mode = result.seen, self.target.policy.mode.value

@@ -104,8 +104,8 @@ class TableLocation(Protocol):
         """The path or URL."""
 
     @property
-    def can_replace_rows(self) -> bool:
-        """Whether a commit can replace rows: whether its drafts are `RowReplacingDraft`."""
+    def keeps_types(self) -> bool:
+        """Whether a new table can have every type of Spark."""
 
     def add_features(self, names: Collection[str]) -> None:
         """Add table features that the types of a source need, if there is a table and its format has features.

@@ -5,7 +5,7 @@ commit names the newest one. They are in a folder below the location of the tabl
 `remove_orphan_files` of Iceberg leaves such folders alone.
 
 A rollback to an older snapshot keeps the table properties. So loads count only as long as the current snapshot comes
-after them.
+after them; where snapshots between the two have expired, older metadata files tell.
 
 Source: docs/guide/iceberg.md
 """
@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from widen.errors import CorruptLog, CorruptMetadata, FileMissing
-from widen.iceberg.snapshots import ancestors
+from widen.iceberg.snapshots import ancestors_since
 from widen.log.read.loads import Load, Record, RecordFolder, record_file
 from widen.log.store.log_store import LogStore
 from widen.log.write.record_loads import put_record, write_record
 from widen.log.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from widen.iceberg.catalog import Table
 
 LOADS = "widen.loads"
 """Table property: the number of the newest record file; see `widen.log.read.loads.record_file`."""
@@ -37,33 +38,33 @@ FOLDER = "_widen/loads"
 _CHERRY_PICKED = "source-snapshot-id"
 
 
-def read_loads(metadata: TableMetadata, store: LogStore) -> tuple[Load, ...]:
+def read_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
     """Return the loads whose rows the current snapshot has, oldest first.
 
     Args:
-        metadata: The metadata of the table.
+        table: The table.
         store: The store of the location of the table.
 
     Raises:
         CorruptMetadata: the record of loads is missing or damaged.
         StorageError: the store reported an error.
     """
-    head = _find_head(metadata.properties, metadata.location)
+    head = _find_head(table.properties, table.location())
     if head is None:
         return ()
     try:
-        return _current(metadata, RecordFolder(store, FOLDER).read_loads(head))
+        return _current(table, RecordFolder(store, FOLDER).read_loads(head))
     except CorruptLog as error:
-        raise _corrupt(metadata.location, f"{error.fields['path']}: {error.fields['reason']}") from error
+        raise _corrupt(table.location(), f"{error.fields['path']}: {error.fields['reason']}") from error
 
 
 def record_load(
-    before: TableMetadata | None, snapshot: Snapshot, store: LogStore, load: Load, staged: StagedFiles
+    before: Table | None, snapshot: Snapshot, store: LogStore, load: Load, staged: StagedFiles
 ) -> dict[str, str]:
     """Write the record of a load, and return the table property that names it.
 
     Args:
-        before: The metadata of the table before the commit; None for a new table.
+        before: The table before the commit; None for a new one.
         snapshot: The snapshot of the load.
         store: The store of the location of the table.
         load: The load; its version and time are replaced.
@@ -75,7 +76,7 @@ def record_load(
     """
     folder, number = RecordFolder(store, FOLDER), snapshot.sequence_number or 0
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
-    head = None if before is None else _find_head(before.properties, before.location)
+    head = None if before is None else _find_head(before.properties, before.location())
     if before is not None and head is not None and _was_rolled_back(before, folder, head):
         written = put_record(folder, number, Record(loads=(*read_loads(before, store), load)), staged)
     else:
@@ -83,13 +84,13 @@ def record_load(
     return {LOADS: str(written)}
 
 
-def _was_rolled_back(metadata: TableMetadata, folder: RecordFolder, head: str) -> bool:
+def _was_rolled_back(table: Table, folder: RecordFolder, head: str) -> bool:
     """Tell whether the newest load of a record does not count any more; those before it may."""
     try:
         newest = folder.read(head).loads[-1:]
     except FileMissing:
         return False
-    return _current(metadata, newest) != newest
+    return _current(table, newest) != newest
 
 
 def _find_head(properties: Mapping[str, str], location: str) -> str | None:
@@ -107,12 +108,13 @@ def _corrupt(location: str, reason: str) -> CorruptMetadata:
     return CorruptMetadata(location=location, name=LOADS, reason=reason, fix=fix)
 
 
-def _current(metadata: TableMetadata, loads: Sequence[Load]) -> tuple[Load, ...]:
+def _current(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
     """Return the loads before the current snapshot, also those whose snapshots have expired.
 
     A load that was rolled back and has expired is newer than the snapshots that the rollback went back to.
     """
-    line = list(ancestors(metadata))
+    metadata = table.metadata
+    line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0))
     kept = {each.snapshot_id for each in line}
     for each in line:
         picked = each.summary.additional_properties.get(_CHERRY_PICKED) if each.summary else None

@@ -129,6 +129,26 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     return IcebergScan(files, tuple(_applying(files, deletes)))
 
 
+def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[ScannedFile, ...]:
+    """Return the data files that a snapshot added.
+
+    Args:
+        metadata: The metadata of the table.
+        io: Reads the manifests.
+        snapshot: The snapshot.
+
+    Raises:
+        UnsupportedFeatureForRead: a file is not Parquet.
+    """
+    return tuple(
+        _scanned(metadata, entry)
+        for manifest in snapshot.manifests(io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.content == ice_manifest.ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        if entry.snapshot_id == snapshot.snapshot_id
+    )
+
+
 def _scanned(metadata: TableMetadata, entry: ManifestEntry) -> ScannedFile:
     file = entry.data_file
     _ensure_parquet(metadata, file, (ice_manifest.FileFormat.PARQUET,))

@@ -11,11 +11,15 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption, VersionNotFound
+from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata as TableMetadata
     from pyiceberg.table.snapshots import Snapshot as Snapshot
+
+ice_serializers = import_lazily("pyiceberg.serializers")
 
 
 @dataclass(frozen=True)
@@ -141,3 +145,38 @@ def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+
+
+def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[Snapshot]:
+    """Return the current snapshot and those before it, newest first, up to the first one that is not after a time.
+
+    Expired ones are found in older metadata files, as far as these exist.
+
+    Args:
+        metadata: The metadata of the table.
+        io: Reads older metadata files.
+        time_ms: The time in ms since 1970.
+    """
+    line, known = list(ancestors(metadata)), dict[int, "Snapshot"]()
+    older = [entry.metadata_file for entry in metadata.metadata_log]
+    while line and line[-1].timestamp_ms > time_ms:
+        # PyIceberg takes the parent from a snapshot when it expires the parent, so older metadata may know better.
+        parent = known.get(line[-1].snapshot_id, line[-1]).parent_snapshot_id
+        if parent in known:
+            line.append(known[parent])
+        elif older and line[-1].sequence_number != 1:
+            known |= _snapshots_in(older.pop(), io)
+        else:
+            break
+    return line
+
+
+def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
+    """Return the snapshots in a metadata file; none if it was deleted."""
+    try:
+        return {
+            each.snapshot_id: each
+            for each in ice_serializers.FromInputFile.table_metadata(io.new_input(file)).snapshots
+        }
+    except OSError:
+        return {}

@@ -275,7 +275,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     def _read_loads(self) -> Iterable[Load]:
         store = LogStore(self.location, to_storage_options(self._table.io.properties))
-        return read_loads(self._table.metadata, store)
+        return read_loads(self._table, store)
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         return open_fold(self._name, column, into, spark).preview

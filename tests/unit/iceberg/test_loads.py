@@ -37,9 +37,8 @@ def commit(name: TableName, table: Table | None, file: str, *, is_load: bool = T
             snapshot = transaction.metadata.snapshot_by_id(transaction.snapshot_id or 0)
             assert snapshot is not None
             load = Load(version=-1, loaded_ms=0, files=(LoadedFile(f"file:/landing/{file}", 10, 1000),), records=1)
-            before = None if table is None else table.metadata
             transaction.set_properties(
-                record_load(before, snapshot, LogStore(transaction.metadata.location), load, staged)
+                record_load(table, snapshot, LogStore(transaction.metadata.location), load, staged)
             )
         return transaction.commit(staged)
 
@@ -54,7 +53,7 @@ def add(name: TableName, *files: str) -> int:
 
 def loaded(name: TableName) -> list[str]:
     table = name.load()
-    loads = read_loads(table.metadata, LogStore(table.location()))
+    loads = read_loads(table, LogStore(table.location()))
     snapshots = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.snapshots()}
     assert all(snapshots.get(load.version, load.loaded_ms) == load.loaded_ms for load in loads)
     return [file.path.rpartition("/")[2] for load in loads for file in load.files]
@@ -108,6 +107,27 @@ def test_loads_whose_snapshots_have_expired_count_unless_they_were_rolled_back(n
     table.maintenance.expire_snapshots().by_ids(others).commit()
     assert len(name.load().snapshots()) == 1
     assert loaded(name) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_rolled_back", [True, False])
+def test_a_load_counts_after_commits_of_others_unless_it_was_rolled_back(
+    name: TableName, *, is_rolled_back: bool
+) -> None:
+    """The snapshot of the load and the one after it have expired, so that only older metadata knows what was before."""
+    add(name, "a")
+    kept = add(name, "b")
+    gone = add(name, "c")
+    if is_rolled_back:
+        name.load().manage_snapshots().rollback_to_snapshot(kept).commit()
+    between = commit(name, name.load(), "by others", is_load=False)
+    last = commit(name, name.load(), "by others, too", is_load=False)
+    table = name.load()
+    others = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != last]
+    assert {gone, kept, between} < set(others)
+    table.maintenance.expire_snapshots().by_ids(others).commit()
+    assert loaded(name) == (["a", "b"] if is_rolled_back else ["a", "b", "c"])
+    add(name, "d")
+    assert loaded(name) == (["a", "b", "d"] if is_rolled_back else ["a", "b", "c", "d"])
 
 
 def test_a_missing_record_is_an_error_and_the_next_load_begins_a_new_one(name: TableName) -> None:

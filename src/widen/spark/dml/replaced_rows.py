@@ -54,8 +54,17 @@ def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame)
         expressions: The key of a row, in Spark SQL.
         keys: The keys, in columns named `KEY` and a number.
     """
+    return _join_keys(rows, expressions, keys, "left_semi")
+
+
+def anti_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame) -> DataFrame:
+    """Return the rows that `semi_join_keys` leaves out."""
+    return _join_keys(rows, expressions, keys, "left_anti")
+
+
+def _join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame, how: str) -> DataFrame:
     pairs = [F.expr(expression).eqNullSafe(F.col(f"{KEY}{number}")) for number, expression in enumerate(expressions)]
-    return rows.join(keys, join_columns(lambda one, two: one & two, pairs), "left_semi")
+    return rows.join(keys, join_columns(lambda one, two: one & two, pairs), how)
 
 
 def remove_replaced_rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,6 +19,9 @@ from pyspark.sql import functions as F
 from widen.model.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, DataType
 from widen.spark.arrow_types import to_arrow
 from widen.spark.spark_types import type_to_spark
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 _COUNTED = {DATE: pa.int32(), TIMESTAMP: pa.int64(), TIMESTAMP_NTZ: pa.int64()}
 
@@ -41,6 +44,12 @@ def to_column(value: Any, data_type: DataType) -> Column:
     if data_type == TIMESTAMP_NTZ:
         return F.lit(str(to_values([plain], data_type)[0].as_py())).cast("timestamp_ntz")
     return F.lit(plain).cast(type_to_spark(data_type))
+
+
+def initial_defaults(schema: Schema) -> dict[int, Any]:
+    """Return the values that old rows have in columns that their files lack, by field id."""
+    found = (schema.find_field(number) for number in schema.field_ids)
+    return {field.field_id: field.initial_default for field in found if field.initial_default is not None}
 
 
 def _plain(value: Any) -> Any:

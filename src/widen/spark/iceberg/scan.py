@@ -27,7 +27,7 @@ from widen.model.column_path import Path, fields, format_path, is_struct_path, r
 from widen.model.types import Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
-from widen.spark.iceberg.constants import to_column, to_values
+from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns
 from widen.spark.iceberg.file_schemas import read_schemas
@@ -41,7 +41,6 @@ from widen.spark.spark_types import as_nullable, to_spark, visible_schema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
 
     from widen.iceberg.snapshots import ReadPoint
 
@@ -140,7 +139,9 @@ def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> Da
     return read_files(source, schema, plan_scan(point.metadata, source.io, point.snapshot, row_filter), predicate)
 
 
-def read_files(source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate) -> DataFrame:
+def read_files(
+    source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate, *, with_file: bool = False
+) -> DataFrame:
     """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
 
     Args:
@@ -148,6 +149,7 @@ def read_files(source: IcebergSource, schema: StructType, scan: IcebergScan, pre
         schema: The schema in the model, with field ids.
         scan: The files.
         predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
+        with_file: Whether a column `FILE` has the file of each row.
 
     Raises:
         CorruptFile: a file cannot be read, or its columns cannot be found.
@@ -156,10 +158,11 @@ def read_files(source: IcebergSource, schema: StructType, scan: IcebergScan, pre
     """
     whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
-    frames = [_frame(source, whole, predicate, group) for group in groups if not group.has_deletes]
-    partial = [_frame(source, whole, predicate, group) for group in groups if group.has_deletes]
+    frames = [_frame(source, whole, predicate, group, with_file) for group in groups if not group.has_deletes]
+    partial = [_frame(source, whole, predicate, group, with_file) for group in groups if group.has_deletes]
     if partial:
-        frames.append(_without_deleted(source, whole, reduce(DataFrame.unionAll, partial), scan.deletes))
+        left = _without_deleted(source, whole, reduce(DataFrame.unionAll, partial), scan.deletes)
+        frames.append(left if with_file else left.drop(FILE))
     if not frames:
         return _no_rows(source.spark, schema)
     rows = reduce(DataFrame.unionAll, frames)
@@ -244,7 +247,9 @@ def _delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]
 # ---- DataFrames of groups -------------------------------------------------------------------------
 
 
-def _frame(source: IcebergSource, schema: StructType, predicate: Predicate, group: _Group) -> DataFrame:
+def _frame(
+    source: IcebergSource, schema: StructType, predicate: Predicate, group: _Group, with_file: bool
+) -> DataFrame:
     """Return the rows of a group; with deletes also where they are from, for the joins with deleted rows."""
     defaults, partitioned = _constants(source.point, schema, group)
     # A constant is not in the file, so a condition on it must not be pushed there.
@@ -252,11 +257,11 @@ def _frame(source: IcebergSource, schema: StructType, predicate: Predicate, grou
     rows = source.open(schema, pushed, group.columns, group.files)
     frame = rows.frame
     location: tuple[str, ...] = ()
-    if group.has_deletes or partitioned:
+    if group.has_deletes or partitioned or with_file:
         frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
         facts = _facts(schema, group.files, partitioned)
         frame = frame.join(F.broadcast(source.spark.createDataFrame(facts)), FILE, "inner")
-        location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else ()
+        location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else (FILE,) * with_file
     constants = {path: to_column(value, resolve(schema, path)[1]) for path, value in defaults.items()}
     constants |= {path: F.col(f"{VALUE}{number}") for path, number in partitioned.items()}
     columns = [_with_constants(*each, constants) for each in zip(schema, rows.columns, strict=True)]
@@ -283,7 +288,7 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
     partitioned: dict[Path, int] = {}
     numbers = {path: number for number, path in _paths(schema).items()}
     identities = {number for file in group.files for number, _ in file.values}
-    initial = _initial_defaults(point.schema)
+    initial = initial_defaults(point.schema)
     for path in group.columns.missing:
         number = numbers[path]
         if number in identities:
@@ -293,11 +298,6 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
             if not is_struct_path(schema, path):
                 raise _unsupported(point, f"the default of {format_path(path)}, which is inside an array or a map")
     return defaults, partitioned
-
-
-def _initial_defaults(schema: Schema) -> dict[int, Any]:
-    found = (schema.find_field(number) for number in schema.field_ids)
-    return {field.field_id: field.initial_default for field in found if field.initial_default is not None}
 
 
 def _with_constants(field: Field, column: Column, constants: Mapping[Path, Column]) -> Column:
@@ -344,7 +344,7 @@ def _without_deleted(
         rows = rows.join(deleted, same & (deleted[_DELETE_SEQUENCE] >= rows[SEQUENCE]), "left_anti")
     for ids in dict.fromkeys(each.equality_ids for each in by_kind[DeleteKind.EQUALITY]):
         rows = _without_equal(source, schema, rows, [each for each in deletes if each.equality_ids == ids])
-    return rows.drop(FILE, ROW, SEQUENCE, PARTITION)
+    return rows.drop(ROW, SEQUENCE, PARTITION)
 
 
 def _raw_key(path: Column) -> Column:

@@ -1,0 +1,96 @@
+"""Remove the rows that a batch replaces from an Iceberg table: files that have some of them are written again without.
+
+Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from widen.iceberg.data_file import IcebergFile
+from widen.iceberg.scan_plan import IcebergScan, plan_scan
+from widen.iceberg.snapshot_history import live_entries
+from widen.iceberg.snapshots import ReadPoint
+from widen.model.lazy_module import import_lazily
+from widen.model.types import StructType, quote_name
+from widen.protocol.skipping.predicate import UnknownPredicate
+from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, semi_join_keys
+from widen.spark.iceberg.scan import IcebergSource, read_files, to_uris
+from widen.spark.ingest.iceberg_files import IcebergWriter
+from widen.spark.read.deleted_rows import FILE
+from widen.spark.read.scan import key_of
+from widen.spark.spark_errors import translate_spark_errors
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from widen.iceberg.snapshot_history import DataFile
+
+ice = import_lazily("pyiceberg.expressions")
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """The files of a change that removes rows.
+
+    Args:
+        removed: PyIceberg's data files that have some of the rows.
+        written: The files with the other rows of these.
+    """
+
+    removed: Sequence[DataFile] = ()
+    written: Sequence[IcebergFile] = ()
+
+
+def remove_replaced_rows(
+    replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
+) -> RemovedRows:
+    """Write the files that have rows to remove again without them; nothing is committed.
+
+    Args:
+        replaced: The rows to remove.
+        io: Of the table.
+        point: The snapshot to remove them from, with the metadata of the commit.
+        schema: The columns of the commit, with field ids.
+        writer: Writes the files.
+
+    Raises:
+        CorruptFile: a data file or a delete file cannot be read.
+        JobFailed: the Spark job failed.
+        StorageError: the store cannot be written.
+    """
+    if point.snapshot is None:
+        return RemovedRows()
+    entries = [entry.data_file for entry in live_entries(io, point.snapshot)]
+    if replaced.keys is None:
+        return RemovedRows(entries)
+    if any(schema.find(name) is None for name in replaced.columns):  # no row of the table has a key yet
+        return RemovedRows()
+    source = IcebergSource(replaced.spark, io, point)
+    scan = plan_scan(point.metadata, io, point.snapshot, ice.AlwaysTrue())
+    touched = _touched(replaced, source, schema, scan)
+    if not touched.files:
+        return RemovedRows()
+    paths = {file.path for file in touched.files}
+    rows = anti_join_keys(read_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys)
+    return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
+
+
+def _touched(replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan) -> IcebergScan:
+    """Return the files that have rows to remove."""
+    if not scan.files:
+        return scan
+    assert replaced.keys is not None
+    rows = read_files(source, schema, scan, UnknownPredicate(), with_file=True)
+    with translate_spark_errors():
+        found = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
+    keys = {row[FILE] for row in found}
+    uris = to_uris(file.path for file in scan.files)
+    files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if key_of(uri) in keys)
+    return replace(scan, files=files)
+
+
+def _names(replaced: ReplacedRows) -> list[str]:
+    return [quote_name(name) for name in replaced.columns]

@@ -59,7 +59,7 @@ NEW_PROPERTIES: Mapping[str, str] = MappingProxyType({"format-version": "2"})
 WRITABLE_VERSIONS = (1, 2)
 """The format versions that PyIceberg writes."""
 
-_RETRIES = "commit.retry.num-retries"
+_RETRIES, _MERGES_MANIFESTS = "commit.retry.num-retries", "commit.manifest-merge.enabled"
 
 
 def ensure_writable(name: TableName, table: Table) -> None:
@@ -249,7 +249,8 @@ class IcebergTransaction:
         metadata, removed = self.metadata, list(removed)
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
-            producer = update.overwrite() if removed else update.fast_append()
+            merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true"
+            producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
                 producer.append_data_file(to_data_file(file, metadata))
             for data_file in removed:

@@ -100,6 +100,17 @@ def test_a_new_table_has_its_columns_files_and_properties_in_one_commit(name: Ta
     }
 
 
+def test_manifests_are_merged_if_the_table_says_so(name: TableName) -> None:
+    append(name, NewTable(SCHEMA))
+    properties = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    name.load().transaction().set_properties(properties).commit_transaction()
+    for _ in range(3):
+        append(name)
+    table = name.load()
+    assert len(table.inspect.manifests()) == 1
+    assert len(table.inspect.files()) == 4
+
+
 def test_new_columns_have_ids_before_anything_is_committed(table: TableName) -> None:
     added = AddColumn((), Field("r", ArrayType(StructType((Field("x", LONG), Field("a.b", STRING))))))
     below = AddColumn(("r", "element"), Field("y", STRING, metadata={"comment": "evolved_from:r.y"}))

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from widen.errors import InvalidOption
 from widen.iceberg.data_file import IcebergFile
 from widen.iceberg.file_metrics import metrics_modes
 from widen.iceberg.partitions import PartitionField
@@ -37,6 +38,14 @@ _CODECS: Mapping[str, str] = MappingProxyType(
     {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"uncompressed": "none", "none": "none"}
 )
 """The codecs of Iceberg that Arrow supports, by Arrow's names; zstd, Iceberg's default, replaces the others."""
+
+_WITH_LEVEL = frozenset({"gzip", "zstd", "brotli"})
+
+LEVEL, FILE_SIZE = "write.parquet.compression-level", "write.target-file-size-bytes"
+"""Table properties: the level of the compression, and the size from which on a task starts another file."""
+
+_FILE_BYTES = 512 * 2**20
+"""Iceberg's default of `FILE_SIZE`."""
 
 _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 
@@ -94,9 +103,33 @@ class IcebergWriter(TableWriter):
 
     def _new_sink(self) -> PartSink:
         codec = _CODECS.get(self.properties.get(CODEC, "zstd").lower(), "zstd")
+        level = self._integer(LEVEL) if codec in _WITH_LEVEL else None
+        size = self._integer(FILE_SIZE)
         modes = metrics_modes(self.schema, self.properties)
         describe, count_nans = describe_metrics(self.schema, modes), nan_counter(self.schema, modes)
-        return PartSink(self.store, uuid.uuid4().hex, codec, describe, to_arrow_with_ids(self.schema), count_nans)
+        return PartSink(
+            self.store,
+            uuid.uuid4().hex,
+            codec,
+            describe,
+            to_arrow_with_ids(self.schema),
+            count_nans,
+            file_bytes=_FILE_BYTES if size is None else size,
+            level=level,
+        )
+
+    def _integer(self, name: str) -> int | None:
+        """Return the value of a table property; None if it is not set.
+
+        Raises:
+            InvalidOption: it is not an integer >= 1.
+        """
+        text = self.properties.get(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or not int(text):
+            raise InvalidOption(option=name, value=text, expected="Must be an integer >= 1.")
+        return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ class PartSink:
         describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
         schema: The schema of the files; by default that of the rows.
         count_nans: Returns the numbers of NaN values by field id, which no footer has; None if they are not needed.
+        file_bytes: The number of bytes from which on a task starts another file.
+        level: The compression level; None for that of Arrow.
     """
 
     store: LogStore
@@ -71,6 +73,8 @@ class PartSink:
     describe: Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]
     schema: pa.Schema | None = None
     count_nans: Callable[[pa.Table], Mapping[int, int]] | None = None
+    file_bytes: int = FILE_BYTES
+    level: int | None = None
 
 
 class PartFile(msgspec.Struct, frozen=True):
@@ -165,7 +169,7 @@ class PartWriter:
         """
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
+        if self._waiting_bytes >= min(ROW_GROUP_BYTES, self._sink.file_bytes):
             self._write_group()
 
     def close(self) -> list[PartFile]:
@@ -198,7 +202,7 @@ class PartWriter:
         if self._sink.count_nans is not None:
             self._nans.update(self._sink.count_nans(rows))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
-        if self._file.tell() >= FILE_BYTES:
+        if self._file.tell() >= self._sink.file_bytes:
             self._finish()
 
     def _begin(self) -> None:
@@ -210,6 +214,7 @@ class PartWriter:
             self._file,
             self._schema,
             compression=self._sink.codec,
+            compression_level=self._sink.level,
             store_decimal_as_integer=True,
             metadata_collector=self._footers,
         )

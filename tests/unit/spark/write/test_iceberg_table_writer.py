@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from widen.errors import InvalidOption
 from widen.iceberg.file_metrics import leaf_ids, metrics_modes
 from widen.iceberg.schema_conversion import from_model, to_model
+from widen.log.store.log_store import LogStore
 from widen.model.types import DOUBLE, FLOAT, LONG, ArrayType, Field, StructType
+from widen.spark.ingest.iceberg_files import IcebergWriter
 from widen.spark.write.iceberg_table_writer import nan_counter
+from widen.spark.write.part_file import PartFile, PartWriter
+
+
+def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:
+    schema = to_model(from_model(StructType((Field("n", LONG),))))
+    properties = {
+        "write.parquet.compression-codec": "gzip",
+        "write.parquet.compression-level": "1",
+        "write.target-file-size-bytes": "3000",
+    }
+    rows = pa.table({"n": list(range(1000))})
+
+    def write(**changed: str) -> list[PartFile]:
+        sink = IcebergWriter(LogStore(str(tmp_path)), schema, (), properties | changed)._new_sink()
+        writer = PartWriter(sink, sink.schema)
+        for batch in rows.to_batches(max_chunksize=100) * 4:
+            writer.write(batch.cast(sink.schema))
+        return writer.close()
+
+    parts = write()
+    assert len(parts) > 1
+    footers = [pq.read_metadata(tmp_path / part.path) for part in parts]
+    assert {footer.row_group(0).column(0).compression for footer in footers} == {"GZIP"}
+    assert sum(footer.num_rows for footer in footers) == 4000
+    smaller = write(**{"write.parquet.compression-level": "9", "write.target-file-size-bytes": "1000000000"})
+    assert len(smaller) == 1
+    for name, value in (("write.target-file-size-bytes", "0"), ("write.parquet.compression-level", "much")):
+        with pytest.raises(InvalidOption, match=f"{name} cannot be"):
+            write(**{name: value})
 
 
 def test_nan_is_counted_outside_of_lists() -> None:

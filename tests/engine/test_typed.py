@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,14 +21,14 @@ from pyspark.sql import functions as F
 import widen
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.ingestion import IngestResult, ingest, plan
-from widen.model.types import LONG, Field, StructType
+from widen.model.types import INTEGER, LONG, STRING, Field, StructType
 from widen.planning.evolution.policy import Policy
 from widen.spark.expression import join_columns
 from widen.spark.ingest import typed_batch
 from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import verify
-from widen.spark.typed import typed_records
+from widen.spark.typed import int96_times, typed_records
 from widen.spark.typed.prepared_records import prepare_records
 from widen.spark.typed.record_rebuild import count_leaves
 from widen.table import Table
@@ -325,6 +326,55 @@ def test_no_digit_of_an_int96_time_is_lost(spark: SparkSession, tmp_path: Path) 
     assert found[0]["r"][0]["x"] == "2023-11-14T22:13:20.000000001Z"
     assert [row.get("T_timestamp") is not None for row in found] == [False, True, False, False]
     assert proved(str(tmp_path / "*.parquet"), table).plan.is_empty
+
+
+def test_times_in_files_that_only_spark_can_open_lose_no_digit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example in HDFS, or with credentials of the session: Spark passes on the bytes of files with INT96."""
+    second = 1_700_000_000_000_000_000
+    for name, times in (("a b%é.parquet", [second + 1, None]), ("whole.parquet", [second])):
+        times = pa.table({"n": pa.array(range(len(times))), "t": pa.array(times, pa.timestamp("ns"))})
+        pq.write_table(times, tmp_path / name, use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"n": [7], "t": pa.array([second // 1000], pa.timestamp("us"))}), tmp_path / "new.parquet")
+    opened = int96_times._open
+
+    def refuse(path: str, content: bytes | None = None, unit: str = "us") -> pq.ParquetFile:
+        if content is None:
+            raise OSError("no filesystem for this scheme")
+        return opened(path, content, unit)
+
+    monkeypatch.setattr(int96_times, "_open", refuse)
+    assert proved(str(tmp_path / "*.parquet"), tmp_path / "table").records == 4
+    found = [row["t"] for row in rows(spark, tmp_path / "table") if "t" in row]
+    assert sorted(found) == ["2023-11-14T22:13:20.000000001Z", *["2023-11-14T22:13:20Z"] * 2]
+    assert spark.conf.get("spark.sql.parquet.int96AsTimestamp") == "true"
+
+
+def test_times_of_orc_with_nanoseconds_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    ns = pa.timestamp("ns")
+    for name, rest in (("whole", 1000), ("cut %41", 1001)):
+        deep = pa.array([[{"x": rest}], None], pa.list_(pa.struct([("x", ns)])))
+        table = pa.table({"n": [1, 2], "t": pa.array([0, None], ns), "s": pa.array(["0.1234567", ""]), "r": deep})
+        orc.write_table(table, str(tmp_path / f"{name}.orc"))
+    assert proved(str(tmp_path / "whole.orc"), tmp_path / "table").records == 2
+    with pytest.raises(SourceError, match=r"cut %41\.orc.*nanoseconds, which Spark would cut"):
+        widen.ingest(str(tmp_path / "*.orc"), str(tmp_path / "table"))
+
+
+def test_the_proof_leaves_computed_columns_out_of_quarantined_records_with_different_schemas(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    size = Field("size", STRING, metadata={"CURRENT_DEFAULT": "'M'"})
+    schema = StructType((Field("n", INTEGER), Field("k", INTEGER, nullable=False), size))
+    properties = {"delta.feature.allowColumnDefaults": "supported"}
+    widen.create_table(str(tmp_path / "table"), schema, properties=properties)
+    for name, numbers in (("a", [1, 2]), ("b", ["3", "x"])):
+        sizes = pa.array(["L", "S"])
+        pq.write_table(pa.table({"n": numbers, "k": pa.array([1, None], pa.int32()), "size": sizes}), tmp_path / name)
+        (tmp_path / name).rename(tmp_path / f"{name}.parquet")
+    done = proved(str(tmp_path / "*.parquet"), tmp_path / "table")
+    assert (done.records, done.quarantined) == (2, 2)
 
 
 def test_a_number_is_kept_beside_a_timestamp(spark: SparkSession, tmp_path: Path) -> None:

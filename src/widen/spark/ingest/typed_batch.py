@@ -273,12 +273,18 @@ def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[
 
 
 def _without_fields(text: Column, schemas: Sequence[StructType], names: frozenset[str]) -> Column:
-    """Return the texts of quarantined records without some fields, where all records have the same schema."""
-    first, *others = schemas
-    if names.isdisjoint(field.name for field in first) or any(other != first for other in others):
+    """Return the texts of quarantined records without some fields.
+
+    A record has the first schema that gives its text back; records of several parts can have different ones.
+    """
+    if all(names.isdisjoint(schema.names) for schema in schemas):
         return text
-    fields = fields_of(parse_record(text, first), first)
-    return record_text({name: typed for name, typed in fields.items() if name not in names})
+    shortened = []
+    for schema in dict.fromkeys(schemas):
+        fields = fields_of(parse_record(text, schema, is_lenient=True), schema)
+        rest = {name: typed for name, typed in fields.items() if name not in names}
+        shortened.append(F.when(record_text(fields) == text, record_text(rest)))
+    return F.coalesce(*shortened, text)
 
 
 def _digest(

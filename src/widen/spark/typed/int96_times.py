@@ -26,14 +26,16 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.parquet.footer import DRIVER_FILES, leaf_paths
-from widen.spark.source.source_files import file_key
+from widen.spark.source.source_files import as_literal, file_key
+from widen.spark.spark_errors import SPARK_ERRORS
 from widen.spark.spark_types import to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
 """The paths of the leaves with times that Spark would cut."""
 
 _THREADS, _ROWS = 16, 16_384
-_FILE, _NUMBER, _LEAVES = "file", "number", "leaves"
+_FILE, _NUMBER, _LEAVES, _CONTENT = "file", "number", "leaves", "content"
+_AS_TIMES = "spark.sql.parquet.int96AsTimestamp"
 _SPARK_KEYS = frozenset({b"org.apache.spark.version", b"org.apache.spark.sql.parquet.row.metadata"})
 """Keys in the footers of files from Spark, whose times are whole microseconds."""
 
@@ -45,15 +47,20 @@ def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTi
 
     Args:
         spark: The session.
-        paths: The files. Those that pyarrow cannot open are left to Spark.
+        paths: The files. Where pyarrow cannot open one, Spark reads its bytes.
+
+    Raises:
+        PySparkException: a file that only Spark can open is larger than the 2 GB that it reads as bytes.
     """
+    by_key, hidden = {file_key(path): path for path in paths}, list[str]()
     if len(paths) <= DRIVER_FILES:
-        with ThreadPoolExecutor(_THREADS, "widen-int96") as pool:
-            paths = [path for path, leaves in zip(paths, pool.map(_int96_leaves, paths), strict=True) if leaves]
-    if not paths:
-        return {}
-    found = _distribute(spark, paths).mapInArrow(_scan_batches, f"{_FILE} string, {_LEAVES} string").collect()
-    return {row[_FILE]: frozenset(map(tuple, json.loads(row[_LEAVES]))) for row in found}
+        known = _leaves_on_driver(paths)
+        paths, hidden = ([path for path in paths if known[path]], [path for path in paths if known[path] is None])
+    found = _scan_files(_distribute(spark, paths)) if paths else {}
+    hidden += [by_key[key] for key, leaves in found.items() if leaves is None]
+    if hidden and _has_int96(spark, hidden):
+        found |= _scan_files(_read_bytes(spark, hidden))
+    return {by_key[key]: leaves for key, leaves in found.items() if leaves}
 
 
 def read_cut_times(
@@ -75,36 +82,68 @@ def read_cut_times(
     texts = StructType(tuple(replace(f, type=_as_text(f.type, (f.name,), leaves)) for f in schema if f.name in roots))
     columns = StructType((Field(_FILE, STRING), Field(_NUMBER, LONG), *texts))
     numbered = StructType(tuple(replace(field, name=str(at)) for at, field in enumerate(columns)))
-    rows = _distribute(spark, paths).mapInArrow(partial(_read_batches, texts, leaves), to_spark(numbered))
+    known = _leaves_on_driver(paths)
+    hidden = [path for path in paths if known[path] is None]
+    opened = [path for path in paths if known[path] is not None]
+    files = _distribute(spark, opened) if opened else _read_bytes(spark, hidden)
+    if opened and hidden:
+        files = files.unionAll(_read_bytes(spark, hidden))
+    rows = files.mapInArrow(partial(_read_batches, texts, leaves), to_spark(numbered))
     return rows, texts
 
 
+def _leaves_on_driver(paths: Sequence[str]) -> dict[str, set[Path] | None]:
+    with ThreadPoolExecutor(_THREADS, "widen-int96") as pool:
+        return dict(zip(paths, pool.map(_int96_leaves, paths), strict=True))
+
+
 def _distribute(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    return spark.createDataFrame([(path,) for path in paths], f"{_FILE} string").repartition(min(len(paths), 200))
+    """Return the files for tasks, which open them."""
+    rows = [(path, None) for path in paths]
+    return spark.createDataFrame(rows, f"{_FILE} string, {_CONTENT} binary").repartition(min(len(paths), 200))
 
 
-def _open(path: str, unit: str = "us") -> pq.ParquetFile:
+def _read_bytes(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the files for tasks, with their bytes as Spark reads them."""
+    return spark.read.format("binaryFile").load(list(map(as_literal, paths))).select("path", _CONTENT)
+
+
+def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
+    """Tell whether a file has a column of this type: Spark refuses it if it must not take the column for times."""
+    before = spark.conf.get(_AS_TIMES, "true") or "true"
+    spark.conf.set(_AS_TIMES, "false")
+    try:
+        return any(not spark.read.parquet(as_literal(path)).schema for path in paths)
+    except SPARK_ERRORS as error:
+        return "INT96" in str(error)
+    finally:
+        spark.conf.set(_AS_TIMES, before)
+
+
+def _open(path: str, content: bytes | None = None, unit: str = "us") -> pq.ParquetFile:
+    if content is not None:
+        return pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit=unit)
     if path.startswith("file:"):
         return pq.ParquetFile(re.sub("^file:/*", "/", path), coerce_int96_timestamp_unit=unit)
     files, place = FileSystem.from_uri(re.sub("^s3[an]:", "s3:", quote(path, safe="/:")))
     return pq.ParquetFile(files.open_input_file(place), coerce_int96_timestamp_unit=unit)
 
 
-def _int96_leaves(path: str) -> set[Path]:
-    """Return the leaves with INT96 in a file; none if Spark wrote it or pyarrow cannot open it."""
+def _int96_leaves(path: str, content: bytes | None = None) -> set[Path] | None:
+    """Return the leaves with INT96 in a file, none if Spark wrote it; None if pyarrow cannot open it."""
     try:
-        with _open(path) as file:
+        with _open(path, content) as file:
             if _SPARK_KEYS & (file.metadata.metadata or {}).keys():
                 return set()
             leaves = enumerate(leaf_paths(file.schema_arrow))
             return {leaf for at, leaf in leaves if file.schema.column(at).physical_type == "INT96"}
     except (OSError, pa.ArrowException):
-        return set()
+        return None
 
 
-def _batches(path: str, roots: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+def _batches(path: str, content: bytes | None, roots: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """Yield columns in parts: once with times in microseconds, and once in nanoseconds, which wrap around."""
-    with _open(path) as in_micros, _open(path, "ns") as in_nanos:
+    with _open(path, content) as in_micros, _open(path, content, "ns") as in_nanos:
         parts = (file.iter_batches(_ROWS, columns=sorted(roots)) for file in (in_micros, in_nanos))
         yield from zip(*parts, strict=True)
 
@@ -112,16 +151,33 @@ def _batches(path: str, roots: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, 
 # ---- which leaves have such times ------------------------------------------------------------------
 
 
+def _scan_files(files: DataFrame) -> dict[str, CutTimes | None]:
+    """Return the leaves with times that Spark would cut, by the key of the file; None if it cannot be opened."""
+    rows = files.mapInArrow(_scan_batches, f"{_FILE} string, {_LEAVES} string").collect()
+    return {
+        row[_FILE]: None if row[_LEAVES] is None else frozenset(map(tuple, json.loads(row[_LEAVES]))) for row in rows
+    }
+
+
 def _scan_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        found = [(path, json.dumps(sorted(leaves))) for path in batch.column(0).to_pylist() if (leaves := _scan(path))]
-        columns = [pa.array([row[at] for row in found], pa.string()) for at in (0, 1)]
+    for path, content in _files_of(batches):
+        leaves = _scan(path, content)
+        values = [file_key(path), None if leaves is None else json.dumps(sorted(leaves))]
+        columns = [pa.array([value], pa.string()) for value in values]
         yield pa.RecordBatch.from_arrays(columns, names=[_FILE, _LEAVES])
 
 
-def _scan(path: str) -> set[Path]:
-    candidates, found = _int96_leaves(path), set[Path]()
-    for batches in _batches(path, {leaf[0] for leaf in candidates}) if candidates else ():
+def _files_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes | None]]:
+    return (
+        (path, data) for batch in batches for path, data in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+    )
+
+
+def _scan(path: str, content: bytes | None) -> set[Path] | None:
+    candidates, found = _int96_leaves(path, content), set[Path]()
+    if candidates is None:
+        return None
+    for batches in _batches(path, content, {leaf[0] for leaf in candidates}) if candidates else ():
         micros, nanos = (dict(_flatten_columns(batch)) for batch in batches)
         open_leaves = (candidates & nanos.keys()) - found
         found |= {leaf for leaf in open_leaves if pc.any(pc.not_equal(_rest(micros[leaf], nanos[leaf]), 0)).as_py()}
@@ -158,9 +214,9 @@ def _flatten(values: pa.Array, path: Path) -> Iterator[tuple[Path, pa.Array]]:
 
 def _read_batches(texts: StructType, leaves: CutTimes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     types = [pa.string(), pa.int64(), *to_arrow_schema(texts).types]
-    for path in (path for batch in batches for path in batch.column(0).to_pylist()):
+    for path, content in _files_of(batches):
         number = 0
-        for micros, nanos in _batches(path, [field.name for field in texts]):
+        for micros, nanos in _batches(path, content, [field.name for field in texts]):
             rows = _cut_rows(texts, leaves, micros, nanos)
             found = [(file_key(path), number + at, *row) for at, row in rows]
             number += len(micros)

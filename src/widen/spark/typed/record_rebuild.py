@@ -97,16 +97,18 @@ def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColum
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
 
 
-def parse_record(text: Column, source: StructType) -> Column:
+def parse_record(text: Column, source: StructType, *, is_lenient: bool = False) -> Column:
     """Return records from their texts; see `record_text`.
 
     Args:
         text: The texts, which may lack fields.
         source: The schema of the records.
+        is_lenient: Whether values of another type become null; else they are an error.
     """
     document = document_type(source)
     assert isinstance(document, StructType)
-    parsed = F.from_json(text, to_spark(document), _PARSE)
+    options = {**_PARSE, "mode": "PERMISSIVE"} if is_lenient else _PARSE
+    parsed = F.from_json(text, to_spark(document), options)
     return from_document(
         parsed if with_field_steps(document) == document else parsed.cast(type_to_spark(with_field_steps(document))),
         source,

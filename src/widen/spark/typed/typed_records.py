@@ -41,6 +41,7 @@ from widen.spark.spark_errors import SPARK_ERRORS, find_known_failure
 from widen.spark.spark_types import as_nullable, from_spark, type_to_spark
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
 from widen.spark.typed.kind_aggregates import PLACE
+from widen.spark.typed.orc_times import ensure_uncut
 
 _PLACE = "_widen_place"
 
@@ -106,7 +107,11 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     try:
         cut_times = find_cut_times(spark, paths) if source.format is FileFormat.PARQUET else {}
         frames = _frames(reader, source.format, [path for path in paths if path not in cut_times])
-        records = [_records(frame, source, group, file_fields) for frame, group in frames]
+        records = []
+        for frame, group in frames:
+            if source.format is FileFormat.ORC:
+                ensure_uncut(spark, frame, group)
+            records.append(_records(frame, source, group, file_fields))
         for leaves, group in _group_paths(cut_times):
             for frame, members in _frames(reader, source.format, group):
                 read = partial(read_cut_times, spark, members, leaves=leaves)

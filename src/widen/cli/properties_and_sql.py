@@ -61,7 +61,7 @@ def properties(
 
 def sql(
     text: Annotated[
-        str, typer.Argument(metavar="STATEMENT", help="A statement; - reads some from stdin.", show_default=False)
+        str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.", show_default=False)
     ],
     limit: Annotated[
         int | None,

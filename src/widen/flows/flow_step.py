@@ -98,7 +98,7 @@ class FlowStep:
         """Commit batches until the target has the version of the source that is the newest now, and yield each.
 
         Raises:
-            TableNotFound: there is no source.
+            TableNotFound: the source does not exist.
             FlowChanged: the checkpoint belongs to another flow, or the target does not have what it should have.
             FlowKeyRefused: a key cannot tell which rows to replace.
             SourceRowsRemoved: the flow has no keys, and rows of the source were updated or removed.

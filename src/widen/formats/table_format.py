@@ -128,7 +128,7 @@ class TableLocation(Protocol):
             policy: What the ingestion may change.
 
         Raises:
-            InvalidOption: there is no table but there are other files; or an Iceberg table is partitioned differently.
+            InvalidOption: the location has files but no table; or an Iceberg table is partitioned differently.
             TableError: the table cannot be read or written.
         """
 
@@ -297,7 +297,7 @@ class Quarantine(Protocol):
         """Return the records that are in the quarantine now.
 
         Raises:
-            TableNotFound: there is no quarantine; in a catalog it is `IcebergTableNotFound`.
+            TableNotFound: the quarantine does not exist; in a catalog it is `IcebergTableNotFound`.
             InvalidOption: the table at that location is not a quarantine.
             TableError: the quarantine cannot be read.
         """
@@ -306,7 +306,7 @@ class Quarantine(Protocol):
         """Remove the records that the last replay has committed to the table, unless they are removed already.
 
         Raises:
-            TableNotFound: there is no quarantine.
+            TableNotFound: the quarantine does not exist.
             SourceError: the table does not record any more what its last replay did.
             ContentionError: another writer changed the quarantine first.
             TableError: the quarantine cannot be read or written.

@@ -101,7 +101,7 @@ class BatchRequest:
         """Return the newest version of the table.
 
         Raises:
-            InvalidOption: there is no table but there are other files.
+            InvalidOption: the location has files but no table.
             TableError: the table cannot be read or written.
         """
         return self.table.open(self.policy)

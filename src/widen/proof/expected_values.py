@@ -129,7 +129,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):
-            # An empty object is a value of its own.
+            # An empty object is a value, too.
             counts.values += not value
             return _expected_record(_fields_for(record_columns, value), value, counts, is_whole=is_whole)
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:

@@ -120,7 +120,7 @@ def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
         return value is None
     if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
         return not guard.is_required
-    # The fields of a record have routes of their own and are checked there.
+    # The fields of a record have their own routes and are checked there.
     return is_fully_stored((slot,), value) if slot.record is None else _are_records(value, slot.dim)
 
 

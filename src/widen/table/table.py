@@ -130,7 +130,7 @@ class Table(ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, MaintenanceMix
         storage_options: Settings and credentials of the store.
 
     Raises:
-        TableNotFound: there is no table.
+        TableNotFound: the table does not exist.
         CorruptLog: its log is damaged.
         UnsupportedFeatureForRead: it requires a feature that this version does not support.
         StorageError: the storage returned an error.

@@ -88,7 +88,7 @@ def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
     if the files from there on do not suffice.
 
     Raises:
-        TableNotFound: there is no log.
+        TableNotFound: the log does not exist.
         VersionNotFound: the version does not exist, or files that it needs were cleaned up.
         CorruptLog: a commit between others is missing.
         StorageError: the store reported an error.
@@ -108,7 +108,7 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
     """Return all existing commit files, oldest first.
 
     Raises:
-        TableNotFound: there is no log.
+        TableNotFound: the log does not exist.
         StorageError: the store reported an error.
     """
     listing = list_log(store)
@@ -216,7 +216,7 @@ class LogListing:
         """Return the files that make up a version, as `find_segment` does.
 
         Raises:
-            TableNotFound: there is no log.
+            TableNotFound: the log does not exist.
             VersionNotFound: the version does not exist, or files that it needs were cleaned up.
             CorruptLog: a commit between others is missing.
         """

@@ -62,7 +62,7 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
         timestamp_ms: Open the newest version at or before this time, in ms since the epoch.
 
     Raises:
-        TableNotFound: there is no log.
+        TableNotFound: the log does not exist.
         VersionNotFound: the version does not exist, or every version is later; the error names the available range.
         CorruptLog: a log file is missing or damaged; the error names it.
         UnsupportedFeatureForRead: the table requires a reader feature that Widen does not support.
@@ -90,7 +90,7 @@ def first_version_from(store: LogStore, timestamp_ms: int) -> int:
     """Return the first version that was committed at or after a time; the next one if all are earlier.
 
     Raises:
-        TableNotFound: there is no log.
+        TableNotFound: the log does not exist.
         CorruptLog: a log file is missing or damaged.
         StorageError: the store reported an error.
     """

@@ -99,7 +99,7 @@ def choose_columns(
     """
     if not columns:
         return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
-    # Widening comes before adding (D1): a kind that a widened column covers needs no column of its own.
+    # Widening comes before adding (D1): a kind that a widened column covers does not need its own column.
     widened = _plan_widenings(columns, kinds, table_format) if mode is Mode.WIDEN else ()
     columns = apply_widenings(columns, widened)
     missing = {kind: kinds[kind] for kind in uncovered_kinds(columns, kinds, keeps_booleans=keeps_booleans)}

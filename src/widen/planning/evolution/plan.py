@@ -220,7 +220,7 @@ class Plan:
     def logged_events(self) -> list[Mapping[str, Any]]:
         """Return the events for the log of the table.
 
-        A field inside a column that the plan adds has no event of its own there, unless it brings a conflict: a record
+        A field inside a column that the plan adds has no separate event, unless it brings a conflict: a record
         with thousands of fields must not fill the log.
         """
         columns = {event.column for event in self.events}

@@ -1,6 +1,6 @@
 """Apply operations to a schema.
 
-The evolution of a batch keeps a running schema of its own; a test checks that applying its plan gives the same one.
+The evolution of a batch keeps its own running schema; a test checks that applying its plan gives the same one.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def read_snapshot_of(options: SourceOptions) -> Snapshot:
     Raises:
         InvalidOption: an option cannot be used.
         VersionNotFound: the version does not exist.
-        TableNotFound: there is no table.
+        TableNotFound: the table does not exist.
         CorruptLog: the log is damaged.
         StorageError: the storage returned an error.
     """

@@ -1,6 +1,6 @@
 """Widen as a data source of Spark: ``spark.read.format("widen")``, ``readStream``, ``write`` and ``writeStream``.
 
-Spark calls it in Python processes of its own, on the driver for plans and commits and on the executors for rows.
+Spark calls it in separate Python processes, on the driver for plans and commits and on the executors for rows.
 
 Source: Spark's Python Data Source API (Spark 4.0)
 """

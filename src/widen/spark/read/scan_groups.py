@@ -25,7 +25,7 @@ LITERAL_PARTITIONS = 16
 """The number of partitions without directory names up to which each gets its own scan."""
 
 LAYOUTS = 4
-"""The most layouts of old types that get a scan of their own."""
+"""The most layouts of old types that get their own scan."""
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 

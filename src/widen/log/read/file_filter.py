@@ -200,14 +200,15 @@ def _decode(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArra
     Raises:
         pa.ArrowException: a text is not one JSON object, or a value has another type.
     """
-    texts = pc.if_else(pc.equal(texts, ""), "{}", texts).fill_null("{}")
-    # So each text has at least one object; if there are as many objects as texts, each has exactly one.
-    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
-        raise pa.ArrowInvalid("statistics are not a JSON object")
+    if not _are_objects(texts):
+        texts = pc.if_else(pc.equal(texts, ""), "{}", texts).fill_null("{}")
+        if not _are_objects(texts):
+            raise pa.ArrowInvalid("statistics are not a JSON object")
     bounds, counts = _struct(types), _struct(dict.fromkeys(types, pa.int64()))
     leaves = {NUM_RECORDS: pa.int64(), MIN_VALUES: bounds, MAX_VALUES: bounds, NULL_COUNT: counts}
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")
-    data = joined[0].as_buffer()
+    # No string goes on over the end of a line, and no object over "}", a line end and "{". So each text has at least
+    # one object; if there are as many objects as texts, each has exactly one.
+    data = pc.binary_join_element_wise(texts, "\n", "").buffers()[2]
     table = pyarrow.json.read_json(
         pa.BufferReader(data),
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=data.size + 1),
@@ -218,6 +219,11 @@ def _decode(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArra
     if table.num_rows != len(texts):
         raise pa.ArrowInvalid("statistics are not one JSON object for each file")
     return pa.concat_arrays(table.to_struct_array().chunks)
+
+
+def _are_objects(texts: pa.Array) -> bool:
+    is_object = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    return bool(pc.all(is_object, skip_nulls=False).as_py())
 
 
 def _struct(types: Mapping[Path, pa.DataType]) -> pa.StructType:

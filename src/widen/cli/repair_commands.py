@@ -119,7 +119,7 @@ def fold(
 ) -> None:
     """Fold an evolved column into another one of its field. Do that after the source is fixed."""
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
-    size_bytes = sum(opened.snapshot.files()["size_bytes"].to_pylist())
+    _, size_bytes = opened.snapshot.count_files()
     before = opened.version
     if run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
         report_change(before, opened, json=json)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path, fields, format_path
-from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
 from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM
@@ -19,8 +18,6 @@ from widen.report.source_fields import brief_type
 
 if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
-
-pc = import_lazily("pyarrow.compute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +141,12 @@ def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = No
         CorruptLog: a log file is damaged.
         StorageError: the storage cannot be read.
     """
-    files = snapshot.files()
+    files, size_bytes = snapshot.count_files()
     return TableSummary(
         snapshot.location,
         VersionTime(snapshot.version, snapshot.timestamp_ms),
-        files.num_rows,
-        pc.sum(files.column("size_bytes")).as_py() or 0,
+        files,
+        size_bytes,
         snapshot.protocol.min_reader_version,
         snapshot.protocol.min_writer_version,
         tuple(sorted(supported_features(snapshot.protocol))),

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
-import pyarrow.compute as pc
-
 from widen.model.column_path import Path, fields, format_path
 from widen.model.sql_literal import to_literal
 from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
@@ -131,7 +129,7 @@ def run_query(question: Question, table: Table) -> QueryResult:
 
 
 def _detail(table: Table) -> Sequence[Any]:
-    metadata, protocol, files = table.metadata, table.protocol, table.files()
+    metadata, protocol = table.metadata, table.protocol
     return (
         "delta",
         metadata.id,
@@ -142,8 +140,7 @@ def _detail(table: Table) -> Sequence[Any]:
         _time(table.snapshot.timestamp_ms),
         list(table.partition_by),
         [format_path(path) for path in _clustering(table)],
-        files.num_rows,
-        pc.sum(files.column("size_bytes")).as_py() or 0,
+        *table.snapshot.count_files(),
         table.properties,
         protocol.min_reader_version,
         protocol.min_writer_version,

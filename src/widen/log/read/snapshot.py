@@ -317,6 +317,19 @@ class Snapshot:
         batches = checkpoints.read_live_files(self.store, checkpoint, self.partition_keys) if checkpoint else None
         return log_replay.replay_live_files(commits, batches, self.partition_keys, self.location)
 
+    def count_files(self) -> tuple[int, int]:
+        """Return the number of live files and their total size in bytes, from the checksum if there is one.
+
+        Raises:
+            CorruptLog: a log file is damaged; the error names it.
+            StorageError: the store refused.
+
+        Source: PROTOCOL.md#version-checksum-file
+        """
+        if self._checksum is not None:
+            return self._checksum.num_files, self._checksum.table_size_bytes
+        return self._files.num_rows, sum(self._files["size_bytes"].to_pylist())
+
     def removed_files(self) -> Iterable[Remove]:
         """Return the newest remove action of each file that the log still remembers as removed.
 

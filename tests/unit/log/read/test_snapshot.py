@@ -404,6 +404,19 @@ def test_newer_commits_win_over_an_older_checksum(table: Path) -> None:
     assert opened(table).properties == {"k": "v"}
 
 
+def test_a_checksum_gives_the_size_of_the_table_without_its_files(table: Path) -> None:
+    write_json(table, f"{3:020d}.crc", {**checksum(), "numFiles": 7, "tableSizeBytes": 70})
+    assert open_snapshot(LogStore(str(table))).count_files() == (7, 70)
+
+
+def test_an_older_checksum_does_not_tell_the_size_of_the_table(table: Path) -> None:
+    write_json(table, f"{2:020d}.crc", {**checksum(), "numFiles": 7, "tableSizeBytes": 70})
+    snapshot = open_snapshot(LogStore(str(table)))
+    sizes = snapshot.files()["size_bytes"].to_pylist()
+    assert snapshot.count_files() == (len(sizes), sum(sizes))
+    assert sizes
+
+
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"metadata":1}', json.dumps(checksum()).replace("configur", "\xff")])
 def test_a_damaged_checksum_is_ignored(table: Path, text: str) -> None:
     (table / "_delta_log" / f"{3:020d}.crc").write_bytes(text.encode("latin-1"))

@@ -224,7 +224,7 @@ def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callabl
     Args:
         spark: The session.
         files: Files that `can_read` accepts.
-        check: The check; it runs in the tasks.
+        check: The check; it runs in the tasks, or in this process.
     """
     ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
     if is_driver(spark) and len(ranges) <= MAX_LOCAL_HEADS:
@@ -244,7 +244,7 @@ def check_ranges(
     Args:
         spark: The session.
         ranges: Ranges of files that `can_read` accepts.
-        check: The check; it runs in the tasks.
+        check: The check; it runs in the tasks, or in this process.
     """
     if not ranges:
         return []

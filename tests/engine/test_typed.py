@@ -336,7 +336,8 @@ def test_times_in_files_that_only_spark_can_open_lose_no_digit(
     for name, times in (("a b%é.parquet", [second + 1, None]), ("whole.parquet", [second])):
         times = pa.table({"n": pa.array(range(len(times))), "t": pa.array(times, pa.timestamp("ns"))})
         pq.write_table(times, tmp_path / name, use_deprecated_int96_timestamps=True)
-    pq.write_table(pa.table({"n": [7], "t": pa.array([second // 1000], pa.timestamp("us"))}), tmp_path / "new.parquet")
+    new = pa.array([second // 1000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"n": [7], "t": new}), tmp_path / "new.parquet")
     opened = int96_times._open
 
     def refuse(path: str, content: bytes | None = None, unit: str = "us") -> pq.ParquetFile:

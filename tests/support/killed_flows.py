@@ -76,12 +76,14 @@ def kill_flows(place: Path, key: str, rng: random.Random, kills: int) -> dict[st
         add_versions(bronze, BATCHES)
         before = version_of(place / "silver")
         child = fork_flow(place, key)
-        time.sleep(seconds * rng.uniform(0.2, 1.5))
+        time.sleep(seconds * rng.uniform(0.2, 1.2))
         os.kill(child, signal.SIGKILL)
         if (end := end_of(child)) == -signal.SIGKILL:
             commits.append(version_of(place / "silver") - before)
         elif end:
             wrong.append(f"a flow ended with {end}")
+        else:  # it was quicker than the kill
+            seconds *= 0.7
     if not wrong and end_of(fork_flow(place, key)):
         wrong.append("the last flow failed")
     error = place / "error"

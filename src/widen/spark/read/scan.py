@@ -32,6 +32,7 @@ from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.protocol.tracking_columns import TrackingColumns
 from widen.protocol.type_changes import ensure_readable
+from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.rebase_mode import READ_OPTIONS
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_positions
@@ -271,7 +272,7 @@ def open_files(
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
     reader = reader if base is None else reader.option("basePath", base)
     with translate_spark_errors():  # the classic session looks a few files up already here
-        return reader.parquet(*(as_literal(unquote(path)) for path in paths))
+        return reader.format(FILE_SOURCES["parquet"]).load([as_literal(unquote(path)) for path in paths])
 
 
 def list_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequence[str]) -> Sequence[str]:

@@ -13,13 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, SourceError
 from widen.model.types import quote_name
 from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import RecordSplitter
+from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.file_ranges import can_read, check_heads, read_ranges
 from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
@@ -101,7 +102,7 @@ def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[Source
         paths = list(source.roots)
     else:
         paths = [as_literal(file.path) for file in files]
-    return _raw(spark.read.text(paths, wholetext=True, recursiveFileLookup=True), is_whole=True)
+    return _raw(_text_reader(spark).options(wholetext=True, recursiveFileLookup=True).load(paths), is_whole=True)
 
 
 def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None = None) -> DataFrame:
@@ -112,7 +113,16 @@ def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None 
         paths: The files.
         separator: End of a line; None for any line break.
     """
-    return _raw(spark.read.text([*map(as_literal, paths)], lineSep=separator), is_whole=False)
+    return _raw(_lines(spark, [*map(as_literal, paths)], separator), is_whole=False)
+
+
+def _text_reader(spark: SparkSession) -> DataFrameReader:
+    return spark.read.format(FILE_SOURCES["text"])
+
+
+def _lines(spark: SparkSession, paths: list[str], separator: str | None) -> DataFrame:
+    reader = _text_reader(spark)
+    return (reader if separator is None else reader.option("lineSep", separator)).load(paths)
 
 
 def keep_file_order(rows: DataFrame) -> DataFrame:
@@ -162,7 +172,7 @@ def _file() -> Column:
 def _stream_records(spark: SparkSession, path: str) -> DataFrame:
     """Return the records of a large file without one record per line, as a raw batch."""
     start, size = F.col("_metadata.file_block_start").alias(PART), F.col("_metadata.file_size").alias(_SIZE)
-    pieces = keep_file_order(spark.read.text(as_literal(path), lineSep="}").select(_text(), _file(), start, size))
+    pieces = keep_file_order(_lines(spark, [as_literal(path)], "}").select(_text(), _file(), start, size))
     is_compressed = path.lower().endswith(COMPRESSION_ENDINGS[1:])
     return pieces.mapInArrow(partial(_records, is_compressed), RAW_SCHEMA)
 

@@ -27,6 +27,7 @@ from widen.observe.file_fields import (
     partition_folders,
     unescape_folder,
 )
+from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.source.field_names import duplicate_fields, with_field_steps
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.source_files import (
@@ -102,7 +103,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     Raises:
         SourceError: a file cannot be read, or this Spark cannot read the format.
     """
-    reader = spark.read.format(source.format.value).options(**source.options)
+    reader = spark.read.format(FILE_SOURCES.get(source.format.value, source.format.value)).options(**source.options)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
         cut_times = find_cut_times(spark, paths) if source.format is FileFormat.PARQUET else {}

@@ -2,15 +2,18 @@
 
 Filters come as a text, which skips files, and as one on the frame, which Spark pushes into files. They are drawn over
 every pair of the matrix, at the edges of both types, over files of before and after with the statistics of several
-writers, with and without knowledge of the old types, and over partitions.
+writers, with and without knowledge of the old types, and over partitions. Queries with aggregates, the first rows of an
+order, and joins go through the same tables. WIDEN_PREDICATES draws more of them, e.g. 100000.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -166,6 +169,15 @@ GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]
 """To make an example smaller takes longer here than to read it."""
 
 
+READ_SHARE = 50
+"""Of so many predicates, one is read by Spark too; the others tell only which files are read."""
+
+
+def examples(usual: int, size: int) -> int:
+    """Return how many lists of so many predicates to draw: WIDEN_PREDICATES is the number of predicates."""
+    return max(usual, int(os.environ.get("WIDEN_PREDICATES", "0")) // size)
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_both_zeros_are_equal_in_filters(spark: SparkSession, tmp_path: Path, zero: float) -> None:
     (tmp_path / "in.json").write_text(f'{{"d":{zero},"s":{{"d":{zero}}}}}\n' * 5)  # a file with a dictionary
@@ -175,7 +187,7 @@ def test_both_zeros_are_equal_in_filters(spark: SparkSession, tmp_path: Path, ze
         assert (table.read(where=where, spark=spark).count(), table.read(spark=spark).where(where).count()) == (5, 5)
 
 
-@settings(max_examples=4, phases=GENERATED)
+@settings(max_examples=examples(4, 80), phases=GENERATED)
 @given(st.lists(FILTERS, min_size=80, max_size=80, unique=True))
 def test_no_file_is_skipped_that_holds_a_matching_row(tables: Tables, wheres: list[str]) -> None:
     truths = tables.plain.select("id", *map(F.expr, wheres)).collect()
@@ -197,7 +209,7 @@ def ids_by_file(table: Table) -> dict[str, list[int]]:
     return found
 
 
-@settings(max_examples=6, phases=GENERATED)
+@settings(max_examples=examples(6, 12 * READ_SHARE), phases=GENERATED)
 @given(LAYOUTS, st.booleans(), st.lists(FILTERS, min_size=12, max_size=12, unique=True))
 def test_no_filter_loses_a_row(
     tables: Tables, spark: SparkSession, layout: str, knows_old_types: bool, wheres: list[str]
@@ -221,3 +233,52 @@ def test_no_filter_loses_a_row(
         expected = [row.id for row in truths if row[number + 1]]
         assert (where, sorted(found[2 * number])) == (where, expected), "filtered frame"
         assert (where, sorted(found[2 * number + 1])) == (where, expected), "where"
+
+
+# ---- aggregates, top-n and joins -------------------------------------------------------------------
+
+RUNTIME_FILTERS = {
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "0",
+    "spark.sql.optimizer.runtime.bloomFilter.creationSideThreshold": "100MB",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+"""They make Spark filter one side of a small join by the keys of the other one."""
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    """Draw a query with one text column, over the table ``t``."""
+    case, where = draw(st.sampled_from(CASES)), draw(FILTERS)
+    column = draw(st.sampled_from(paths(case)))
+    shown = f"nullif({{0}}({column}), 0)" if case.new in ("double", "float") else f"{{0}}({column})"  # zeros are equal
+    aggregates = ", ".join(shown.format(name) for name in ("min", "max", "count"))
+    keys = ", ".join(f"({draw(literals(case))})" for _ in range(draw(st.integers(1, 3))))
+    order = draw(st.sampled_from(("ASC NULLS LAST", "DESC NULLS FIRST")))
+    return draw(
+        st.sampled_from(
+            (
+                f"SELECT concat_ws('|', count(*), {aggregates}) FROM t WHERE {where}",
+                f"SELECT concat_ws('|', {aggregates}) FROM t",
+                f"SELECT string(id) FROM t WHERE {where} ORDER BY {column} {order}, id LIMIT 3",
+                f"SELECT string(t.id) FROM t JOIN (SELECT DISTINCT col1 k FROM VALUES {keys}) ON {column} = k",
+                f"SELECT string(id) FROM t WHERE {column} IN (SELECT u.{column} FROM t u WHERE {where})",
+            )
+        )
+    )
+
+
+@settings(max_examples=examples(2, 8 * READ_SHARE), phases=GENERATED)
+@given(LAYOUTS, st.lists(queries(), min_size=8, max_size=8, unique=True))
+def test_no_query_loses_a_row(tables: Tables, spark: SparkSession, layout: str, texts: list[str]) -> None:
+    found = []
+    with ExitStack() as restored:
+        for key, value in RUNTIME_FILTERS.items():
+            restored.callback(spark.conf.set, key, spark.conf.get(key))
+            spark.conf.set(key, value)
+        for rows in (tables.plain, tables.by_layout[layout].read(spark=spark)):
+            rows.createOrReplaceTempView("t")
+            parts = [f"SELECT {number} AS number, * FROM ({text})" for number, text in enumerate(texts)]
+            found.append(sorted(map(tuple, spark.sql(" UNION ALL ".join(parts)).collect()), key=repr))
+    for number, text in enumerate(texts):
+        plain, read = ([row for row in rows if row[0] == number] for rows in found)
+        assert (text, read) == (text, plain)

@@ -244,7 +244,7 @@ def check_ranges(
     Args:
         spark: The session.
         ranges: Ranges of files that `can_read` accepts.
-        check: The check; it runs in the tasks, or in this process.
+        check: The check; it runs in the tasks.
     """
     if not ranges:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -68,6 +69,12 @@ def test_an_impossible_vector_is_refused_without_allocation(tmp_path: Path, host
         load_vector(LogStore(str(tmp_path)), hostile)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
+
+
+def test_a_bitmap_without_content_is_refused() -> None:
+    data = struct.pack("<iii", 1681511376, 1, 0)  # the magic number of the native layout, and one bitmap of no bytes
+    with pytest.raises(CorruptFile, match="bitmap cannot be read"):
+        load_vector(LogStore("unused"), vector("i", encode_z85(data), size=len(data)))
 
 
 def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def _decode_bitmap(data: bytes, path: str) -> BitMap64:
     layout, rest = read_bitmap_layout(data, path)
     try:
         return _READERS[layout](rest)
-    except (ValueError, struct.error, OverflowError, MemoryError) as error:
+    except (ValueError, IndexError, struct.error, OverflowError, MemoryError) as error:
         raise CorruptFile(path=path, reason=f"its bitmap cannot be read ({error})", fix=_FIX) from error
 
 

@@ -105,3 +105,12 @@ def test_deltalake_reads_our_checkpoint(spark: SparkSession, place: str, policy:
     if policy == "classic":  # of tables with V2 checkpoints deltalake reads the log only
         found = DeltaTable(place).to_pyarrow_table().sort_by("id").to_pylist()
         assert [(row["id"], row["city"], row["day"]) for row in found] == [row[:3] for row in [*FIRST[:3], *SECOND]]
+
+
+def test_delta_reads_a_checkpoint_that_was_written_again(spark: SparkSession, place: str) -> None:
+    create_table(place, SCHEMA, properties={"delta.checkpointInterval": "1"})
+    rows.frame(spark, FIRST, SCHEMA).write.format("delta").mode("append").save(place)
+    assert Path(place, "_delta_log", f".{1:020}.checkpoint.parquet.crc").is_file()  # Delta Lake's, by Hadoop
+    write_checkpoint(open_snapshot(LogStore(place)))
+    copy = Path(place).rename(Path(place).with_name("copy"))  # Delta Lake has the state of the other path in memory
+    assert rows.exact(spark.read.format("delta").load(str(copy))) == rows.expected(FIRST)

@@ -229,6 +229,8 @@ class LocalFiles:
                 continue
             except OSError as error:
                 raise _translate(target, error) from error
+            with contextlib.suppress(OSError):
+                _remove_checksum(target)
             self._prune(os.path.dirname(target))
 
     delete_in_order = delete
@@ -257,6 +259,13 @@ def _open_regular(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def _remove_checksum(target: str) -> None:
+    """Remove the checksum that Hadoop keeps beside a file: it would refuse to read other content of that name."""
+    folder, name = os.path.split(target)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, f".{name}.crc"))
+
+
 @contextlib.contextmanager
 def _staged_file(target: str, data: bytes) -> Iterator[str]:
     """Write a hidden file next to the target and let the caller move it there; the hidden file is always deleted."""
@@ -282,6 +291,7 @@ def _stage(target: str, staged: str, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        _remove_checksum(target)
     except OSError as error:  # nothing was moved yet, so the target is certainly not written
         reason, fix = _REASONS.get(error.errno or 0, (_reason(error), _FIX))
         raise StorageRefused(location=target, reason=reason, fix=fix) from error

@@ -44,6 +44,17 @@ def test_a_file_is_written_once(store: LogStore) -> None:
     assert store.read("_delta_log/0.json") == b"first"
 
 
+def test_hadoop_verifies_no_other_content_of_a_file(tmp_path: Path) -> None:
+    for name in ("put", "new", "deleted"):
+        (tmp_path / f".{name}.crc").write_bytes(b"of the content before")
+    (tmp_path / "deleted").touch()
+    store = LogStore(str(tmp_path))
+    store.put("put", b"a")
+    assert store.put_if_absent("new", b"b")
+    store.delete(["deleted"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "put"]
+
+
 def test_put_replaces(store: LogStore) -> None:
     store.put("_delta_log/_last_checkpoint", b"1")
     store.put("_delta_log/_last_checkpoint", b"22")

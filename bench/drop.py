@@ -19,6 +19,7 @@ from statistics import median
 
 from alter import DATA, delta_session, timed
 from pyspark.sql import DataFrame, SparkSession
+from turns import Row, print_rows
 
 import widen
 
@@ -46,16 +47,16 @@ def main(runs: int, rows: int) -> int:
                 found.setdefault((engine, old), []).append(timed(drop, table))
     spark.stop()
     seconds = {key: median(each) for key, each in found.items()}
-    for (engine, old), each in seconds.items():
-        size_mb = sum(_old_sizes(tables[old], old)) / 1e6
-        print(f"  {engine:<12}{old:>3} of {FILES} files old,{size_mb:>8.1f} MB{each:>10.2f} s")
-    ratios = [
-        (f"{few} / {many} files old", seconds["Widen", few] / seconds["Widen", many], most)
+    for old, table in tables.items():
+        print(f"  {old:>3} of {FILES} files old: {sum(_old_sizes(table, old)) / 1e6:.1f} MB")
+    growth = [
+        Row(f"{few} / {many} files old", seconds["Widen", few], most, seconds["Widen", many])
         for few, many, most in TARGETS
     ]
-    for what, ratio, most in ratios:
-        print(f"  {what:<40}  {ratio:.2f}  (at most {most})")
-    return int(any(ratio > most for _, ratio, most in ratios))
+    beside = [
+        Row(f"drop, {old} of {FILES} files old", seconds["Widen", old], 1, seconds["Delta Lake", old]) for old in OLD
+    ]
+    return print_rows(f"{rows:,} rows a file", [*growth, *beside])
 
 
 def write_table(spark: SparkSession, table: Path, old: int, rows: int) -> Path:

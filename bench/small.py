@@ -2,29 +2,29 @@
 
     python bench/small.py [--columns 200] [--files 5000] [--runs 40]
 
-Prints the seconds of the first and of a later call, how many intervals a stream of files takes in a second, and what an
-interval needs: processor seconds, Spark jobs, listings and reads of the log.
+Prints what the first and a later call cost, and an interval of a stream of files, and what an interval needs: Spark
+jobs, listings and reads of the log. Compared are processor seconds of all processes; seconds on the wall stand beside.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from case import session
-from processor_time import processor_time
 from pyspark.sql import SparkSession
+from turns import Cost, Row, measure, middle, print_rows
 
 import widen
 from widen.log.read.snapshot import open_snapshot
@@ -35,7 +35,9 @@ from widen.protocol.actions import Add
 
 INTERVAL, FIRST, FOLLOWED, GROWTH = 0.25, 3.0, 0.25, 1.2
 """The most seconds of an interval, by which the first call may be longer, and of an interval of a stream; and how much
-longer an interval may take that is further from the last checkpoint."""
+longer an interval may take that is `FAR` commits away from the last checkpoint."""
+
+FAR = 90
 
 
 def main(columns: int, files: int, runs: int) -> int:
@@ -45,28 +47,35 @@ def main(columns: int, files: int, runs: int) -> int:
         place = Path(folder)
         table, source = str(place / "table"), place / "source"
         source.mkdir()
-        first = timed(lambda: ingest_record(spark, source, table, 0, columns))
+        first = measure(lambda: ingest_record(spark, source, table, 0, columns))
         add_files(table, files)
-        print(f"{columns} columns, {files:,} files, load {os.getloadavg()[0]:.1f}")
-        calls, seconds, jobs = Counter[str](), [], len(job_ids(spark))
-        with counted(calls), processor_time() as used:
-            for number in range(1, runs + 1):
-                seconds.append(timed(lambda number=number: ingest_record(spark, source, table, number, columns)))
-        print(f"  for each interval: {sum(used.values()) / runs:.3f} s of processor time,", end="")
-        print(f" {(len(job_ids(spark)) - jobs) / runs:.1f} Spark jobs,", ", ".join(_rates(calls, runs)))
-        intervals = follow(spark, source, table, place / "progress")
+        calls, jobs = Counter[str](), len(job_ids(spark))
+        with counted(calls):
+            costs = [measure(partial(ingest_record, spark, source, table, n, columns)) for n in range(1, runs + 1)]
+        print(f"  for each interval: {(len(job_ids(spark)) - jobs) / runs:.1f} Spark jobs,", end="")
+        print(f" {', '.join(_rates(calls, runs))}")
+        far = distances(spark, source, table, columns, runs)
+        stream = follow(spark, source, table, place / "progress")
     spark.stop()
-    later, ends = median(seconds), sorted(range(runs), key=lambda number: (number + 2) % 10)
-    early, late = ([seconds[n] for n in part] for part in (ends[runs // 10 : runs // 2], ends[runs // 2 :]))
-    ratios = [
-        ("seconds of an interval", later, INTERVAL),
-        ("seconds by which the first call is longer", first - later, FIRST),
-        ("seconds of an interval of a stream", median(intervals[len(intervals) // 2 :]), FOLLOWED),
-        ("commits 6-9 / commits 1-5 after a checkpoint", median(late) / median(early), GROWTH),
+    later = middle(costs)
+    print(f"  on the wall: first call {first.wall:.2f} s, later {later.wall:.2f} s, of a stream {stream.wall:.2f} s")
+    rows = [
+        Row("an interval", later.cpu, INTERVAL),
+        Row("by how much the first call is longer", first.cpu - later.cpu, FIRST),
+        Row("an interval of a stream", stream.cpu, FOLLOWED),
+        Row(f"{FAR} commits after a checkpoint / the next commits", far.cpu, GROWTH, later.cpu),
     ]
-    for what, value, most in ratios:
-        print(f"  {what:<48}  {value:.3f}  (at most {most}){'  MISSED' if value > most else ''}")
-    return int(any(value > most for _, value, most in ratios))
+    return print_rows(f"{columns} columns, {files:,} files", rows)
+
+
+def distances(spark: SparkSession, source: Path, table: str, columns: int, runs: int) -> Cost:
+    """Return what an interval costs that is `FAR` commits away from the last checkpoint."""
+    widen.Table(table).set_properties({"delta.checkpointInterval": "1000000"})
+    store = LogStore(table)
+    for _ in range(FAR):
+        commit(store, open_snapshot(store), [], "WRITE", {}).or_raise()
+    numbers = range(10_000, 10_000 + runs)
+    return middle(measure(partial(ingest_record, spark, source, table, number, columns)) for number in numbers)
 
 
 def _rates(calls: Counter[str], runs: int) -> list[str]:
@@ -93,27 +102,24 @@ def add_files(table: str, files: int) -> None:
     write_checkpoint(commit(store, snapshot, adds, "WRITE", {}).or_raise().snapshot)
 
 
-def follow(spark: SparkSession, source: Path, table: str, progress: Path) -> list[float]:
-    """Return the seconds between the intervals of a stream that takes one file at a time."""
+def follow(spark: SparkSession, source: Path, table: str, progress: Path) -> Cost:
+    """Return what an interval of a stream costs that takes one file at a time, without the start of the stream."""
     ends: list[float] = []
-    stream = widen.ingest_stream(
-        str(source),
-        table,
-        checkpoint=str(progress),
-        max_files=1,
-        once=True,
-        spark=spark,
-        on_interval=lambda _: ends.append(time.perf_counter()),
-    )
-    stream.wait()
-    return [after - before for before, after in pairwise(ends)]
 
+    def run() -> None:
+        widen.ingest_stream(
+            str(source),
+            table,
+            checkpoint=str(progress),
+            max_files=1,
+            once=True,
+            spark=spark,
+            on_interval=lambda _: ends.append(time.perf_counter()),
+        ).wait()
 
-def timed(work: Any) -> float:
-    """Return the seconds of a call."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    cost = measure(run)
+    walls = [after - before for before, after in pairwise(ends)]
+    return Cost(median(walls), cost.cpu / len(ends))
 
 
 def job_ids(spark: SparkSession) -> list[int]:

@@ -26,7 +26,7 @@ from widen.spark.dml.change_context import (
     ensure_same_count,
 )
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, RowDecision, count_changes, keep_decided_rows
-from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW
+from widen.spark.read.deleted_rows import FILE, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import write_vectors
 
@@ -94,7 +94,7 @@ class _MaterializedChange:
         partial = {key: count for key, count in left.items() if count}
         has_vectors = context.has("deletionVectors")
         revised = self._revised(partial, rows) if partial and has_vectors else []
-        copies = self._copies(partial) if partial and not has_vectors else []
+        copies = self._copies(partial, rows) if partial and not has_vectors else []
         return ChangeResult(
             removed=tuple(context.adds[key] for key in self._lost),
             added=(*copies, *(self._fresh(new) if new else ())),
@@ -130,11 +130,10 @@ class _MaterializedChange:
             for key, add in old.items()
         ]
 
-    def _copies(self, partial: Mapping[str, int]) -> list[Add]:
+    def _copies(self, partial: Mapping[str, int], rows: Mapping[str, int]) -> list[Add]:
         """Rewrite the files without the updated and deleted rows."""
-        gone = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE).select(FILE, ROW)
-        gone = F.broadcast(gone) if sum(self._lost.values()) <= BROADCAST_ROWS else gone
-        left = self._context.located(partial).join(gone, [FILE, ROW], "left_anti")
+        gone = mark_rows(self._rows(ChangeKind.UPDATE, ChangeKind.DELETE), rows, self._lost)
+        left = without_marked(self._context.located(partial), gone)
         copies = self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -32,16 +33,21 @@ from widen.protocol.deletion_vector_format import (
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000
-"""The number of deleted rows up to which they are broadcast to every executor."""
+"""The number of deleted rows, or of words with deleted rows, up to which they are broadcast to every executor."""
 
+_WORD, _MASK, _MARKED_FILE = "__widen_word", "__widen_mask", "__widen_marked_file"
+"""The columns of a word: 64 rows of a file, beginning at 64 times the number of the word, with a bit for each of them.
+A join with words needs fewer rows than one with the positions, and so can be a broadcast for more deleted rows."""
+
+_WORDS = pa.schema([pa.field(FILE, pa.string()), pa.field(_WORD, pa.int64()), pa.field(_MASK, pa.int64())])
 _SCHEMA = pa.schema([pa.field(FILE, pa.string()), pa.field(ROW, pa.int64())])
 _BATCH_ROWS = 65_536
 _EXPANDED_ROWS = 1 << 24
 """The number of deleted rows of one file up to which all of them are expanded in memory at once."""
 
 
-def deleted_positions(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
-    """Return the deleted rows of files as rows: the key of the file and the position in it, from 0.
+def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
+    """Return the deleted rows of files as words for `without_marked`.
 
     Args:
         spark: The session.
@@ -51,16 +57,59 @@ def deleted_positions(spark: SparkSession, store: LogStore, vectors: list[tuple[
     rows = [(key, msgspec.json.encode(vector).decode()) for key, vector in vectors]
     described = spark.createDataFrame(rows, f"{FILE} string, vector string")
     spread = described.repartition(min(len(rows), 200)) if len(rows) > 1 else described
-    opened = spread.mapInArrow(partial(_explode_bitmaps, store), f"{FILE} string, {ROW} bigint")
-    deleted = sum(vector.cardinality for _, vector in vectors)
-    return F.broadcast(opened) if deleted <= BROADCAST_ROWS else opened
+    words = spread.mapInArrow(partial(_explode_bitmaps, store), f"{FILE} string, {_WORD} bigint, {_MASK} bigint")
+    return F.broadcast(words) if sum(_most_words(vector) for _, vector in vectors) <= BROADCAST_ROWS else words
+
+
+def _most_words(vector: DeletionVector) -> int:
+    """Return how many words a vector may have: each row at most one, each run of rows at most two more than it fills.
+
+    Source: PROTOCOL.md#deletion-vector-format
+    """
+    # A Roaring bitmap has two bytes for a single row, and four for a run.
+    return min(vector.cardinality, vector.cardinality // 64 + vector.size_in_bytes // 2 + 1)
+
+
+def mark_rows(rows: DataFrame, rows_in_files: Mapping[str, int], marked: Mapping[str, int]) -> DataFrame:
+    """Return the words for `without_marked` of rows that are given by `FILE` and `ROW`.
+
+    Args:
+        rows: The marked rows.
+        rows_in_files: The number of all rows of each file.
+        marked: The number of marked rows of each file.
+    """
+    mask = F.expr(f"shiftleft(1L, CAST({ROW} & 63 AS INT))")
+    word = F.shiftright(ROW, 6).alias(_WORD)
+    words = rows.groupBy(FILE, word).agg(F.bit_or(mask).alias(_MASK))
+    most = sum(min(count, rows_in_files[key] // 64 + 1) for key, count in marked.items())
+    return F.broadcast(words) if most <= BROADCAST_ROWS else words
+
+
+def without_marked(rows: DataFrame, words: DataFrame) -> DataFrame:
+    """Return the rows, given by `FILE` and `ROW`, that no word marks. Several words may be about the same 64 rows."""
+    is_marked = f"bit_get({_MASK}, CAST({ROW} & 63 AS INT)) = 1"
+    on = F.expr(f"{FILE} = {_MARKED_FILE} AND shiftright({ROW}, 6) = {_WORD} AND {is_marked}")
+    return rows.join(words.withColumnRenamed(FILE, _MARKED_FILE), on, "left_anti")
 
 
 def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for key, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             vector = msgspec.json.decode(text, type=DeletionVector)
-            yield from bitmap_batches(key, load_vector(store, vector))
+            yield from word_batches(key, load_vector(store, vector))
+
+
+def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a bitmap as words; those of a word may be in two batches."""
+    for rows in _to_arrays(bitmap):
+        # Arrow does not shift a signed number by 63.
+        masks = pc.shift_left(pa.scalar(1, pa.uint64()), pc.bit_wise_and(rows, 63).cast(pa.uint64()))
+        marked = pa.table({_WORD: pc.shift_right(rows, 6), _MASK: masks})
+        # The bits are distinct, so their sum is their union.
+        words = marked.group_by(_WORD).aggregate([(_MASK, "sum")])
+        numbers, sums = (words[name].combine_chunks() for name in (_WORD, f"{_MASK}_sum"))
+        columns = [pa.array([key] * words.num_rows, pa.string()), numbers, sums.view(pa.int64())]
+        yield pa.RecordBatch.from_arrays(columns, schema=_WORDS)
 
 
 def bitmap_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:

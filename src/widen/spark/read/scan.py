@@ -35,7 +35,7 @@ from widen.protocol.type_changes import ensure_readable
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.rebase_mode import READ_OPTIONS
-from widen.spark.read.deleted_rows import FILE, ROW, deleted_positions
+from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.spark.read.field_ids import split_by_names
 from widen.spark.read.file_manifest import write_manifest
 from widen.spark.read.old_decimals import decimals_to_know, stored_types
@@ -228,7 +228,7 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
     if group.has_vectors or joins_values or is_located:
         frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
     if group.has_vectors:
-        frame = frame.join(deleted_positions(spark, store, _vectors(store, group.files)), [FILE, ROW], "left_anti")
+        frame = without_marked(frame, deleted_words(spark, store, _vectors(store, group.files)))
     if joins_values:
         frame = frame.join(F.broadcast(_values_frame(spark, store, scan, group.files)), FILE, "inner")
     location = (FILE, ROW) if is_located else ()

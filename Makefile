@@ -46,7 +46,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables
+interop: setup $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven
 	@$(PYTEST) tests/interop $(ARGS)
 
 .PHONY: s3
@@ -130,13 +130,13 @@ $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
-	@$(RUN) tools/jars.py jars && touch $@
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars && touch $@
 
 $(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
-	@$(RUN) tools/jars.py jars/rest_catalog && touch $@
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars/rest_catalog && touch $@
 
 $(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
-	@$(RUN) tools/jars.py jars-s3 && touch $@
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars-s3 && touch $@
 
 $(WORK)/data/real.stamp: tools/real.py tools/real.json
 	@$(PYTHON) tools/real.py && touch $@

@@ -45,6 +45,7 @@ def fork_writer(place: Path, name: str) -> tuple[int, int]:
     if child:
         os.close(writing)
         return child, reading
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore interrupts
     try:
         write_without_end(place, name, writing)
     except KeyboardInterrupt:

@@ -48,7 +48,7 @@ FORMS = (
 def test_both_paths_give_one_row_of_a_field_of_many_forms(
     forms: list[bytes], length: int, mode: Mode, adapts: bool
 ) -> None:
-    batch = [b'{"a":%s}' % form for form in forms]
+    batch = [b'{"a":%s,"other":1}' % form for form in forms]  # a batch without columns would lose its rows
     _check_both_paths(batch, length, mode, frozen=False, adapts=adapts)
     policy = Policy(mode)
     schema = settle(None, batch, policy).plan.schema

@@ -1,4 +1,4 @@
-"""Remove the rows that a batch replaces from an Iceberg table: files that have some of them are written again without.
+"""Remove the rows that a batch replaces from an Iceberg table: the files with such rows are written again without them.
 
 Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
 """
@@ -47,7 +47,7 @@ class RemovedRows:
 def remove_replaced_rows(
     replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
 ) -> RemovedRows:
-    """Write the files that have rows to remove again without them; nothing is committed.
+    """Rewrite the files that have rows to remove, without these rows; nothing is committed.
 
     Args:
         replaced: The rows to remove.

@@ -62,7 +62,7 @@ def _as_text(data_type: DataType) -> DataType:
 
 
 def _checks(texts: Column, data_type: DataType) -> Iterator[Column]:
-    """Yield for each time in values of a type whether it has nanoseconds, which are false or null if it has none."""
+    """Yield, for each time in a type, whether a value has nanoseconds there."""
     match data_type:
         case StructType(fields):
             for field in fields:

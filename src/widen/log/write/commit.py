@@ -147,6 +147,9 @@ def commit(
             if conflict is not None:
                 return Conflicted(conflict)
             attempt = attempt.after(theirs)
+        expired = find_expired(store, base)  # then these were not the commits that won, or not all of them
+        if expired is not None:
+            return Conflicted(expired)
     reason = f"all {max_attempts} attempts lost the race"
     return Conflicted(AttemptsExhausted(version=attempt.version - 1, location=store.location, reason=reason))
 

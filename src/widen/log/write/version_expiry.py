@@ -12,7 +12,6 @@ from __future__ import annotations
 from widen.errors import BaseExpired, TableAlreadyExists, WidenError
 from widen.log.read.log_segment import list_log
 from widen.log.read.snapshot import Snapshot
-from widen.log.store.local_files import FileEntry
 from widen.log.store.log_store import LogStore
 
 PAUSE_MS = 60_000
@@ -21,7 +20,7 @@ may have slept in between."""
 
 
 def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableAlreadyExists | None:
-    """Return why the version after a base must not be written, although its file is absent; None if it may be written.
+    """Return why a change cannot be committed on a base; None if every commit since the base is there.
 
     Args:
         store: The store of the table.
@@ -34,11 +33,12 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None
     if _has_base(store, base):
         return None
-    listing = list_log(store)
-    if listing.newest <= base.version or base.version + 1 in listing.commits:
+    # The commit after the base proves nothing: another writer with an old base may have written it anew.
+    newest = list_log(store).newest
+    if newest <= base.version:
         return None
     reason = f"version {base.version}, on which the change is based, was cleaned up"
-    return BaseExpired(version=listing.newest, location=store.location, reason=reason)
+    return BaseExpired(version=newest, location=store.location, reason=reason)
 
 
 def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unknown: bool) -> bool:
@@ -72,8 +72,9 @@ def _has_base(store: LogStore, base: Snapshot) -> bool:
     if not commits or commits[0].first != base.version:
         return False
     listed, found = commits[0].entry, store.find(commits[0].entry.path)
-    return found is not None and _stamp(found) == _stamp(listed)
-
-
-def _stamp(entry: FileEntry) -> tuple[int, int]:
-    return entry.size_bytes, entry.modified_ms // 1000  # what some stores tell of a single file has no milliseconds
+    # What some stores tell of a single file has no milliseconds.
+    return (
+        found is not None
+        and found.size_bytes == listed.size_bytes
+        and abs(found.modified_ms - listed.modified_ms) < 1000
+    )

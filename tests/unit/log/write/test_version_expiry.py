@@ -55,11 +55,11 @@ def test_a_version_that_was_cleaned_up_is_not_written_again(base: Snapshot) -> N
     assert sorted(open_snapshot(base.store).files()["path"].to_pylist()) == ["f0", "f1", "f2", "late"]
 
 
-def test_a_version_whose_successors_are_there_loses_its_race(base: Snapshot) -> None:
+def test_successors_of_a_version_that_was_cleaned_up_are_not_believed(base: Snapshot) -> None:
     os.unlink(f"{base.location}/_delta_log/{0:020d}.json")
     outcome = commit(base.store, base, [add("late")], "WRITE", {})
-    assert isinstance(outcome, Committed)
-    assert outcome.version == 4
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, BaseExpired)
 
 
 def test_the_newest_version_may_have_a_checkpoint_alone(base: Snapshot) -> None:
@@ -123,8 +123,9 @@ def test_a_winner_that_wrote_too_late_proves_nothing_either(base: Snapshot, monk
 
     monkeypatch.setattr(LogStore, "put_if_absent", put_after_the_other)
     outcome = commit(base.store, base, [add("late")], "WRITE", {})
-    assert isinstance(outcome, Unknown)
-    assert outcome.error.fields["version"] == 2
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, BaseExpired)
+    assert not base.store.find(f"_delta_log/{2:020d}.json")
 
 
 @pytest.mark.parametrize(("pause_ms", "outcome"), [(0, Committed), (3_600_000, Unknown)])

@@ -157,7 +157,7 @@ class LocalFiles:
         """
         try:
             status = os.stat(self._absolute(path))
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL names no file
             return None
         except OSError as error:
             raise _translate(self._absolute(path), error) from error

@@ -44,6 +44,10 @@ def test_a_file_is_written_once(store: LogStore) -> None:
     assert store.read("_delta_log/0.json") == b"first"
 
 
+def test_a_path_with_nul_names_no_file(tmp_path: Path) -> None:
+    assert LogStore(str(tmp_path)).find("a\0b") is None
+
+
 def test_hadoop_verifies_no_other_content_of_a_file(tmp_path: Path) -> None:
     for name in ("put", "new", "deleted"):
         (tmp_path / f".{name}.crc").write_bytes(b"of the content before")

@@ -138,7 +138,7 @@ def _version(snapshot: Snapshot) -> int:
 
 
 def _follows(snapshot: Snapshot, before: _Version) -> bool:
-    """Tell whether there is no other snapshot between two; PyIceberg forgets the parent when that has expired."""
+    """Tell whether one snapshot directly follows another. PyIceberg clears the parent of a snapshot when it expires."""
     if before.snapshot_id is None:
         return _version(snapshot) == 1
     return snapshot.parent_snapshot_id == before.snapshot_id

@@ -63,7 +63,7 @@ def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
 
 
 def merge_tags(texts: Iterable[str | None]) -> str | None:
-    """Return one tag for files with several tags, which is of all their source files; None if there is no tag."""
+    """Return one tag with the source files of several tags; None if no file has a tag."""
     tags = [msgspec.json.decode(text, type=_Tag) for text in texts if text]
     if not tags:
         return None

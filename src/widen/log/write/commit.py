@@ -119,14 +119,14 @@ def commit(
     attempt = _first_attempt(store, base, actions, reads)
     _ensure_allowed(base, attempt.ours, operation, store.location)
     began_ms = current_ms()
-    expired = find_expired(store, base)
-    if expired is not None:
-        return Conflicted(expired)
     provenance = _Provenance(
         operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex
     )
     staged = staged or StagedFiles()
     for _ in range(max_attempts):
+        expired = find_expired(store, base)  # after a lost race it means that the winners may be incomplete
+        if expired is not None:
+            return Conflicted(expired)
         info, final = attempt.finish(provenance)
         winner = _write_entry(store, attempt.version, provenance.txn_id, encode_lines(info, final), staged)
         if isinstance(winner, Unknown):
@@ -147,9 +147,6 @@ def commit(
             if conflict is not None:
                 return Conflicted(conflict)
             attempt = attempt.after(theirs)
-        expired = find_expired(store, base)  # then these were not the commits that won, or not all of them
-        if expired is not None:
-            return Conflicted(expired)
     reason = f"all {max_attempts} attempts lost the race"
     return Conflicted(AttemptsExhausted(version=attempt.version - 1, location=store.location, reason=reason))
 

@@ -134,7 +134,7 @@ class FastConverter:
         deciders: For some types, the column that must hold each value; values that it cannot hold need a closer look.
         bound: Integers from this magnitude on need a closer look.
         has_no_doubles: Whether no column takes fractions as doubles, so that no fraction needs a closer look.
-        array_bound: The same as ``bound`` for the items of arrays; 0 if there are no conversions of arrays.
+        array_bound: Array items from this magnitude on need a closer look; 0 if arrays are not converted.
     """
 
     conversions: dict[str, dict[type, FastConversion | None]]

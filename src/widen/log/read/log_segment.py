@@ -191,17 +191,21 @@ class LogListing:
         """All checkpoint files that may name sidecars, also several of one version; multi-part ones never do."""
         return [entry for entry in self._entries if _CLASSIC.fullmatch(entry.name) or _UUID.fullmatch(entry.name)]
 
-    def before(self, version: int) -> list[FileEntry]:
-        """Return the files that a checkpoint of a version replaces, in the order in which they must be deleted.
+    def before(self, version: int) -> tuple[list[FileEntry], list[FileEntry]]:
+        """Return the files that a checkpoint of a version replaces, and apart from them the checksums.
 
-        Commits come first, oldest first, and checkpoints last: an interrupted deletion must not leave a commit without
-        the checkpoint of its version.
+        The files are in the order in which they must be deleted: by version, and the commit of a version before its
+        checkpoint. An interrupted deletion must not leave a commit without the checkpoint of its version. Nor may it
+        leave anything before a commit that is gone: a late writer can create that commit anew, and readers that start
+        at an older checkpoint would see it.
 
-        Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for the order
+        Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for commit and checkpoint
         """
-        ranked = [(rank, int(match[1]), entry) for entry in self._entries for rank, match in _ranked(entry.name)]
+        ranked = [(int(match[1]), rank, entry) for entry in self._entries for rank, match in _ranked(entry.name)]
         last = {rank: version if pattern is _COMPACTED else version - 1 for rank, pattern in enumerate(_KINDS)}
-        return [entry for rank, first, entry in sorted(ranked, key=lambda item: item[:2]) if first <= last[rank]]
+        expired = sorted((item for item in ranked if item[0] <= last[item[1]]), key=lambda item: item[:2])
+        checksums = [entry for _, rank, entry in expired if _KINDS[rank] is _CHECKSUM]
+        return [entry for _, rank, entry in expired if _KINDS[rank] is not _CHECKSUM], checksums
 
     def ensure_table(self, store: LogStore) -> None:
         """Check that the log has a version.

@@ -65,15 +65,14 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     first = _first_to_keep(listing, (now_ms - retention_ms) // unit_ms * unit_ms)
     if first is None or first < protected_before(snapshot.protocol, snapshot.properties):
         return 0
-    expired = [entry.path for entry in listing.before(first)]
+    expired, checksums = ([entry.path for entry in entries] for entries in listing.before(first))
     # A writer with an old base takes the commit of that base for a sign that no later one is deleted.
-    commits = [listing.commits[version].entry.path for version in sorted(listing.commits) if version < first]
-    snapshot.store.delete_in_order(commits)
-    snapshot.store.delete(expired[len(commits) :])
+    snapshot.store.delete_in_order(expired)
+    snapshot.store.delete(checksums)
     # Sidecars go last: until then, a checkpoint that is still listed may name them.
     unused = _unused_sidecars(snapshot.store, list_log(snapshot.store), now_ms) if expired else []
     snapshot.store.delete(unused)
-    return len(expired) + len(unused)
+    return len(expired) + len(checksums) + len(unused)
 
 
 def is_truncated(snapshot: Snapshot) -> bool:

@@ -20,6 +20,7 @@ from support.log_table import (
     write_json,
     write_parquet,
 )
+from widen.errors import StorageRefused, WidenError
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.log_cleanup import DAY_MS, MINUTE_MS, clean_up, clean_up_if_enabled, is_truncated
@@ -181,7 +182,7 @@ def test_a_table_says_whether_and_when_it_is_cleaned_up(
     assert (clean_up_if_enabled(open_snapshot(LogStore(str(tmp_path)))) > 0) is cleans
 
 
-def test_commits_are_deleted_one_after_the_other_and_before_everything_else(
+def test_versions_are_deleted_one_after_the_other_and_checksums_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An object store deletes many files in any order; a writer with an old base relies on the order of commits."""
@@ -200,8 +201,35 @@ def test_commits_are_deleted_one_after_the_other_and_before_everything_else(
     for kind in ("delete_in_order", "delete"):
         monkeypatch.setattr(LogStore, kind, recorded(kind))
     log.clean(2 * DAY_MS)
-    commits, others, *_ = calls
-    assert commits == ["delete_in_order", *(f"{version:020d}.json" for version in range(6))]
-    assert others[0] == "delete"
-    assert not [name for name in others[1:] if name.endswith(".json")]
-    assert f"{3:020d}.checkpoint.parquet" in others
+    versions, others, *_ = calls
+    names = [f"{version:020d}.json" for version in range(6)]
+    assert versions == ["delete_in_order", *names[:4], f"{3:020d}.checkpoint.parquet", *names[4:]]
+    assert others == ["delete", *(f"{version:020d}.crc" for version in range(6))]
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_no_reader_sees_a_late_commit_where_a_cleanup_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A writer that finds its base, waits, and writes can create a commit that a cleanup has just deleted."""
+    log = ten_days(tmp_path)
+
+    def stopped(store: LogStore, paths: Iterable[str]) -> None:
+        for path in list(paths)[:count]:
+            os.unlink(store.location + "/" + path)
+        raise StorageRefused(location=store.location, reason="it is read-only now", fix="Wait.")
+
+    monkeypatch.setattr(LogStore, "delete_in_order", stopped)
+    with pytest.raises(StorageRefused):
+        log.clean(2 * DAY_MS)
+    gone = sorted(set(range(10)) - set(log.versions))
+    assert gone == list(range(count - (count > 4)))
+    for version in gone:
+        write_commit(tmp_path, version, add("late.parquet"))
+    for version in range(10):
+        try:
+            files = open_snapshot(LogStore(str(tmp_path)), version).files()["path"].to_pylist()
+        except WidenError:
+            assert version < 6
+        else:
+            assert "late.parquet" not in files

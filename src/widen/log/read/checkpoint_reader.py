@@ -256,7 +256,9 @@ def _from_struct(path: str, add: pa.StructArray) -> pa.RecordBatch:
             columns[name] = _column(name, array)
     if "stats_parsed" in arrays:
         columns["stats"] = to_json_text(arrays["stats_parsed"], columns.get("stats"))
-    return file_rows(columns, len(add))
+    rows = file_rows(columns, len(add))
+    rows.validate(full=True)  # Arrow reads bytes that are not UTF-8 into a column of strings
+    return rows
 
 
 _REQUIRED = ("path", "size", "modificationTime")

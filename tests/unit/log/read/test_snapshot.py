@@ -247,6 +247,17 @@ def test_an_error_names_the_damaged_checkpoint(table: Path) -> None:
         opened(table).files()
 
 
+@pytest.mark.parametrize("damaged", [{"path": "@@@"}, {"stats": "@@@"}, {"day": "@@@"}])
+def test_a_checkpoint_whose_texts_are_not_utf8_is_damaged(table: Path, damaged: dict[str, str]) -> None:
+    path = write_parquet(
+        table, f"{3:020d}.checkpoint.parquet", CHECKPOINT, PROTOCOL, metadata(), add(**({"path": "x"} | damaged))
+    )
+    pq.write_table(pq.read_table(path), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"@@@", b"@\xae@"))
+    with pytest.raises(CorruptLog, match=f"{path.name}.*UTF8"):
+        opened(table).files()
+
+
 def test_a_log_compaction_replaces_its_commits(table: Path) -> None:
     write_json(table, f"{1:020d}.{2:020d}.compacted.json", remove("a"), add("e"), metadata({"k": "c"}), txn(2))
     snapshot = opened(table)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
-from widen.log.store.local_files import FileEntry
+from widen.log.store.file_store import FileEntry
 from widen.log.store.log_store import LogStore
 
 LOCATION = "/simulated/table"

@@ -14,10 +14,10 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
+from widen.log.store.file_store import FileEntry, FileStore
 
 _REASONS: dict[int, tuple[str, str]] = {
     errno.EACCES: ("permission denied", "Run as a user who may read and write there, or change the permissions."),
@@ -35,28 +35,8 @@ STAGED = ".widen-staged"
 """The suffix of files that are still being written; listings skip them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A file in a listing.
-
-    Args:
-        path: Relative to the table, as the store spells it (not percent-encoded).
-        size_bytes: The length of the file.
-        modified_ms: When the file was last written, in ms since the epoch.
-    """
-
-    path: str
-    size_bytes: int
-    modified_ms: int
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
-
-
-class LocalFiles:
-    """The files below one folder.
+class LocalFiles(FileStore):
+    """The files below one folder. A folder that a deletion leaves empty is deleted, too.
 
     Args:
         root: The absolute path of the folder, which may not exist yet.
@@ -69,12 +49,6 @@ class LocalFiles:
         return os.path.join(self._root, path) if path else self._root
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the operating system reported an error.
-        """
         target = self._absolute(path)
         try:
             with open(target, "rb", buffering=0, opener=_open_regular) as file:
@@ -83,21 +57,9 @@ class LocalFiles:
             raise _translate(target, error) from error
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents in order. A local disk is read one file at a time, since threads do not make it faster.
-
-        Raises:
-            FileMissing: a file does not exist.
-            StorageError: the operating system reported an error.
-        """
-        return map(self.read, paths)
+        return map(self.read, paths)  # threads do not make a local disk faster
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading at any position.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the operating system reported an error.
-        """
         target = self._absolute(path)
         try:
             return open(target, "rb", buffering=0, opener=_open_regular)
@@ -105,11 +67,6 @@ class LocalFiles:
             raise _translate(target, error) from error
 
     def create(self, path: str) -> BinaryIO:
-        """Create a file and open it for writing.
-
-        Raises:
-            StorageError: the operating system reported an error.
-        """
         target = self._absolute(path)
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -118,11 +75,6 @@ class LocalFiles:
             raise _translate(target, error) from error
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, replacing an existing one.
-
-        Raises:
-            StorageError: the operating system reported an error; the previous content is unchanged.
-        """
         target = self._absolute(path)
         with _staged_file(target, data) as staged:
             try:
@@ -131,12 +83,6 @@ class LocalFiles:
                 raise _translate(target, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless it exists; return whether it was written.
-
-        Raises:
-            StorageRefused: the operating system refused; the file was not written.
-            StorageError: the outcome is unclear; on a network file system, the file may exist now or appear later.
-        """
         target = self._absolute(path)
         if os.path.lexists(target):  # saves staging a file that would lose anyway; the link below decides
             return False
@@ -150,11 +96,6 @@ class LocalFiles:
         return True
 
     def find(self, path: str) -> FileEntry | None:
-        """Return the file at that path; None if there is none.
-
-        Raises:
-            StorageError: the operating system reported an error.
-        """
         try:
             status = os.stat(self._absolute(path))
         except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with NUL names no file
@@ -216,11 +157,6 @@ class LocalFiles:
             raise _translate(self._absolute(folder), error) from error
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, and then the directories below the root that became empty; missing files are not an error.
-
-        Raises:
-            StorageError: the operating system reported an error.
-        """
         for path in paths:
             target = self._absolute(path)
             try:

@@ -13,7 +13,8 @@ from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 from widen.errors import InvalidOption
-from widen.log.store.local_files import FileEntry, LocalFiles
+from widen.log.store.file_store import FileEntry, FileStore
+from widen.log.store.local_files import LocalFiles
 from widen.log.store.object_store import ObjectStoreFiles
 
 __all__ = ["FileEntry", "LogStore"]
@@ -25,7 +26,7 @@ _UNQUOTED = "/!$&'()*+,;=:@-._~"
 _ACCOUNT_KEYS = ("azure_storage_account_name", "account_name")
 
 
-class LogStore:
+class LogStore(FileStore):
     """The files of one table. Picklable; connects on first use.
 
     Paths are not percent-encoded. They are relative to the table, or absolute: a URI or a local path.
@@ -69,72 +70,26 @@ class LogStore:
         return LogStore(folder or "/", self.storage_options)._files, name
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the store reported an error.
-        """
         files, inner_path = self._resolve(path)
         return files.read(inner_path)
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents of files of the table in the given order; an object store is read ahead.
-
-        Raises:
-            FileMissing: a file does not exist.
-            StorageError: the store reported an error.
-        """
         return self._files.read_many(paths)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading at any position; the caller closes it.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the store reported an error.
-        """
         files, inner_path = self._resolve(path)
         return files.open(inner_path)
 
     def create(self, path: str) -> BinaryIO:
-        """Create a file of the table and open it for writing; it is complete once the caller closes it.
-
-        Raises:
-            StorageError: the store reported an error; writing and closing may raise it, too.
-        """
         return self._files.create(path)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, replacing an existing one; readers see the old content or the new one.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         self._files.put(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless it exists; readers never see a part of it.
-
-        Returns:
-            True if the file was written, False if it exists already.
-
-        Raises:
-            StorageRefused: the store refused; the file was not written.
-            StorageError: the outcome is unclear; the file may exist now or appear later.
-
-        Source: PROTOCOL.md#delta-log-entries
-        """
         return self._files.put_if_absent(path, data)
 
     def find(self, path: str) -> FileEntry | None:
-        """Return the file at that path; None if there is none.
-
-        Its time may be less precise than in a listing.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         files, inner_path = self._resolve(path)
         return files.find(inner_path)
 
@@ -191,19 +146,9 @@ class LogStore:
         return (entry for entry in entries if entry.path >= path)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files of the table in no certain order; missing files are not an error.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         self._files.delete(paths)
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
-        """Delete files of the table, each only when the one before is gone; missing files are not an error.
-
-        Raises:
-            StorageError: the store reported an error; the files after the failed one are there.
-        """
         self._files.delete_in_order(paths)
 
     def uri(self, path: str) -> str:

@@ -22,7 +22,7 @@ from obstore import store as stores
 
 from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
 from widen.errors.foreign import first_line
-from widen.log.store.local_files import FileEntry
+from widen.log.store.file_store import FileEntry, FileStore
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -78,7 +78,7 @@ OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
 """What obstore raises: its own errors and some built-in ones."""
 
 
-class ObjectStoreFiles:
+class ObjectStoreFiles(FileStore):
     """The files below one URL.
 
     Args:
@@ -100,24 +100,12 @@ class ObjectStoreFiles:
             raise InvalidOption(option="location", value=url, expected=expected) from error
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the store reported an error.
-        """
         try:
             return obstore.get(self._store, path).bytes().to_bytes()
         except OBSTORE_ERRORS as error:
             raise self._translate(path, error) from error
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Yield the contents in order; up to `_READ_AHEAD` files are requested ahead of the caller.
-
-        Raises:
-            FileMissing: a file does not exist.
-            StorageError: the store reported an error.
-        """
         pending: deque[Future[bytes]] = deque()
         with ThreadPoolExecutor(_READ_AHEAD, "widen-read") as pool:
             try:
@@ -132,12 +120,6 @@ class ObjectStoreFiles:
                     future.cancel()
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading at any position.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the store reported an error.
-        """
         try:
             size_bytes = obstore.head(self._store, path)["size"]
         except OBSTORE_ERRORS as error:
@@ -157,33 +139,16 @@ class ObjectStoreFiles:
             raise self._translate(path, error) from error
 
     def create(self, path: str) -> BinaryIO:
-        """Create a file and open it for writing; it becomes visible when it is closed.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         writer = obstore.open_writer(self._store, path)
         return cast(BinaryIO, _NewFile(writer, partial(self._translate, path)))
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file, replacing an existing one.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         try:
             obstore.put(self._store, path, data)
         except OBSTORE_ERRORS as error:
             raise self._translate(path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file unless it exists; return whether it was written.
-
-        Raises:
-            UnsafeStore: the store would overwrite an existing file; nothing was written.
-            StorageRefused: the store refused; the file was not written.
-            StorageError: the outcome is unclear; the file may exist now or appear later.
-        """
         self._ensure_safe()
         return self._put_new(path, data)
 
@@ -229,11 +194,6 @@ class ObjectStoreFiles:
         return True
 
     def find(self, path: str) -> FileEntry | None:
-        """Return the file at that path; None if there is none. Its time may be in whole seconds.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         try:
             return _to_entry(obstore.head(self._store, path))
         except FileNotFoundError:
@@ -268,11 +228,6 @@ class ObjectStoreFiles:
             raise self._translate(folder, error) from error
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files, many in one request where the store can; missing files are not an error.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         remaining = iter(paths)
         while some := list(islice(remaining, _DELETED_AT_ONCE)):
             try:
@@ -283,11 +238,6 @@ class ObjectStoreFiles:
                 raise self._translate("", error) from error
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
-        """Delete files with one request each, one after the other; missing files are not an error.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
         for path in paths:
             try:
                 obstore.delete(self._store, path)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from widen.log.read.snapshot import open_snapshot
-from widen.log.store.local_files import FileEntry
+from widen.log.store.file_store import FileEntry
 from widen.log.store.log_store import LogStore, skip_folders
 from widen.spark.spark_errors import translate_spark_errors
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 from itertools import count
@@ -28,7 +30,7 @@ from widen.spark.ingest import typed_batch
 from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import verify
-from widen.spark.typed import int96_times, typed_records
+from widen.spark.typed import exact_cast, int96_times, typed_records
 from widen.spark.typed.prepared_records import prepare_records
 from widen.spark.typed.record_rebuild import count_leaves
 from widen.table import Table
@@ -481,3 +483,63 @@ def test_avro_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path:
     (tmp_path / "a.avro").write_bytes(b"Obj\x01")
     with pytest.raises(SourceError):
         ingest(str(tmp_path / "a.avro"), str(tmp_path / "table"))
+
+
+TIME_TEXTS = (
+    *("2024-05-01", "2024-02-30", "0000-01-01", "9999-12-31", "2024-5-1", " 2024-05-01", "2024-05-01\n", "May", ""),
+    *("2024-05-01T10:00:00Z", "2024-05-01T10:00:00.500Z", "2024-05-01T10:00:00+00:00", "2024-05-01T00:00:00Z"),
+    *("2024-05-01T10:00:00", "2024-05-01T10:00:00.123456", "2024-05-01T00:00:00.000", "0001-01-01T00:00:00"),
+    *("2024-05-01T10:00:00.1234567890", "2024-05-01T10:00:00.1234567Z", "2016-12-31T23:59:60Z", "2024-05-01 10:00:00"),
+    *("2024-05-01T10:00:00+02:00", "2024-05-01T24:00:00", "2024-05-01T10:00Z", "9999-12-31T23:59:59.999999Z"),
+)
+TIME_COLUMNS = (
+    "n bigint, d date, t timestamp, l timestamp_ntz, r struct<d: date, l: array<timestamp_ntz>>, m map<string,date>"
+)
+
+
+def _held(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without maps whose only value is null: typed sources leave them beside the column that has the value."""
+    return {name: value for name, value in row.items() if value != {"k": None}}
+
+
+@pytest.mark.parametrize("mode", ["widen", "split"])
+def test_strings_go_into_columns_of_dates_like_the_texts_of_json(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    records = [
+        {"n": n, "d": text, "t": text, "l": text, "r": {"d": text, "l": [text, None, "2024-05-01"]}, "m": {"k": text}}
+        for n, text in enumerate(TIME_TEXTS)
+    ]
+    lines = tmp_path / "times.jsonl"
+    lines.write_text("".join(json.dumps(record) + "\n" for record in records))
+    fields = "n bigint, d string, t string, l string, r struct<d: string, l: array<string>>, m map<string,string>"
+    for name, source in (("text", str(lines)), ("typed", spark.createDataFrame(records, fields))):
+        widen.create_table(str(tmp_path / name), TIME_COLUMNS)
+        proved(source, tmp_path / name, spark=spark, evolve=mode)
+    typed, text = ([_held(row) for row in rows(spark, tmp_path / name)] for name in ("typed", "text"))
+    assert typed == text
+    assert types(tmp_path / "typed") == types(tmp_path / "text")
+    first = rows(spark, tmp_path / "typed")[TIME_TEXTS.index("2024-05-01T10:00:00.123456")]
+    assert (first["l"], first["d_string"]) == (datetime(2024, 5, 1, 10, 0, 0, 123456), "2024-05-01T10:00:00.123456")
+    assert "l_string" not in first or first["l_string"] == first["d_string"]
+
+
+def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = "d date, l timestamp_ntz, k date NOT NULL"
+    widen.create_table(str(tmp_path / "t"), columns)
+    records = [("2024-05-01", "2024-05-01T10:00:00.50", "2024-05-01"), (None, None, "May")]
+    source = spark.createDataFrame(records, "d string, l string, k string")
+    done = proved(source, tmp_path / "t", spark=spark)
+    assert (done.plan.is_empty, done.records, done.quarantined) == (True, 1, 1)
+    assert done.verification is not None
+    assert done.verification.converted == 3
+    day_late = exact_cast.read_temporal
+    monkeypatch.setattr(
+        exact_cast, "read_temporal", lambda texts, kind: day_late(texts, kind) + F.expr("INTERVAL '1' DAY")
+    )
+    widen.create_table(str(tmp_path / "late"), columns)
+    late = ingest(source, str(tmp_path / "late"), spark=spark, verify=True)
+    assert late.verification is not None
+    assert not late.verification.is_clean

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.observe.json_document import DateText, JsonNumber, MapEntries, TimestampText
+from widen.observe.json_document import DateText, JsonNumber, LocalTimeText, MapEntries, TimestampText
 
 Cell = tuple[Any, DataType]
 """What stands somewhere in a row, with its type."""
@@ -71,7 +71,7 @@ def _lost_entry(maps: list[tuple[dict[str, Any], DataType]], key: str, value: An
 def _says(cell: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return cell in (value, "true" if value else "false") and isinstance(cell, bool | int | float | Decimal | str)
-    if isinstance(value, DateText | TimestampText) and not isinstance(cell, str):
+    if isinstance(value, DateText | LocalTimeText | TimestampText) and not isinstance(cell, str):
         return _says_time(cell, value)
     if isinstance(cell, str) or not isinstance(value, JsonNumber):
         return isinstance(cell, str) and cell == value
@@ -86,8 +86,11 @@ def _says(cell: Any, value: Any) -> bool:
     return said == token and (not is_signed or said.is_signed())
 
 
-def _says_time(cell: Any, value: DateText | TimestampText) -> bool:
+def _says_time(cell: Any, value: DateText | LocalTimeText | TimestampText) -> bool:
     """Judge by arithmetic on what Python's own reader of ISO texts makes of the text."""
+    if isinstance(value, LocalTimeText):
+        at = datetime.fromisoformat(value[:19]) + timedelta(microseconds=int(value[20:].ljust(6, "0")))
+        return isinstance(cell, datetime) and cell.tzinfo is None and cell == at
     text = value.replace("Z", "+00:00") if isinstance(value, TimestampText) else f"{value}T00:00:00+00:00"
     whole, point, rest = text.partition(".")
     micros = int(rest.partition("+")[0].ljust(6, "0")) if point else 0

@@ -21,7 +21,7 @@ from widen.planning.alter.type_checks import table_format_of
 from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.fixed_columns import find_fixed_columns
 from widen.planning.evolution.policy import Policy
-from widen.planning.evolution.source_metadata import find_date_fields
+from widen.planning.evolution.policy_field_rules import with_time_fields
 from widen.protocol.table_features import ensure_writable
 from widen.spark.source.source_files import to_place
 
@@ -72,9 +72,8 @@ class DeltaLocation(TableLocation):
             policy,
             table_format=table_format_of(state),
             fixed_columns=find_fixed_columns(state),
-            date_fields=policy.date_fields | find_date_fields(state.schema),
         )
-        return DeltaTarget(self.store, snapshot, for_file_fields(policy))
+        return DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:
         return DeltaQuarantine(quarantine_store(self.store, location))

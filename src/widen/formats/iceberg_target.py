@@ -49,6 +49,7 @@ from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import FixedColumn, Policy
+from widen.planning.evolution.policy_field_rules import with_time_fields
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.spark.iceberg.replaced_rows import RemovedRows, remove_replaced_rows
 from widen.spark.ingest.batch import Batch
@@ -106,7 +107,7 @@ class IcebergLocation(TableLocation):
         # A column must not have the name of a partition field, also not of one of an older specification.
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
         policy = replace(policy, fixed_columns=_fixed_columns(schema, partition_fields), reserved_names=reserved)
-        return IcebergTarget(self, table, schema, for_file_fields(policy))
+        return IcebergTarget(self, table, schema, for_file_fields(with_time_fields(policy, schema)))
 
     def quarantine(self, location: str | None) -> IcebergQuarantine:
         return IcebergQuarantine.beside(self.name, location, self.storage_options)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import product
 from typing import Any
 
 from widen.observe.date_text import parse_temporal
@@ -41,24 +42,31 @@ class FieldRules:
         take: What happens to the values.
         maps: How many nested levels of objects are read as maps; arrays between them do not count as levels.
         is_dated: Whether strings that are dates or timestamps are read as such, at any depth.
+        has_local_times: The same for strings that are dates or timestamps without a time zone.
         below: The rules for nested fields by name. Map keys and array positions are not part of the path. A nested
-            field without an entry inherits only ``is_dated``.
+            field without an entry inherits only ``is_dated`` and ``has_local_times``.
     """
 
     take: FieldRule = FieldRule.AS_IS
     maps: int = 0
     is_dated: bool = False
+    has_local_times: bool = False
     below: Mapping[str, FieldRules] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
         """Whether no value changes."""
-        return self.take is FieldRule.AS_IS and not self.maps and not self.is_dated and not self.below
+        return self.take is FieldRule.AS_IS and not (self.maps or self.reads_times or self.below)
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether some strings are read as dates or timestamps."""
+        return self.is_dated or self.has_local_times
 
     def at(self, key: str) -> FieldRules:
         """Return the rules for a nested field."""
         rules = self.below.get(key)
-        return rules if rules is not None else _DATED if self.is_dated else PLAIN
+        return rules if rules is not None else _INHERITED[self.is_dated, self.has_local_times]
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
         """Return a record with the rules applied.
@@ -90,7 +98,11 @@ class FieldRules:
             return [self._apply_nested(item, maps) for item in value]
         if isinstance(value, JsonText) and self.below:
             return JsonText(document_to_json(self._apply_nested(parse_nested(value), maps)))
-        return parse_temporal(value) if self.is_dated and type(value) is str else value
+        return self.parse_temporal(value) if self.reads_times and type(value) is str else value
+
+    def parse_temporal(self, text: str) -> str:
+        """Return a string as the date or the timestamp that it is, otherwise unchanged."""
+        return parse_temporal(text, has_instants=self.is_dated, has_local_times=self.has_local_times)
 
     def _to_map(self, entries: dict[str, Any], maps: int) -> MapEntries:
         """Return an object as a map. Rules that exclude or mask a name also apply to its keys."""
@@ -102,4 +114,9 @@ class FieldRules:
         )
 
 
-PLAIN, _DATED = FieldRules(), FieldRules(is_dated=True)
+PLAIN = FieldRules()
+
+_INHERITED: Mapping[tuple[bool, bool], FieldRules] = {
+    (is_dated, has_local_times): FieldRules(is_dated=is_dated, has_local_times=has_local_times)
+    for is_dated, has_local_times in product((False, True), repeat=2)
+}

@@ -42,6 +42,12 @@ class TimestampText(str):
     __slots__ = ()
 
 
+class LocalTimeText(str):
+    """A string that is read as a timestamp without a time zone, in the spelling of the source."""
+
+    __slots__ = ()
+
+
 class MapEntries(dict[str, "JsonDocument"]):
     """An object that is read as a map: its keys are data, not field names."""
 
@@ -58,8 +64,8 @@ class InvalidJson:
 JsonDocument: TypeAlias = Any
 """A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are documents too.
 
-After `widen.observe.field_rules.FieldRules` are applied, a str may be a DateText or a TimestampText, and a dict may be
-MapEntries.
+After `widen.observe.field_rules.FieldRules` are applied, a str may be a DateText, a TimestampText or a
+LocalTimeText, and a dict may be MapEntries.
 """
 
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 from functools import cache
 
 from widen.observe.date_text import timestamp_facts
-from widen.observe.json_document import DateText, JsonDocument, JsonNumber, MapEntries, TimestampText
+from widen.observe.json_document import DateText, JsonDocument, JsonNumber, LocalTimeText, MapEntries, TimestampText
 from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind, written_scale
-from widen.observe.kind import BOOLEAN_WORD, DATE_WORD, MAP_WORD, RECORD_WORD, STRING_WORD, TIMESTAMP_WORD, Kind
+from widen.observe.kind import (
+    BOOLEAN_WORD,
+    DATE_WORD,
+    MAP_WORD,
+    NTZ_WORD,
+    RECORD_WORD,
+    STRING_WORD,
+    TIMESTAMP_WORD,
+    Kind,
+)
 from widen.observe.observation import (
     FieldObservation,
     KindObservation,
@@ -71,6 +80,8 @@ def scalar_kind(value: str | bool) -> tuple[str, ValueFacts]:
             return DATE_WORD, NO_FACTS
         case TimestampText():
             return TIMESTAMP_WORD, timestamp_facts(value)
+        case LocalTimeText():
+            return NTZ_WORD, NO_FACTS
         case str():
             return STRING_WORD, NO_FACTS
     return BOOLEAN_WORD, NO_FACTS

@@ -9,11 +9,24 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from widen.model.column_path import Path
-from widen.model.types import VOID, ArrayType, AtomicType, DataType, DecimalType, MapType, StructType
+from widen.model.types import (
+    DATE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
 from widen.observe.json_number import NO_FACTS, ValueFacts
 from widen.observe.kind import (
     BINARY_WORD,
@@ -62,6 +75,26 @@ _BEST_CASE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """The best case of the facts that the type leaves open: a wider column represents every value exactly."""
+
+
+@dataclass(frozen=True)
+class TemporalString(AtomicType):
+    """The type of strings some of which are read as dates or timestamps; everything else takes it for a string.
+
+    Args:
+        name: The name of the type string.
+        has_instants: Whether instants in UTC are read as timestamps.
+        has_local_times: Whether timestamps without a time zone are read as such.
+    """
+
+    name: str = STRING.name
+    has_instants: bool = False
+    has_local_times: bool = False
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        """What the strings may be read as."""
+        return (DATE, *[TIMESTAMP] * self.has_instants, *[TIMESTAMP_NTZ] * self.has_local_times)
 
 
 def type_facts(leaf: DataType) -> tuple[str, ValueFacts] | None:
@@ -129,6 +162,10 @@ def _add_type(field: FieldObservation, data_type: DataType, dim: int, *, assume_
             field.maps[dim] = _field(value, assume_exact=assume_exact)
         case _ if data_type == VOID:
             field.nulls[dim] = 1
+        case TemporalString():
+            # In the best case every string is a date, which each of the columns takes.
+            for each in (DATE,) if assume_exact else (*data_type.types, STRING):
+                _add_type(field, each, dim, assume_exact=assume_exact)
         case _:
             kind_facts = type_facts(data_type)
             if kind_facts is not None:

@@ -22,8 +22,17 @@ from widen.proof.canonical_number import (
     has_canonical_spelling,
     to_decimal,
 )
+from widen.proof.canonical_time import canonical_instant, canonical_time
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
-from widen.proof.proof_rules import DateString, MapObject, ProofRule, ReplacedText, TimestampString, build_proof_rules
+from widen.proof.proof_rules import (
+    DateString,
+    LocalTimeString,
+    MapObject,
+    ProofRule,
+    ReplacedText,
+    TimestampString,
+    build_proof_rules,
+)
 from widen.proof.record_digest import Form, count_values
 from widen.proof.source_columns import (
     MAP,
@@ -272,6 +281,8 @@ def expected_value(column: SourceColumn, value: Json) -> Any:
     """Return what a column without arrays must hold for a scalar, or `NOT_STORED` if it cannot hold it exactly."""
     if column.type_name == "string":
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, LocalTimeString):
+        return canonical_time(value) if column.type_name == "timestamp_ntz" else NOT_STORED
     if isinstance(value, (DateString, TimestampString)):
         return _FROM_TEMPORAL.get(column.type_name, _not_stored)(column, value)
     if isinstance(value, bool):
@@ -350,12 +361,6 @@ def _from_epoch(column: SourceColumn, number: int) -> Any:
     return canonical_instant(f"{date.fromordinal(ordinal).isoformat()}T{clock}.{rescued:0{zeros or 1}}")
 
 
-def canonical_instant(text: str) -> str:
-    """Return a timestamp with ``Z`` and without trailing zeros, so that equal timestamps have equal texts."""
-    seconds, _, fraction = text.removesuffix("Z").removesuffix("+00:00").partition(".")
-    return f"{seconds}.{fraction.rstrip('0')}".rstrip(".") + "Z"
-
-
 # ---- dates and instants ----------------------------------------------------------------------------
 
 
@@ -372,7 +377,7 @@ def _to_timestamp(column: SourceColumn, value: str) -> Any:
 
 
 def _to_local_timestamp(column: SourceColumn, value: str) -> Any:
-    return canonical_instant(f"{value}T00:00:00Z") if isinstance(value, DateString) else NOT_STORED
+    return f"{value}T00:00:00" if isinstance(value, DateString) else NOT_STORED
 
 
 def _to_epoch_count(column: SourceColumn, value: str) -> Any:

@@ -17,7 +17,7 @@ from widen.proof.canonical_number import EXACT_WHOLE
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.file_values import FileValues, add_file_values
 from widen.proof.json_reader import MAX_DEPTH, MAX_LEVELS, read_whole_records, reject_constant, reject_duplicate_keys
-from widen.proof.proof_rules import MASK, ProofRule, to_temporal
+from widen.proof.proof_rules import MASK, ProofRule
 from widen.proof.record_digest import Form
 from widen.proof.source_columns import RECORD, ColumnsByKey, FieldColumns, SourceColumn, widest_record_column
 
@@ -123,8 +123,8 @@ class FastReader:
         scalar_columns = [column for column, dim in columns if not dim]
         type_names = {column.type_name for column in scalar_columns}
         handlers: Handlers = {}
-        if rule.has_dates and type_names != {"string"}:
-            handlers[str] = self._temporal_handler(scalar_columns)
+        if rule.reads_times and type_names != {"string"}:
+            handlers[str] = self._temporal_handler(scalar_columns, rule)
         elif "string" in type_names:
             handlers[str] = _KEEP
         if "boolean" in type_names:
@@ -170,10 +170,10 @@ class FastReader:
 
         return handle
 
-    def _temporal_handler(self, columns: Sequence[SourceColumn]) -> Handler:
+    def _temporal_handler(self, columns: Sequence[SourceColumn], rule: ProofRule) -> Handler:
         def handle(value: str) -> Form:
             counts = ValueCounts()
-            form = expected_scalar(columns, to_temporal(value), counts)
+            form = expected_scalar(columns, rule.to_temporal(value), counts)
             if form is NOT_STORED:
                 raise _NeedsExactPathError
             self._counts.converted += counts.converted

@@ -33,6 +33,12 @@ class TimestampString(str):
     __slots__ = ()
 
 
+class LocalTimeString(str):
+    """A string that the policy reads as a timestamp without a time zone."""
+
+    __slots__ = ()
+
+
 class ReplacedText(str):
     """A text in place of another value: a mask, or the JSON of a number, an array or a record."""
 
@@ -53,6 +59,7 @@ class ProofRule:
         text_form: They become texts in this form.
         map_levels: Number of levels of objects that are maps.
         has_dates: Strings that are dates or timestamps become such values, also below.
+        has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.
         below: The rules of the fields below, by key.
     """
 
@@ -61,11 +68,12 @@ class ProofRule:
     text_form: TextForm | None = None
     map_levels: int = 0
     has_dates: bool = False
+    has_local_times: bool = False
     below: dict[str, ProofRule] = field(default_factory=dict)
 
     def rule_of(self, key: str) -> ProofRule:
         """Return the rule of a key of a record."""
-        return self.below.get(key) or (_WITH_DATES if self.has_dates else _AS_IS)
+        return self.below.get(key) or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
 
     def get_or_add(self, path: Path) -> ProofRule:
         """Return the rule of a field; add an empty rule if there is none."""
@@ -78,9 +86,14 @@ class ProofRule:
     def is_plain(self) -> bool:
         """Whether the rule changes no value, here or below."""
         return self == _AS_IS or (
-            not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.has_dates)
+            not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.reads_times)
             and all(rule.is_plain for rule in self.below.values())
         )
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether some strings become dates or timestamps."""
+        return self.has_dates or self.has_local_times
 
     @property
     def has_redaction(self) -> bool:
@@ -115,7 +128,13 @@ class ProofRule:
             return [self._apply_inside(item, map_levels) for item in value]
         if isinstance(value, DeepJson):
             return DeepJson(to_text(self._apply_in_text(value, map_levels))) if self.below else value
-        return to_temporal(value) if self.has_dates and type(value) is str else value
+        return self.to_temporal(value) if self.reads_times and type(value) is str else value
+
+    def to_temporal(self, text: str) -> str:
+        """Return a text as a date or a timestamp if it is one that the rule reads, else the text."""
+        temporal = to_temporal(text)
+        is_read = self.has_local_times if isinstance(temporal, LocalTimeString) else self.has_dates
+        return temporal if is_read or isinstance(temporal, DateString) else text
 
     def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
         kept = MapObject()
@@ -156,7 +175,12 @@ class ProofRule:
         return to_text(result) if is_text else result
 
 
-_AS_IS, _WITH_DATES = ProofRule(), ProofRule(has_dates=True)
+_AS_IS = ProofRule()
+_WITHOUT_ENTRY: Mapping[tuple[bool, bool], ProofRule] = {
+    (has_dates, has_local_times): ProofRule(has_dates=has_dates, has_local_times=has_local_times)
+    for has_dates in (False, True)
+    for has_local_times in (False, True)
+}
 
 
 def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
@@ -177,11 +201,13 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
             _add_pin_rule(root.get_or_add(path), pin)
     for path in policy.date_fields:
         root.get_or_add(path).has_dates = True
+    for path in policy.local_time_fields:
+        root.get_or_add(path).has_local_times = True
     for path in policy.masked:
         root.get_or_add(path).is_masked = True
     for path in policy.excluded | {(key,) for key in computed_keys(schema)}:
         root.get_or_add(path).is_excluded = True
-    _inherit_dates(root, has_dates=False)
+    _inherit_times(root, _AS_IS)
     return root
 
 
@@ -198,7 +224,7 @@ def _add_pin_rule(rule: ProofRule, data_type: DataType) -> None:
     leaf, map_levels = _leaf_and_map_levels(data_type)
     is_open = str(leaf) == "void"  # the pin map does not say how deep the maps are
     rule.map_levels = max(rule.map_levels, map_levels) if is_open else map_levels
-    rule.has_dates = str(leaf) in ("date", "timestamp", "timestamp_ntz")
+    rule.has_dates, rule.has_local_times = str(leaf) in ("date", "timestamp"), str(leaf) == "timestamp_ntz"
     for item in leaf if isinstance(leaf, StructType) else ():
         _add_pin_rule(rule.get_or_add((item.name,)), item.type)
 
@@ -213,20 +239,21 @@ def _leaf_and_map_levels(data_type: DataType) -> tuple[DataType, int]:
     return data_type, 0
 
 
-def _inherit_dates(rule: ProofRule, *, has_dates: bool) -> None:
-    rule.has_dates = rule.has_dates or has_dates
+def _inherit_times(rule: ProofRule, above: ProofRule) -> None:
+    rule.has_dates = rule.has_dates or above.has_dates
+    rule.has_local_times = rule.has_local_times or above.has_local_times
     for below in rule.below.values():
-        _inherit_dates(below, has_dates=rule.has_dates)
+        _inherit_times(below, rule)
 
 
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIMESTAMP = re.compile(rf"({_DATE.pattern}T{_TIME})(?:\.[0-9]{{1,6}})?(?:Z|\+00:00)")
+_TIMESTAMP = re.compile(rf"({_DATE.pattern}T{_TIME})(?:\.[0-9]{{1,6}})?(Z|\+00:00)?")
 
 
 def to_temporal(text: str) -> str:
-    """Return a DateString or a TimestampString if a text is such a value and nothing of it would be lost, else the
-    text.
+    """Return a DateString, a TimestampString or a LocalTimeString if a text is such a value and nothing of it would be
+    lost, else the text.
 
     Source: docs/evolution-rules.md#d6
     """
@@ -236,7 +263,7 @@ def to_temporal(text: str) -> str:
             return DateString(text)
         if match := _TIMESTAMP.fullmatch(text):
             datetime.fromisoformat(match[1])
-            return TimestampString(text)
+            return TimestampString(text) if match[2] else LocalTimeString(text)
     except ValueError:
         pass
     return text

@@ -233,9 +233,17 @@ def _encode_dates(values: pa.Array) -> ScalarTexts:
 
 
 def _encode_timestamps(values: pa.Array) -> ScalarTexts:
+    return _join('"', _local_times(values), 'Z"'), None
+
+
+def _encode_local_times(values: pa.Array) -> ScalarTexts:
+    return _join('"', _local_times(values), '"'), None
+
+
+def _local_times(values: pa.Array) -> Texts:
     micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
     texts = pc.utf8_rtrim(pc.utf8_rtrim(micros.cast(pa.string()), "0"), ".")
-    return _join('"', pc.replace_substring(texts, " ", "T"), 'Z"'), None
+    return pc.replace_substring(texts, " ", "T")
 
 
 _SCALAR_ENCODERS: Mapping[str, Callable[[pa.Array], ScalarTexts]] = MappingProxyType(
@@ -246,7 +254,7 @@ _SCALAR_ENCODERS: Mapping[str, Callable[[pa.Array], ScalarTexts]] = MappingProxy
         "decimal": _encode_decimals,
         "date": _encode_dates,
         "timestamp": _encode_timestamps,
-        "timestamp_ntz": _encode_timestamps,
+        "timestamp_ntz": _encode_local_times,
     }
 )
 """The types whose values Arrow encodes; the values of others are read one by one."""

@@ -8,7 +8,6 @@ Source: docs/evolution-rules.md#u1, #u14, #u17, #d8, #d10
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from decimal import Decimal
 from itertools import repeat
 from types import MappingProxyType
@@ -22,7 +21,8 @@ from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_of
 from widen.proof.canonical_number import EXACT_WHOLE, canonical_double, canonical_number, canonical_token
-from widen.proof.expected_values import canonical_instant, expected_value, to_rescued_form
+from widen.proof.canonical_time import canonical_time, is_epoch_count_of, is_same_timestamp
+from widen.proof.expected_values import expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_whole_records
 from widen.proof.record_digest import BINARY_CODE, CONTRADICTION, Form, to_corrupt_form
 from widen.proof.source_columns import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, columns_by_key
@@ -200,9 +200,13 @@ def _read_dates(values: pa.Array) -> list[Any]:
 
 
 def _read_timestamps(values: pa.Array) -> list[Any]:
+    return [None if text is None else f"{text}Z" for text in _read_local_times(values)]
+
+
+def _read_local_times(values: pa.Array) -> list[Any]:
     micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
     texts = micros.cast(pa.string()).to_pylist()
-    return [None if text is None else canonical_instant(text.replace(" ", "T")) for text in texts]
+    return [None if text is None else canonical_time(text.replace(" ", "T")) for text in texts]
 
 
 SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType(
@@ -213,7 +217,7 @@ SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType
         "decimal": _read_decimals,
         "date": _read_dates,
         "timestamp": _read_timestamps,
-        "timestamp_ntz": _read_timestamps,
+        "timestamp_ntz": _read_local_times,
         "binary": _read_bytes,
     }
 )
@@ -335,7 +339,7 @@ def is_consistent(first: Any, other: Any) -> bool:
         items, other_items = (value if isinstance(value, list) else [value] for value in (first, other))
         return len(items) == len(other_items) and all(map(is_consistent, items, other_items))
     if type(first) is type(other):
-        return bool(first == other) or (isinstance(first, str) and _is_same_timestamp(first, other))
+        return bool(first == other) or (isinstance(first, str) and is_same_timestamp(first, other))
     if isinstance(first, str) or isinstance(other, str):
         text, value = (first, other) if isinstance(first, str) else (other, first)
         return _is_text_of(text, value)
@@ -349,7 +353,7 @@ def _is_text_of(text: str, value: Any) -> bool:
     if not isinstance(value, (int, float)):
         return _is_spelling_of(text, value)
     is_text = text == str(value) or text == _BOOLEAN_TEXTS.get(value)
-    return is_text or _is_spelling_of(text, value) or _is_epoch_count_of(text, value)
+    return is_text or _is_spelling_of(text, value) or is_epoch_count_of(text, value)
 
 
 _BOOLEAN_TEXTS: Mapping[float, str] = MappingProxyType({0: "false", 1: "true"})
@@ -365,31 +369,3 @@ def _parse_number(text: str) -> Any:
         return canonical_token(text)
     except ValueError:
         return None
-
-
-def _is_same_timestamp(text: str, other: str) -> bool:
-    """Tell whether one of two strings is the timestamp that the other one spells."""
-    return _is_timestamp_of(text, other) or _is_timestamp_of(other, text)
-
-
-def _is_timestamp_of(text: str, timestamp: str) -> bool:
-    return timestamp.endswith("Z") and timestamp in (canonical_instant(text), canonical_instant(f"{text}T00:00:00Z"))
-
-
-_UNIT_MICROS = (1, 10**3, 10**6, 86_400 * 10**6)
-
-
-def _is_epoch_count_of(text: str, number: Any) -> bool:
-    """Tell whether a number counts the days, seconds or fractions of seconds from 1970 to a date or time."""
-    micros = _to_micros(text)
-    if micros is None or isinstance(number, bool) or not isinstance(number, (int, float)):
-        return False
-    return any(Decimal(number) * unit == micros for unit in _UNIT_MICROS) or Decimal(number) / 1000 == micros
-
-
-def _to_micros(text: str) -> int | None:
-    try:
-        passed = datetime.fromisoformat(text.replace("Z", "").replace("+00:00", "")) - datetime(1970, 1, 1)
-    except ValueError:
-        return None
-    return (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds

@@ -125,7 +125,8 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
     if str(data_type) not in _TYPE_ORDER:
         return None
     above = [source[:length] for length in range(len(source) + 1)]
-    has_dates = any(each in policy.pins or each in policy.date_fields for each in above)
+    dated = (policy.pins, policy.date_fields, policy.local_time_fields)
+    has_dates = any(each in fields for each in above for fields in dated)
     return SourceColumn(
         name,
         position,

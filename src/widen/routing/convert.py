@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from widen.model.types import DataType, DecimalType
-from widen.observe.date_text import parse_date, parse_instant
+from widen.observe.date_text import parse_date, parse_instant, parse_local_time
 from widen.observe.json_document import JsonDocument, JsonNumber
 from widen.observe.kind import (
     BOOLEAN_WORD,
@@ -25,6 +25,7 @@ from widen.observe.kind import (
     DOUBLE_WORD,
     INT_WORD,
     LONG_WORD,
+    NTZ_WORD,
     STRING_WORD,
     TIMESTAMP_WORD,
 )
@@ -58,7 +59,7 @@ EPOCH_UNIT_LIMITS = (
 
 
 def word_of_value(value: JsonDocument) -> str:
-    """Return the kind word of a scalar: boolean, long, double, decimal, date, timestamp or string."""
+    """Return the kind word of a scalar: boolean, long, double, decimal, date, timestamp, timestamp_ntz or string."""
     return scalar_kind(value)[0]
 
 
@@ -176,6 +177,10 @@ def _to_instant(value: JsonDocument, _: DataType) -> datetime:
     return parse_instant(value)
 
 
+def _to_local_time(value: JsonDocument, _: DataType) -> datetime:
+    return parse_local_time(value)
+
+
 def _to_epoch_days(value: JsonDocument, to_type: DataType) -> Any:
     days = (parse_date(value) - _DAY_0).days
     return _to_number(JsonNumber(days), to_type) if can_route(to_type, DATE_WORD) else MISSING
@@ -197,8 +202,9 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
         (LONG_WORD, TIMESTAMP_WORD): _to_timestamp,
         (DATE_WORD, DATE_WORD): _to_date,
         (DATE_WORD, TIMESTAMP_WORD): _to_midnight_utc,
-        (DATE_WORD, "timestamp_ntz"): _to_local_midnight,
+        (DATE_WORD, NTZ_WORD): _to_local_midnight,
         (TIMESTAMP_WORD, TIMESTAMP_WORD): _to_instant,
+        (NTZ_WORD, NTZ_WORD): _to_local_time,
     }
     | {(DATE_WORD, to): _to_epoch_days for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(TIMESTAMP_WORD, to): _to_epoch_ms for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
@@ -206,6 +212,7 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
     | {(LONG_WORD, to): _to_number for to in (INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(word, to): _to_number for word in (DOUBLE_WORD, DECIMAL_WORD) for to in (DOUBLE_WORD, DECIMAL_WORD)}
     | {(DOUBLE_WORD, DOUBLE_WORD): _double_to_double}
-    | {(word, STRING_WORD): _to_text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD, DATE_WORD, TIMESTAMP_WORD)}
+    | {(word, STRING_WORD): _to_text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
+    | {(word, STRING_WORD): _to_text for word in (DATE_WORD, TIMESTAMP_WORD, NTZ_WORD)}
 )
 """The conversion for each kind of value and kind of column. There is none for other pairs."""

@@ -6,8 +6,8 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from widen.observe.date_text import parse_date, parse_instant, parse_temporal, timestamp_facts
-from widen.observe.json_document import DateText, TimestampText
+from widen.observe.date_text import parse_date, parse_instant, parse_local_time, parse_temporal, timestamp_facts
+from widen.observe.json_document import DateText, LocalTimeText, TimestampText
 
 TEXTS = [
     ("2024-05-01", DateText),
@@ -48,12 +48,39 @@ def test_a_string_is_recognized_only_if_its_meaning_is_kept(text: str, kind: typ
     assert parsed == text
 
 
+LOCAL_TEXTS = [
+    ("2024-05-01", DateText),
+    ("2024-05-01T10:00:00", LocalTimeText),
+    ("2024-05-01T10:00:00.1", LocalTimeText),
+    ("2024-05-01T10:00:00.123456", LocalTimeText),
+    ("0001-01-01T00:00:00", LocalTimeText),
+    ("2024-05-01T10:00:00Z", str),
+    ("2024-05-01T10:00:00+00:00", str),
+    ("2024-05-01T10:00:00+02:00", str),
+    ("2024-05-01T10:00:00.1234567", str),
+    ("2024-05-01T10:00:00.", str),
+    ("2024-05-01T23:59:60", str),
+    ("2024-02-30T10:00:00", str),
+    ("0000-01-01T00:00:00", str),
+    ("2024-05-01 10:00:00", str),
+    ("2024-05-01T10:00", str),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), LOCAL_TEXTS)
+def test_a_string_without_a_zone_is_a_local_time(text: str, kind: type) -> None:
+    parsed = parse_temporal(text, has_instants=False, has_local_times=True)
+    assert type(parsed) is kind
+    assert parsed == text
+
+
 def test_dates_and_timestamps_are_parsed() -> None:
     assert parse_date(DateText("2024-05-01")) == date(2024, 5, 1)
     assert parse_instant(TimestampText("2024-05-01T10:00:00.5Z")) == datetime(
         2024, 5, 1, 10, 0, 0, 500_000, timezone.utc
     )
     assert parse_instant(TimestampText("2024-05-01T10:00:00+00:00")) == datetime(2024, 5, 1, 10, tzinfo=timezone.utc)
+    assert parse_local_time("2024-05-01T10:00:00.000010") == datetime(2024, 5, 1, 10, 0, 0, 10)
 
 
 @pytest.mark.parametrize(

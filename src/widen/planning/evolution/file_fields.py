@@ -34,6 +34,7 @@ def for_file_fields(policy: Policy) -> Policy:
         policy,
         pins=_with_file_fields(policy.pins, names),
         date_fields=frozenset(date_fields),
+        local_time_fields=_add_file_fields(policy.local_time_fields, names),
         epoch_units=_with_file_fields(policy.epoch_units, names),
         excluded=_add_file_fields(policy.excluded, names),
         masked=_add_file_fields(policy.masked, names),

@@ -101,6 +101,7 @@ class Policy:
         max_columns: The limit of leaves up to which ingestion may add columns.
         table_format: The format of the table, which decides what can be widened in place.
         date_fields: The fields in and below which strings that are ISO 8601 dates or timestamps are converted.
+        local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
         epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
             value decides.
         excluded: The fields that are not ingested.
@@ -119,6 +120,7 @@ class Policy:
     max_columns: int = MAX_COLUMNS
     table_format: TableFormat = TableFormat.DELTA
     date_fields: frozenset[Path] = frozenset()
+    local_time_fields: frozenset[Path] = frozenset()
     epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
     excluded: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()

@@ -8,20 +8,21 @@ Source: docs/evolution-rules.md#d6, #d10, #d13
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from widen.model.column_path import Path
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, MapType, StructType
 from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
-from widen.planning.evolution.policy import ANY_MAP, Mode, Policy, TextForm
-from widen.planning.evolution.source_metadata import FORM, role_of, source_key
+from widen.planning.evolution.file_fields import for_file_fields
+from widen.planning.evolution.policy import ANY_MAP, Mode, Pin, Policy, TextForm
+from widen.planning.evolution.source_metadata import EVOLVED_FROM, FORM, role_of, source_key
 
 _FIELD_RULE: Mapping[TextForm, FieldRule] = MappingProxyType(
     {TextForm.TEXT: FieldRule.AS_TEXT, TextForm.JSON: FieldRule.AS_JSON}
 )
-_DATED = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_DATED = (DATE, TIMESTAMP)
 
 
 def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
@@ -44,10 +45,62 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
             _add_pin_rules(root.at(source), pin)
     for source in policy.date_fields:
         root.at(source).is_dated = True
+    for source in policy.local_time_fields:
+        root.at(source).has_local_times = True
     for sources, take in ((policy.masked, FieldRule.MASKED), (policy.excluded, FieldRule.LEFT_OUT)):
         for source in sources:
             root.at(source).take = take
-    return root.reading(is_dated=False)
+    return root.reading(FieldRules())
+
+
+def with_time_fields(policy: Policy, schema: StructType) -> Policy:
+    """Return a policy in which the fields whose main columns are dates or timestamps take ISO 8601 texts.
+
+    Args:
+        policy: The policy.
+        schema: The columns of the table.
+
+    Source: docs/evolution-rules.md#d6
+    """
+    return replace(
+        policy,
+        date_fields=policy.date_fields | {*_fields_of_types(schema, (DATE, TIMESTAMP), ())},
+        local_time_fields=policy.local_time_fields | {*_fields_of_types(schema, (TIMESTAMP_NTZ,), ())},
+    )
+
+
+def _fields_of_types(schema: StructType, types: Collection[DataType] | None, above: Path) -> Iterator[Path]:
+    """Yield the source fields whose main columns have one of some types, or any, inside their arrays and maps."""
+    for column in schema:
+        leaf, source = column.type, (*above, source_key(column))
+        while isinstance(leaf, (ArrayType, MapType)):
+            leaf = leaf.element if isinstance(leaf, ArrayType) else leaf.value
+        if isinstance(leaf, StructType):
+            yield from _fields_of_types(leaf, types, source)
+        elif (types is None or leaf in types) and EVOLVED_FROM not in column.metadata:
+            yield source
+
+
+def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
+    """Return the field rules for a source with types: strings are read as dates only where a column takes dates.
+
+    Dates are not detected: the type of the source decides about the first column of a field. In a column of numbers a
+    date and a timestamp could not be told apart.
+
+    Args:
+        schema: The schema of the table, with the metadata of its columns.
+        policy: The policy.
+
+    Source: docs/evolution-rules.md#d6, #d16
+    """
+    fields = {*_fields_of_types(schema, None, ())}
+    pins = {source: pin for source, pin in policy.pins.items() if source not in fields or not _is_temporal(pin)}
+    declared = replace(policy, date_fields=frozenset(), local_time_fields=frozenset(), pins=pins)
+    return build_field_rules(schema, for_file_fields(with_time_fields(declared, schema)))
+
+
+def _is_temporal(pin: Pin) -> bool:
+    return not isinstance(pin, (Mode, TextForm)) and _inside(pin)[0] in (*_DATED, TIMESTAMP_NTZ)
 
 
 @dataclass(slots=True)
@@ -57,6 +110,7 @@ class _RuleNode:
     take: FieldRule = FieldRule.AS_IS
     maps: int = 0
     is_dated: bool = False
+    has_local_times: bool = False
     below: dict[str, _RuleNode] = field(default_factory=dict)
 
     def at(self, source: Path) -> _RuleNode:
@@ -65,11 +119,13 @@ class _RuleNode:
             node = node.below.setdefault(key, _RuleNode())
         return node
 
-    def reading(self, *, is_dated: bool) -> FieldRules:
-        is_dated = is_dated or self.is_dated
-        below = {key: node.reading(is_dated=is_dated) for key, node in self.below.items()}
-        kept = {key: each for key, each in below.items() if each != FieldRules(is_dated=is_dated)}
-        rules = FieldRules(self.take, self.maps, is_dated, kept)
+    def reading(self, above: FieldRules) -> FieldRules:
+        """Return the rules of the node, given those that it inherits."""
+        is_dated, has_local_times = self.is_dated or above.is_dated, self.has_local_times or above.has_local_times
+        inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times)
+        below = {key: node.reading(inherited) for key, node in self.below.items()}
+        kept = {key: each for key, each in below.items() if each != inherited}
+        rules = FieldRules(self.take, self.maps, is_dated, has_local_times, kept)
         return PLAIN if rules.is_plain else rules
 
 
@@ -85,7 +141,7 @@ def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None)
 def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:
     leaf, maps = _inside(data_type)
     node.maps = max(node.maps, maps) if data_type == ANY_MAP else maps
-    node.is_dated = leaf in _DATED
+    node.is_dated, node.has_local_times = leaf in _DATED, leaf == TIMESTAMP_NTZ
     for item in leaf if isinstance(leaf, StructType) else ():
         _add_pin_rules(node.at((item.name,)), item.type)
 

@@ -8,12 +8,12 @@ Source: docs/evolution-rules.md#u12, #u13, #u18, #d9, #d14
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from widen.model.column_path import Path, as_nullable, format_path, map_fields
-from widen.model.types import DATE, STRING, TIMESTAMP, ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.file_fields import SIGN
 from widen.planning.evolution.format_capability import TableFormat
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -142,28 +142,6 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
     elif name != source[-1]:
         metadata |= {COMMENT: f"source_path:{text}"}
     return Field(name, data_type, metadata=metadata)
-
-
-def find_date_fields(schema: StructType) -> frozenset[Path]:
-    """Return the source fields whose main columns are dates or timestamps, which take ISO 8601 texts.
-
-    Args:
-        schema: The columns of the table.
-
-    Source: docs/evolution-rules.md#d6
-    """
-    return frozenset(_date_fields(schema, ()))
-
-
-def _date_fields(schema: StructType, above: Path) -> Iterator[Path]:
-    for field in schema:
-        leaf, source = field.type, (*above, source_key(field))
-        while isinstance(leaf, (ArrayType, MapType)):
-            leaf = leaf.element if isinstance(leaf, ArrayType) else leaf.value
-        if isinstance(leaf, StructType):
-            yield from _date_fields(leaf, source)
-        elif leaf in (DATE, TIMESTAMP) and EVOLVED_FROM not in field.metadata:
-            yield source
 
 
 def with_sources(schema: StructType, planned: StructType) -> StructType:

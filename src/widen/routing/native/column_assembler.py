@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from widen.observe.date_text import parse_temporal
 from widen.observe.field_rules import FieldRule
 from widen.observe.json_document import InvalidJson, parse_document
 from widen.observe.json_number import SURE_CHARS
@@ -90,7 +89,8 @@ class ColumnAssembler:
         texts = [b"null" if value is _UNSET else bytes(value) for value in column]
         decoded, is_exact = _decode_texts(texts)
         if item.has_dates:
-            decoded = [parse_temporal(value) if type(value) is str else value for value in decoded]
+            parse = item.rules.parse_temporal
+            decoded = [parse(value) if type(value) is str else value for value in decoded]
         bound = item.converter.array_bound
         if bound and list in set(map(type, decoded)):
             pairs = zip(decoded, texts, strict=True)

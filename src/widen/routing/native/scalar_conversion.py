@@ -15,13 +15,14 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from widen.observe.json_document import DateText, JsonNumber, TimestampText
+from widen.observe.json_document import DateText, JsonNumber, LocalTimeText, TimestampText
 from widen.observe.kind import (
     BOOLEAN_WORD,
     DATE_WORD,
     DOUBLE_WORD,
     INT_WORD,
     LONG_WORD,
+    NTZ_WORD,
     STRING_WORD,
     TIMESTAMP_WORD,
     Kind,
@@ -74,6 +75,7 @@ _KIND_OF_TYPE: Mapping[type, str] = MappingProxyType(
         str: STRING_WORD,
         DateText: DATE_WORD,
         TimestampText: TIMESTAMP_WORD,
+        LocalTimeText: NTZ_WORD,
     }
 )
 
@@ -250,8 +252,8 @@ def integer_bound(slots: Iterable[ColumnSlot]) -> int:
 
 
 def _is_same_kind(word: str, slot: ColumnSlot) -> bool:
-    has_no_doubles = native_type(slot) is not None or slot.word in (DATE_WORD, TIMESTAMP_WORD)
-    return slot.dim == 0 and has_no_doubles and (word, slot.word) in _SAME_KIND
+    is_alone = native_type(slot) is not None or slot.word in (DATE_WORD, TIMESTAMP_WORD, NTZ_WORD)
+    return slot.dim == 0 and is_alone and (word, slot.word) in _SAME_KIND
 
 
 def _can_decide(word: str, slot: ColumnSlot) -> bool:

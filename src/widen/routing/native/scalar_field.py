@@ -46,14 +46,14 @@ class ScalarField:
         columns: The columns of each Python type whose values need no closer look.
         bound: Integers from this magnitude on need a closer look.
         takes_null: Whether null needs no closer look.
-        is_dated: Whether strings that begin with a date need a closer look.
+        has_dates: Whether strings that begin with a date need a closer look.
     """
 
     slots: tuple[ColumnSlot, ...] = ()
     columns: Mapping[type, frozenset[str]] = field(default_factory=dict)
     bound: int = 0
     takes_null: bool = False
-    is_dated: bool = False
+    has_dates: bool = False
 
 
 def build_scalar_field(
@@ -75,7 +75,7 @@ def build_scalar_field(
         return ScalarField(takes_null=(key,) in profile.empty_fields)
     if len(slots) == 1 and (key,) not in profile.mixed_fields and slots[0].dim == 0 and native_type(slots[0]):
         columns = dict.fromkeys(_NATIVE_TYPES[slots[0].word], frozenset({slots[0].name}))
-        return ScalarField(slots, columns, integer_bound(slots), True, own_rules.is_dated)
+        return ScalarField(slots, columns, integer_bound(slots), True, own_rules.reads_times)
     converter = build_fast_converter(slots, [slot.name for slot in base.get(key, ())])
     routed = {
         python_type: [slot for slot in slots if python_type in converter.conversions[slot.name]]
@@ -87,7 +87,7 @@ def build_scalar_field(
         if taking and all(_holds_unchanged(slot, python_type) for slot in taking)
     }
     whole = [slot for slot in routed[int] if int in columns]
-    return ScalarField(slots, columns, min(converter.bound, integer_bound(whole)), True, own_rules.is_dated)
+    return ScalarField(slots, columns, min(converter.bound, integer_bound(whole)), True, own_rules.reads_times)
 
 
 def _holds_unchanged(slot: ColumnSlot, python_type: type) -> bool:

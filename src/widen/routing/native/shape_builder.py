@@ -97,7 +97,7 @@ class _ShapedField:
         """Tell whether a string for a text column may be a date that no column holds as a date yet."""
         known = [each.dim for each in self.base.values() if each.word == STRING_WORD]
         takes_dates = any(routes_kind(each, Kind(DATE_WORD)) for each in self.slots if each.word != STRING_WORD)
-        return self.rules.is_dated and (takes_dates or slot.dim > max(known, default=-1))
+        return self.rules.reads_times and (takes_dates or slot.dim > max(known, default=-1))
 
     def is_decodable(self, slot: ColumnSlot) -> bool:
         """Tell whether the decoded values of a column are the values after the field rules."""
@@ -202,7 +202,7 @@ class _ShapeBuilder:
             converter=converter,
             is_strict=self.profile.rescues or bool(guards),
             is_required=item.is_required,
-            has_dates=rules.is_dated and any(map(item.may_be_new_date, slots)),
+            has_dates=rules.reads_times and any(map(item.may_be_new_date, slots)),
             nested_columns=() if rules.take is not FieldRule.AS_IS or guards else _nested_columns(slots, natives),
         )
         is_simple = rules.take is FieldRule.AS_IS and not guards and not column.has_dates

@@ -45,7 +45,14 @@ from widen.spark.typed.fixed_column_violations import (
 )
 from widen.spark.typed.kind_aggregates import PER_PASS, KindAggregates
 from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
-from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, parse_record, rebuild_fields, record_text
+from widen.spark.typed.record_rebuild import (
+    count_leaves,
+    is_own_kind,
+    parse_record,
+    rebuild_fields,
+    record_text,
+)
+from widen.spark.typed.temporal_strings import comparable_fields, has_temporal_strings
 from widen.spark.typed.typed_records import TypedRecords
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
@@ -145,7 +152,7 @@ class TypedBatch:
             sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
         if kept_out is not None:
             schemas = [part.schema for part in self._prepared(table.schema, policy)]
-            text = _without_fields(F.col(kept_out.columns[0]), schemas, computed)
+            text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed)
             sides.append(kept_out.select(*_digest(text)))
         return Side(reduce(DataFrame.unionAll, sides))
 
@@ -260,7 +267,7 @@ def _source_digests(part: PreparedRecords) -> DataFrame:
     location = part.records.place
     where = F.lit("") if location is None else F.concat_ws(":", location.getField("file"), location.getField("number"))
     count = count_leaves(part.fields).cast("bigint")
-    return part.records.frame.select(*_digest(record_text(part.fields), values=count, place=where))
+    return part.records.frame.select(*_digest(record_text(comparable_fields(part.fields)), values=count, place=where))
 
 
 def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[Column]:
@@ -272,18 +279,18 @@ def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[
     return _digest(record_text(rebuilt), converted=converted.cast("bigint"))
 
 
-def _without_fields(text: Column, schemas: Sequence[StructType], names: frozenset[str]) -> Column:
-    """Return the texts of quarantined records without some fields.
+def _comparable_kept_out(text: Column, schemas: Sequence[StructType], names: frozenset[str]) -> Column:
+    """Return the texts of quarantined records like `comparable_fields`, without some fields.
 
     A record has the first schema that gives its text back; records of several parts can have different ones.
     """
-    if all(names.isdisjoint(schema.names) for schema in schemas):
+    if all(names.isdisjoint(schema.names) and not has_temporal_strings(schema) for schema in schemas):
         return text
     shortened = []
     for schema in dict.fromkeys(schemas):
         fields = fields_of(parse_record(text, schema, is_lenient=True), schema)
         rest = {name: typed for name, typed in fields.items() if name not in names}
-        shortened.append(F.when(record_text(fields) == text, record_text(rest)))
+        shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest))))
     return F.coalesce(*shortened, text)
 
 

@@ -93,7 +93,7 @@ def _split_kinds(field: ScalarField, texts: pa.Array, *, detects: bool) -> dict[
     """Return for each Python type which values are of it, as far as values of the type need no closer look."""
     valid = texts.is_valid()
     masks: dict[type, pa.Array] = _detect_kinds(field, texts, valid) if detects else {str: valid}
-    if field.is_dated and str in masks:
+    if field.has_dates and str in masks:
         masks[str] = pc.and_(masks[str], pc.invert(_matches(texts, _DATE_BEGIN)))
     if int in masks and int in field.columns:
         masks[int] = pc.and_(masks[int], _is_within(texts, masks[int], field.bound))

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, DataType, DecimalType
-from widen.observe.observe_schema import type_facts
+from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
+from widen.observe.observe_schema import TemporalString, type_facts
 from widen.planning.evolution.policy import EpochUnit
 from widen.planning.evolution.type_lattice import can_route
 from widen.protocol.type_widening import is_widening
@@ -55,6 +55,8 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
 
     Source: docs/evolution-rules.md#u14, #u16, #d2
     """
+    if isinstance(old, TemporalString) and new != STRING:
+        return _temporal_to(values, old, new)
     if holds_every_value(old, new):
         return values if old == new else TOTAL_CONVERSIONS.get((str(old), str(new)), _cast)(values, old, new)
     facts = type_facts(old)
@@ -71,6 +73,19 @@ def holds_every_value(old: DataType, new: DataType) -> bool:
     if old == new or is_widening(old, new) or facts is None:
         return old == new or is_widening(old, new)
     return can_route(new, facts[0]) and (new == STRING or (str(old), str(new)) in TOTAL_CONVERSIONS)
+
+
+def read_temporal(texts: Column, data_type: DataType) -> Column:
+    """Return strings as dates or timestamps, null where they are none or a column would not keep all of them.
+
+    Args:
+        texts: The strings.
+        data_type: What to read them as: date, timestamp or timestamp_ntz.
+
+    Source: docs/evolution-rules.md#d6
+    """
+    is_valid = texts.rlike(_TEMPORAL_PATTERNS[data_type]) & ~texts.startswith("0000")
+    return F.when(is_valid, texts.try_cast(type_to_spark(data_type)))
 
 
 def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
@@ -98,6 +113,19 @@ def is_exact_double(values: Column, data_type: DataType) -> Column:
 def is_whole_ms(values: Column) -> Column:
     """Return whether timestamps are whole milliseconds."""
     return F.pmod(F.unix_micros(values), F.lit(1000)) == 0
+
+
+def _temporal_to(texts: Column, old: TemporalString, new: DataType) -> Column | None:
+    parts = (convert_exactly(read_temporal(texts, each), each, new) for each in old.types)
+    columns = [column for column in parts if column is not None]
+    return F.coalesce(*columns) if columns else None
+
+
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = rf"{_DAY}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{{1,6}})?"
+_TEMPORAL_PATTERNS: Mapping[DataType, str] = MappingProxyType(
+    {DATE: rf"\A{_DAY}\z", TIMESTAMP: rf"\A{_TIME}(?:Z|\+00:00)\z", TIMESTAMP_NTZ: rf"\A{_TIME}\z"}
+)
 
 
 def _family(new: DataType) -> str:

@@ -1,9 +1,9 @@
 """The field rules of the policy, applied to typed values: excluded, masked, as text or as JSON.
 
-Variants become JSON texts here. The rules for texts that are dates and for objects that are maps do not apply to typed
-values.
+Variants become JSON texts here. Strings that are read as dates get a type of their own; the conversions to the types of
+columns read them. The rule for objects that are maps does not apply to typed values.
 
-Source: docs/evolution-rules.md#d13, #d16
+Source: docs/evolution-rules.md#d6, #d13, #d16
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from widen.model.column_path import Path
 from widen.model.types import STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.field_rules import MASK, FieldRule, FieldRules
+from widen.observe.observe_schema import TemporalString
 from widen.spark.source.field_names import Typed, field_steps, fields_of
 from widen.spark.typed.json_values import to_document, to_json_text
 
@@ -92,6 +93,8 @@ def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) 
             return F.transform(values, lambda item: _apply_nested_rules(item, element, rules)[0]), ArrayType(inner)
         case MapType():
             return _apply_map_rules(values, data_type, rules)
+        case _ if data_type == STRING and rules.reads_times:
+            return values, TemporalString(has_instants=rules.is_dated, has_local_times=rules.has_local_times)
     return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
 
 
@@ -101,7 +104,7 @@ def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> T
         [k for k, at in rules.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
     )
     _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules)
-    mask = F.lit(MASK if inner == STRING else None)
+    mask = F.lit(MASK if str(inner) == str(STRING) else None)
 
     def value_of(key: Column, value: Column) -> Column:
         result, _ = _apply_nested_rules(value, data_type.value, rules)
@@ -125,7 +128,7 @@ def _json_text(values: Column, *, is_scalar: bool) -> Column:
 
 
 def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
-    """Tell whether no field rule applies to values of a type, and they contain no variants."""
+    """Tell whether no field rule applies to values of a type, and they contain no variants and no dates in strings."""
     match data_type:
         case StructType(fields):
             return all(_is_as_is(rules.at(f.name)) and _is_untouched(f.type, rules.at(f.name)) for f in fields)
@@ -133,7 +136,7 @@ def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
             return _is_untouched(element, rules)
         case MapType(_, value):
             return _is_untouched(value, rules) and all(map(_is_as_is, rules.below.values()))
-    return data_type not in (VARIANT, VOID)
+    return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
 
 
 def _is_void(data_type: DataType) -> bool:

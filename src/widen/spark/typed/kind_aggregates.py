@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import and_
 from typing import Any
 
 import msgspec
@@ -16,10 +17,11 @@ from pyspark.sql import functions as F
 from widen.model.types import BINARY, STRING, TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
 from widen.observe.kind import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.observe.observation import SAMPLE_CHARS, FieldObservation, KindObservation, RecordObservation
-from widen.observe.observe_schema import type_facts
+from widen.observe.observe_schema import TemporalString, type_facts
+from widen.spark.expression import join_columns
 from widen.spark.source.field_names import Typed, field_steps
 from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.typed.exact_cast import convert_exactly, is_exact_double, is_whole_ms
+from widen.spark.typed.exact_cast import convert_exactly, is_exact_double, is_whole_ms, read_temporal
 
 PER_PASS = 200
 """The most kinds that one pass over the records aggregates."""
@@ -36,12 +38,14 @@ class _KindAggregate:
         values: The value of a record, or an array of its values.
         is_array: Whether it is an array.
         type: The type of scalars; None for records and maps.
+        optional: The field with the kind, if the type of the values does not say that they are of it.
     """
 
     observation: KindObservation
     values: Column
     is_array: bool
     type: DataType | None
+    optional: tuple[FieldObservation, Kind] | None = None
 
     def aggregates(self, location: Column) -> list[Column]:
         """Return the count, the first value with its location as JSON, and the facts that the type leaves open."""
@@ -61,6 +65,10 @@ class _KindAggregate:
         is_exact = next(values) if self._is_open else None
         digits = next(values) if self._is_whole else None
         self.observation.count = count
+        if self.optional is not None and not count:
+            field, kind = self.optional
+            del field.kinds[kind]
+            field.nulls.update({} if field.kinds else {kind.dim: 1})
         if first is not None:
             decoded = msgspec.json.decode(first)
             location, self.observation.sample = decoded.get("place"), decoded.get("sample", "")
@@ -177,10 +185,29 @@ def _kind_aggregates(
             yield _KindAggregate(observation.kinds[Kind(MAP_WORD, dim)], values, is_array, None)
             inner = _in_each(values, F.map_values, is_array=is_array)
             yield from _kind_aggregates(observation.maps[dim], inner, ArrayType(value), -1, is_array=is_array)
+        case TemporalString():
+            yield from _temporal_aggregates(observation, values, data_type, dim, is_array=is_array)
         case _ if data_type != VOID:
             facts = type_facts(data_type)
             if facts is not None:
                 yield _KindAggregate(observation.kinds[Kind(facts[0], dim)], values, is_array, data_type)
+
+
+def _temporal_aggregates(
+    observation: FieldObservation, texts: Column, data_type: TemporalString, dim: int, *, is_array: bool
+) -> Iterator[_KindAggregate]:
+    def read(each: DataType) -> Callable[[Column], Column]:
+        return lambda text: read_temporal(text, each)
+
+    def other(text: Column) -> Column:
+        return F.when(join_columns(and_, [read(each)(text).isNull() for each in data_type.types]), text)
+
+    for each in (*data_type.types, STRING):
+        facts = type_facts(each)
+        assert facts is not None
+        kind = Kind(facts[0], dim)
+        values = _in_each(texts, other if each == STRING else read(each), is_array=is_array)
+        yield _KindAggregate(observation.kinds[kind], values, is_array, each, (observation, kind))
 
 
 def _digits(number: Column) -> Column:

@@ -13,7 +13,7 @@ from widen.model.types import VOID, Field, StructType
 from widen.observe.observation import FieldObservation, RecordObservation, merge_records
 from widen.observe.observe_schema import observe_schema, unknown_types
 from widen.planning.evolution.policy import Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.planning.evolution.policy_field_rules import build_typed_field_rules
 from widen.spark.source.field_names import Typed
 from widen.spark.source.source_files import unusable_source
 from widen.spark.typed.field_rule_expressions import apply_field_rules, opaque_rule_paths
@@ -65,7 +65,7 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
     Raises:
         SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
     """
-    columns, rules = records.columns, build_field_rules(base or StructType(), policy)
+    columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
     opaque = next(opaque_rule_paths(records.schema, rules), None)
     if opaque is not None:
         reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"

@@ -31,12 +31,14 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
+from widen.observe.observe_schema import TemporalString
 from widen.planning.evolution.policy import EpochUnit, Policy
 from widen.planning.evolution.source_metadata import RESCUED, role_field
 from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
 from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
 from widen.spark.spark_types import to_spark, type_to_spark
 from widen.spark.typed.json_values import document_type, from_document, to_document, to_json_text
+from widen.spark.typed.temporal_strings import comparable_time, has_temporal_strings
 
 _DAY_MICROS = 86_400_000_000
 
@@ -90,8 +92,13 @@ def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColum
         elif cell.value is not None and isinstance(leaf, MapType):
             inner = _own_cells(leaf.value, (cell.value,)) if cell.dim == dim else ()
             yield from (replace(cell, value=value) for value in inner)
-        elif cell.fields is None and cell.value is None and (cell.dim, family_of(cell.type)) == (dim, family_of(leaf)):
+        elif cell.fields is None and cell.value is None and cell.dim == dim and _is_own_type(cell.type, leaf):
             yield cell
+
+
+def _is_own_type(stored: DataType, original: DataType) -> bool:
+    is_string = stored == STRING and isinstance(original, TemporalString)
+    return is_string or family_of(stored) == family_of(original)
 
 
 _PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
@@ -160,6 +167,8 @@ def _value(
     """Return the value of a field from its columns; for records, from the one with the most arrays (U17)."""
     records = [slot for slot in slots if slot.fields is not None]
     chosen = sorted(records, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
+    if has_temporal_strings(data_type):
+        chosen = sorted(chosen, key=lambda slot: _TEMPORAL_FIRST.get(slot.type_name, len(_TEMPORAL_FIRST)))
     unwrapped = [_unwrap(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
     values = [each for each in unwrapped if each is not None]
     if rest is not None and not (isinstance(data_type, StructType) and values):
@@ -245,10 +254,16 @@ def _convert_back(values: Column, stored: DataType, original: DataType) -> Colum
 
 def family_of(data_type: DataType) -> str:
     """Return the key of a type in `BACKWARD_CONVERSIONS`: one word for all numbers, else the type."""
+    if isinstance(data_type, TemporalString):
+        return _TEMPORAL_STRING
     if isinstance(data_type, DecimalType) or str(data_type) in _NUMBERS:
         return "number"
     return str(data_type)
 
+
+_TEMPORAL_STRING = "temporal string"
+_TEMPORAL_FIRST = {name: place for place, name in enumerate(("string", "date", "timestamp_ntz", "timestamp"))}
+"""The order in which columns give back a string that is read as a date: first those that say most of its text."""
 
 _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
@@ -284,6 +299,26 @@ def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Colum
     return F.timestamp_millis(values.try_cast("bigint"))
 
 
+def _date_to_text(values: Column, stored: DataType, original: DataType) -> Column:
+    return values.cast("string")
+
+
+def _local_time_to_text(values: Column, stored: DataType, original: DataType) -> Column:
+    return comparable_time(F.replace(values.cast("string"), F.lit(" "), F.lit("T")), stored, original)
+
+
+def _timestamp_to_text(values: Column, stored: DataType, original: DataType) -> Column:
+    seconds = (F.unix_micros(values).cast("decimal(18,0)") * F.lit(Decimal("0.000001"))).cast("decimal(18,6)")
+    time = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
+    return comparable_time(
+        F.concat(F.replace(time.cast("string"), F.lit(" "), F.lit("T")), F.lit("Z")), stored, original
+    )
+
+
+def _epoch_ms_to_text(values: Column, stored: DataType, original: DataType) -> Column:
+    return _timestamp_to_text(_to_timestamp(values, stored, original), stored, original)
+
+
 def _to_epoch(values: Column, slot: SourceColumn, original: DataType) -> Column:
     assert slot.epoch_unit is not None
     micros = F.unix_micros(values).cast("decimal(28,0)")
@@ -309,6 +344,11 @@ BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(
         (str(TIMESTAMP), str(DATE)): _timestamp_to_date,
         ("timestamp_ntz", str(DATE)): _parse_text,
         (str(STRING), "timestamp_ntz"): _parse_timestamp_ntz,
+        (str(STRING), _TEMPORAL_STRING): comparable_time,
+        (str(DATE), _TEMPORAL_STRING): _date_to_text,
+        ("timestamp_ntz", _TEMPORAL_STRING): _local_time_to_text,
+        (str(TIMESTAMP), _TEMPORAL_STRING): _timestamp_to_text,
+        ("number", _TEMPORAL_STRING): _epoch_ms_to_text,
     }
     | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN), str(DATE), str(TIMESTAMP))}
 )

@@ -6,7 +6,7 @@ from widen.model.type_parser import parse_type
 from widen.model.types import STRING, Field, StructType
 from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
 from widen.planning.evolution.policy import Mode, Policy, TextForm
-from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.planning.evolution.policy_field_rules import build_field_rules, build_typed_field_rules, with_time_fields
 
 
 def table(text: str) -> StructType:
@@ -60,6 +60,26 @@ def test_dates_are_looked_for_below_what_was_named() -> None:
     assert log.at("m") == FieldRules(maps=1, is_dated=True)
     assert log.at("anything").is_dated
     assert not found.at("other").is_dated
+
+
+def test_declared_columns_say_which_strings_are_dates() -> None:
+    schema = table("d: date, l: array<timestamp_ntz>, r: struct<t: timestamp, s: string>, s: string")
+    policy = with_time_fields(Policy(), schema)
+    assert (policy.date_fields, policy.local_time_fields) == ({("d",), ("r", "t")}, {("l",)})
+    rules = build_field_rules(schema, policy)
+    assert rules.at("l") == FieldRules(has_local_times=True)
+    assert rules.at("r").at("t") == rules.at("d") == FieldRules(is_dated=True)
+    assert rules.at("r").at("s") == rules.at("s") == FieldRules()
+
+
+def test_typed_sources_read_dates_only_for_columns_that_take_dates() -> None:
+    schema = table("d: date, n: long")
+    pins = {(name,): parse_type("timestamp_ntz") for name in ("n", "new")}
+    rules = build_typed_field_rules(schema, Policy(date_fields=frozenset([()]), pins=pins))
+    assert rules.at("d").is_dated
+    assert rules.at("new") == FieldRules(has_local_times=True)
+    assert not rules.at("n").reads_times
+    assert not rules.at("other").reads_times
 
 
 def test_what_is_hidden_is_hidden_whatever_else_was_said() -> None:

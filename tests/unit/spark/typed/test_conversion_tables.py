@@ -13,13 +13,13 @@ import pytest
 
 from widen.model.type_parser import parse_type
 from widen.model.types import DataType, DecimalType
-from widen.observe.json_document import DateText, JsonNumber, TimestampText
+from widen.observe.json_document import DateText, JsonNumber, LocalTimeText, TimestampText
 from widen.observe.kind import KIND_WORDS, word_of
-from widen.observe.observe_schema import type_facts
+from widen.observe.observe_schema import TemporalString, type_facts
 from widen.planning.evolution.type_lattice import TAKES, can_route
 from widen.proof.expected_values import NOT_STORED, expected_value
 from widen.proof.json_reader import NumberToken
-from widen.proof.proof_rules import DateString, TimestampString
+from widen.proof.proof_rules import DateString, LocalTimeString, TimestampString
 from widen.proof.source_columns import SourceColumn
 from widen.routing.convert import MISSING, convert
 from widen.routing.native.scalar_conversion import build_fast_converter
@@ -34,6 +34,7 @@ TYPES: Mapping[str, DataType] = {
         *("date", "timestamp", "timestamp_ntz", "string", "binary"),
     )
 }
+TEMPORAL = TemporalString(has_instants=True, has_local_times=True)
 ALL_TYPES = pytest.mark.parametrize("column", TYPES)
 
 JSON_VALUES: Mapping[str, Any] = {
@@ -43,6 +44,7 @@ JSON_VALUES: Mapping[str, Any] = {
     "decimal": JsonNumber("1.5"),
     "date": DateText("1970-01-02"),
     "timestamp": TimestampText("1970-01-01T00:00:00.001Z"),
+    "timestamp_ntz": LocalTimeText("1970-01-01T00:00:00.001"),
     "string": "x",
 }
 DECODED_VALUES: Mapping[str, tuple[Any, bytes]] = {
@@ -51,6 +53,7 @@ DECODED_VALUES: Mapping[str, tuple[Any, bytes]] = {
     "double": (1.5, b"1.5"),
     "date": (DateText("1970-01-02"), b""),
     "timestamp": (TimestampText("1970-01-01T00:00:00.001Z"), b""),
+    "timestamp_ntz": (LocalTimeText("1970-01-01T00:00:00.001"), b""),
     "string": ("x", b""),
 }
 PROOF_VALUES: Mapping[str, Any] = {
@@ -60,6 +63,7 @@ PROOF_VALUES: Mapping[str, Any] = {
     "decimal": NumberToken("1.5"),
     "date": DateString("1970-01-02"),
     "timestamp": TimestampString("1970-01-01T00:00:00.001Z"),
+    "timestamp_ntz": LocalTimeString("1970-01-01T00:00:00.001"),
     "string": "x",
 }
 
@@ -83,7 +87,7 @@ def kind_of(data_type: DataType) -> str:
 
 def test_every_kind_has_a_row() -> None:
     assert {*TAKES} == {*KIND_WORDS} - {"map"}
-    assert {*TAKES} == {*JSON_VALUES, "timestamp_ntz", "binary", "record"}
+    assert {*TAKES} == {*JSON_VALUES, "binary", "record"}
     assert {word for word in TAKES if not takers(word)} == {"record"}
 
 
@@ -152,8 +156,19 @@ def test_typed_values_come_back_from_every_column_that_takes_them(column: str) -
     assert missing == {text for word, text in NOT_BACK if word == kind}
 
 
+def temporal_takers() -> set[str]:
+    return {"string"}.union(*(takers(kind_of(each)) for each in TEMPORAL.types))
+
+
+def test_strings_that_are_read_as_dates_come_back_from_every_column_that_takes_them() -> None:
+    pairs = {(family_of(TYPES[text]), family_of(TEMPORAL)) for text in temporal_takers()}
+    assert pairs - {*BACKWARD_CONVERSIONS} == set()
+    assert {pair for pair in BACKWARD_CONVERSIONS if pair[1] == family_of(TEMPORAL)} == pairs
+
+
 def test_no_conversion_back_is_without_a_column_that_takes_it() -> None:
     pairs = {
         (family_of(TYPES[text]), family_of(source)) for source in TYPES.values() for text in takers(kind_of(source))
     }
+    pairs |= {(family_of(TYPES[text]), family_of(TEMPORAL)) for text in temporal_takers()}
     assert {*BACKWARD_CONVERSIONS} - pairs == set()

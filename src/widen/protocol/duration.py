@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from string import whitespace
 
 from widen.errors import InvalidOption
 
@@ -33,8 +34,10 @@ _UNITS_US: Mapping[str, int] = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_PART = re.compile(r"([+-]?)\s*(\d+)(?:\.(\d{1,9}))?\s+([a-z]+?)s?(?:\s+|$)")
-_WORD = re.compile(r"interval\s+")
+_PART = re.compile(r"([+-]?)\s*(\d+)(?:\.(\d{1,9}))?\s+([a-z]+?)s?(?:\s+|$)", re.ASCII)
+_WORD = re.compile(r"interval\s+", re.ASCII)
+_LIMIT_US = 2**63
+"""Delta Lake reads an interval as this many microseconds at most; a longer one would lock it out of the table."""
 
 
 def parse_duration_ms(text: str) -> int | None:
@@ -46,7 +49,7 @@ def parse_duration_ms(text: str) -> int | None:
         >>> parse_duration_ms("interval 1 month") is None
         True
     """
-    lower = text.strip().lower()
+    lower = text.strip(whitespace).lower()
     prefix = _WORD.match(lower)
     position, total_us = prefix.end() if prefix else 0, 0
     while part := _PART.match(lower, position):
@@ -57,7 +60,7 @@ def parse_duration_ms(text: str) -> int | None:
         total_us += -part_us if sign == "-" else part_us
         position = part.end()
         if position == len(lower):
-            return None if total_us < 0 else total_us // 1000
+            return total_us // 1000 if 0 <= total_us < _LIMIT_US else None
     return None
 
 

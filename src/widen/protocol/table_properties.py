@@ -107,42 +107,54 @@ class AllowedValues:
     Args:
         pattern: A regular expression that the whole value must match.
         expected: The hint for other values.
-        minimum: The smallest number, for properties that are integers.
+        numbers: The numbers it can be, for properties that are integers.
     """
 
     pattern: str
     expected: str
-    minimum: int | None = None
+    numbers: range | None = None
 
     def is_valid(self, value: str) -> bool:
         """Tell whether the property can have the value."""
         if not re.fullmatch(self.pattern, value):
             return False
-        return self.minimum is None or int(value) >= self.minimum
+        return self.numbers is None or int(value) in self.numbers
 
 
-def _integer(minimum: int) -> AllowedValues:
-    return AllowedValues(r"[+-]?\d{1,18}", f"Must be an integer >= {minimum}.", minimum)
+def _integer(minimum: int, bits: int = 32) -> AllowedValues:
+    """Return the integers from a minimum on; other clients cannot read a table with one of more bits."""
+    limit = 2 ** (bits - 1)
+    expected = f"Must be an integer >= {minimum} and < {limit}."
+    return AllowedValues("[+-]?[0-9]{1,19}", expected, range(minimum, limit))
 
 
+_COLUMN = r"(?:`(?:[^`]|``)+`|[A-Za-z0-9_]+)"
+_PATH = rf"\s*{_COLUMN}(?:\.{_COLUMN})*\s*"
 _FORMAT = r"\s*(?:hudi|iceberg)\s*"
 _SWITCH = AllowedValues("(?i:true|false)", "Must be true or false.")
+_FEATURE = AllowedValues("(?i:supported|enabled)", "Must be supported.")
 
 VALUES: Mapping[str, AllowedValues] = MappingProxyType(
     {
         **dict.fromkeys(SWITCHES, _SWITCH),
         "delta.checkpointInterval": _integer(1),
         "delta.checkpointPolicy": AllowedValues("classic|v2", "Must be classic or v2."),
+        "delta.columnMapping.maxColumnId": AllowedValues("(?!)", "Delta Lake counts this itself."),
         "delta.dataSkippingNumIndexedCols": _integer(-1),
+        "delta.dataSkippingStatsColumns": AllowedValues(
+            rf"{_PATH}(?:,{_PATH})*", "Must be names of columns, separated by commas; put other names in backticks."
+        ),
         "delta.dataSkippingStringPrefixLength": _integer(0),
         "delta.isolationLevel": AllowedValues("(?i:serializable)", "Must be Serializable."),
         "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
         "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
-        "delta.parquet.format.version": AllowedValues(r"\d+\.\d+\.\d+", "Must be a Parquet version, e.g. 2.12.0."),
+        "delta.parquet.format.version": AllowedValues(
+            r"[0-9]+\.[0-9]+\.[0-9]+", "Must be a Parquet version, e.g. 2.12.0."
+        ),
         "delta.randomPrefixLength": _integer(1),
-        "delta.requireCheckpointProtectionBeforeVersion": _integer(0),
-        TIMESTAMPS_SINCE_MS: _integer(0),
-        TIMESTAMPS_SINCE_VERSION: _integer(0),
+        "delta.requireCheckpointProtectionBeforeVersion": _integer(0, 64),
+        TIMESTAMPS_SINCE_MS: _integer(0, 64),
+        TIMESTAMPS_SINCE_VERSION: _integer(0, 64),
         UNIFORM_FORMATS: AllowedValues(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
     }
 )
@@ -166,7 +178,7 @@ def canonical_properties(properties: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(value, str):
             raise InvalidOption(option=key, value=value, expected="Must be a string, e.g. 'true'.")
         _ensure_known(stored_key, value)
-        values = VALUES.get(stored_key)
+        values = _FEATURE if stored_key.startswith(FEATURE_PREFIX) else VALUES.get(stored_key)
         if values is not None and not values.is_valid(value):
             raise InvalidOption(option=key, value=value, expected=values.expected)
         if canonical.setdefault(stored_key, value) != value:

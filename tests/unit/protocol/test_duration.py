@@ -29,6 +29,7 @@ from widen.protocol.duration import (
         ("interval +2 hours", 7_200_000),
         ("  interval   1   hour ", 3_600_000),
         ("interval 0 seconds", 0),
+        ("106751991 days", 9_223_372_022_400_000),
     ],
 )
 def test_an_interval_of_fixed_length(text: str, expected_ms: int) -> None:
@@ -37,7 +38,9 @@ def test_an_interval_of_fixed_length(text: str, expected_ms: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "interval", "30", "days", "interval 1 month", "1 year", "interval -1 day", "1.5 days", "1 day ago", "1 age"],
+    ["", "interval", "30", "days", "interval 1 month", "1 year", "interval -1 day", "1.5 days", "1 day ago", "1 age"]
+    # Delta Lake reads no other digits and spaces than those of ASCII, and no more microseconds than 63 bits hold.
+    + ["\u0663 days", "3\u00a0days", "106751992 days", "interval 9999999999999999999 days"],
 )
 def test_what_is_no_interval_or_has_no_fixed_length(text: str) -> None:
     assert parse_duration_ms(text) is None

@@ -47,6 +47,30 @@ def test_a_switch_is_true_or_false_in_any_case() -> None:
     assert not is_on({}, "delta.appendOnly")
 
 
+@pytest.mark.parametrize(
+    ("key", "accepted", "refused"),
+    [
+        ("delta.checkpointInterval", ("1", "+5", "2147483647"), ("0", "2147483648", "\u0661", "1.0", "")),
+        ("delta.requireCheckpointProtectionBeforeVersion", ("0", "9223372036854775807"), ("9223372036854775808", "-1")),
+        ("delta.columnMapping.maxColumnId", (), ("5", "", "x")),
+        (
+            "delta.dataSkippingStatsColumns",
+            ("a", "a, b.c", " a_1 ,`x y`.`b``c`"),
+            ("", "a,", "a b", "1.5.", "`a", "a-b"),
+        ),
+        ("delta.feature.typeWidening", ("supported", "Enabled"), ("", "true", "x")),
+        ("delta.parquet.format.version", ("2.12.0",), ("2", "\u0662.12.0")),
+    ],
+)
+def test_a_value_that_locks_delta_lake_out_is_refused(
+    key: str, accepted: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    assert [value for value in accepted if list(canonical_properties({key: value}).values()) != [value]] == []
+    for value in refused:
+        with pytest.raises(InvalidOption):
+            canonical_properties({key: value})
+
+
 def test_every_key_is_there_once() -> None:
     known = [*SWITCHES, *OTHERS]
     assert len({key.lower() for key in known}) == len(known)

@@ -14,6 +14,7 @@ from widen.errors import InvalidOption
 from widen.model.schema_json import from_json, to_json
 from widen.model.types import Field
 from widen.planning.alter.metadata_change import assign_column_ids, new_physical_name
+from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import Metadata, Protocol
@@ -43,6 +44,8 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
     Source: PROTOCOL.md#table-features; Delta Spark for the features that a property enables.
     """
     given = check_properties(properties)
+    for key in check_constraints(given):
+        raise InvalidOption(option=key, value=given[key], expected="Use add_constraint, which checks existing rows.")
     protocol = with_features(state.protocol, required_features(given, supported=supported_features(state.protocol)))
     stored = stored_properties(given)
     description = stored.pop(DESCRIPTION, state.metadata.description)

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from widen.errors import StorageError, WidenError
-from widen.model.printable import printable_json, printable_lines
+from widen.errors.printable import printable_json, printable_lines
 
 WIDE = 4096
 """The width of tables without a terminal, so that other programs get whole lines."""

@@ -18,7 +18,7 @@ from widen.cli.output import note, show, show_json, show_line
 from widen.cli.properties_and_sql import report_change
 from widen.cli.step_display import progress
 from widen.errors import InvalidOption
-from widen.model.printable import printable_lines
+from widen.errors.printable import printable_lines
 from widen.model.progress import Step
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from widen.errors.printable import printable_lines
+
 __all__ = [
     "ContentionError",
     "InternalError",
@@ -50,7 +52,8 @@ class WidenError(Exception):
 
     def __str__(self) -> str:
         text = f"[{self.code}] {self.message}"
-        return f"{text} {self.advice}" if self.hint else text
+        # Names and values in the text come from data; a traceback in a terminal must not run their escape sequences.
+        return printable_lines(f"{text} {self.advice}" if self.hint else text)
 
 
 # An exception with keyword-only fields cannot be pickled by default, and Spark pickles errors of Python workers.

@@ -13,8 +13,8 @@ from decimal import Decimal
 from urllib.parse import unquote
 
 from widen.errors import WidenError
+from widen.errors.printable import printable as printable
 from widen.model.column_path import Path, format_path
-from widen.model.printable import printable as printable
 from widen.model.type_parser import parse_type
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.planning.table.column_change import (

@@ -80,7 +80,8 @@ def _is_container(value: object, kind: type, args: tuple[Any, ...]) -> bool:
     if isinstance(value, (str, bytes)) or not isinstance(value, kind):
         return False
     if isinstance(value, Mapping):
-        return all(has_type(key, args[0]) and has_type(item, args[1]) for key, item in value.items())
+        # Where the items of a collection are expected, the keys are those.
+        return all(has_type(each, kind) for item in value.items() for each, kind in zip(item, args, strict=False))
     if not isinstance(value, Collection):
         return True
     if kind is not tuple or args[-1:] == (...,):

@@ -41,7 +41,10 @@ def parse_type(text: str) -> DataType:
         'map<string,decimal(6,2)>'
     """
     reader = _TypeParser(text)
-    result = reader.data_type()
+    try:
+        result = reader.data_type()
+    except RecursionError as error:
+        raise InvalidType(text=text, reason="it has too many levels") from error
     reader.expect_end()
     return result
 

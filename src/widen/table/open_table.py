@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from widen.errors import InvalidOption
 from widen.log.read.loads import Load
 from widen.model.argument_types import check_arguments
 from widen.model.notebook import html_table, shortened
@@ -63,9 +64,12 @@ class OpenTable(ABC):
             limit: The maximum number of commits.
 
         Raises:
+            InvalidOption: the limit is negative.
             CorruptLog: a commit is damaged.
             StorageError: the storage returned an error.
         """
+        if limit is not None and limit < 0:
+            raise InvalidOption(option="limit", value=limit, expected="Must be an integer >= 0.")
         return History(HistoryEntry(*entry) for entry in self._commits(limit))
 
     def loads(self) -> Loads:

@@ -30,6 +30,9 @@ _REASONS: dict[int, tuple[str, str]] = {
     errno.ENODEV: ("it is not a regular file", "Check the path; a table contains only files, not pipes or devices."),
     errno.ENOTSUP: ("the file system has no hard links", "Choose a location on another file system."),
 }
+_UNREADABLE = (OSError, ValueError)
+"""What the operating system and Python raise; the second for a path that no file can have, e.g. with NUL."""
+
 _FIX = "Check the disk and repeat the call."
 STAGED = ".widen-staged"
 """The suffix of files that are still being written; listings skip them."""
@@ -53,7 +56,7 @@ class LocalFiles(FileStore):
         try:
             with open(target, "rb", buffering=0, opener=_open_regular) as file:
                 return file.read()
-        except OSError as error:
+        except _UNREADABLE as error:
             raise _translate(target, error) from error
 
     def read_many(self, paths: Iterable[str]) -> Iterator[bytes]:
@@ -63,7 +66,7 @@ class LocalFiles(FileStore):
         target = self._absolute(path)
         try:
             return open(target, "rb", buffering=0, opener=_open_regular)
-        except OSError as error:
+        except _UNREADABLE as error:
             raise _translate(target, error) from error
 
     def create(self, path: str) -> BinaryIO:
@@ -114,7 +117,7 @@ class LocalFiles(FileStore):
         """
         try:
             return sorted(self._entries(folder.rstrip("/"), start, deep=deep), key=lambda entry: entry.path)
-        except OSError as error:
+        except _UNREADABLE as error:
             raise _translate(self._absolute(folder), error) from error
 
     def _entries(self, folder: str, start: str, *, deep: bool) -> Iterator[FileEntry]:
@@ -243,8 +246,8 @@ def _flush_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _translate(target: str, error: OSError) -> StorageError:
-    if isinstance(error, FileNotFoundError):
+def _translate(target: str, error: OSError | ValueError) -> StorageError:
+    if isinstance(error, (FileNotFoundError, ValueError)):
         return FileMissing(location=target, reason="the file does not exist", fix="Check the path.")
     if error.errno in _REASONS:
         reason, fix = _REASONS[error.errno]

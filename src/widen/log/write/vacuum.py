@@ -36,6 +36,9 @@ START, END = "VACUUM START", "VACUUM END"
 """The operations in the history; their parameters and metrics are those of Delta Lake."""
 
 HOUR_MS = 3_600_000
+MAX_HOURS = 1_000_000_000
+"""A longer retention keeps everything, too."""
+
 CLOCK_SKEW_MS = 5 * 60_000
 """How much later than the clock of the store this clock may be. Without a retention there is no such margin: the caller
 then says that no other writer is active."""
@@ -115,7 +118,7 @@ def plan_vacuum(
     _ensure_safe(requested_ms, retention_ms, store.location, force=force)
     kept_ms = retention_ms if requested_ms is None else requested_ms
     now_ms = current_ms()
-    cutoff_ms = now_ms - kept_ms - (CLOCK_SKEW_MS if kept_ms else 0)
+    cutoff_ms = max(0, now_ms - kept_ms - (CLOCK_SKEW_MS if kept_ms else 0))
     visible = _VisibleNames(tuple({*head.partition_columns, *head.partition_keys}))
     # The listing comes before the log: a file that is committed in between is then known to be needed.
     entries = list((walk or store.walk)(visible.skips))
@@ -176,7 +179,7 @@ def to_retention_ms(hours: float | None) -> int | None:
         return None
     if not 0 <= hours < float("inf"):
         raise InvalidOption(option="retention_hours", value=hours, expected="Must be a number of hours >= 0.")
-    return round(hours * HOUR_MS)
+    return round(min(hours, MAX_HOURS) * HOUR_MS)
 
 
 def _ensure_safe(requested_ms: int | None, retention_ms: int, location: str, *, force: bool) -> None:

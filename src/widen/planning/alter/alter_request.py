@@ -81,9 +81,9 @@ def to_path(path: AnyPath) -> Path:
     """Return a path as a tuple of steps.
 
     Raises:
-        InvalidPath: the text cannot be parsed.
+        InvalidPath: the text cannot be parsed, or there is no step.
     """
-    return parse_path(path) if isinstance(path, str) else tuple(path)
+    return parse_path(path) if isinstance(path, str) else tuple(path) or parse_path("")
 
 
 def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[op.Operation, ...]:

@@ -40,7 +40,7 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
     try:
         parsed = _parse_expression(text)
         return frozenset(_ReferenceResolver(schema).resolve(parsed))
-    except (SqlglotError, _UnresolvedName):
+    except (SqlglotError, RecursionError, _UnresolvedName):
         words = {(quoted.replace("``", "`") or plain).casefold() for quoted, plain in _WORD.findall(text)}
         return frozenset((field.name,) for field in schema if field.name.casefold() in words)
 
@@ -61,7 +61,7 @@ def is_constant(text: str) -> bool:
     """Tell whether an expression can be parsed and references neither columns nor tables."""
     try:
         parsed = _parse_expression(text)
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return False
     return parsed.find(sql.Column, sql.Star, sql.Query, sql.Subquery) is None
 

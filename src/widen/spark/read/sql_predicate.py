@@ -72,7 +72,7 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
         return UnknownPredicate()
     try:
         parsed = sqlglot.parse_one(text, read="spark")
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return UnknownPredicate()
     return _translate(parsed, columns)
 

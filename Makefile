@@ -30,7 +30,7 @@ demo: setup ## three days of drifting orders into one table, and the report
 demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
-test: setup ## unit, spec, property, golden, architecture and Spark engine tests
+test: setup $(WORK)/spark-classes.stamp ## unit, spec, property, golden, architecture and Spark engine tests
 	@$(PYTEST) $(PARALLEL) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
@@ -46,7 +46,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven
+interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven
 	@$(PYTEST) $(PARALLEL) tests/interop $(ARGS)
 
 .PHONY: s3
@@ -100,6 +100,9 @@ matrix: setup $(WORK)/venv-4.0.stamp $(WORK)/venv-4.3.stamp ## the engine tests 
 setup: $(WORK)/venv.stamp ## the virtual environment, and Java
 	@$(PYTHON) tools/java.py >/dev/null
 
+.PHONY: setup-all
+setup-all: setup $(WORK)/spark-classes.stamp $(WORK)/venv-docs.stamp $(WORK)/venv-4.1.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp ## what CI fetches; make -j2 for two at a time
+
 lock: ## resolve the requirement files again (needs uv)
 	@sh tools/lock.sh
 
@@ -126,13 +129,17 @@ $(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.to
 $(WORK)/venv-worker.stamp: requirements/runtime.txt tools/venv.py | $(WORK)/python.stamp
 	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-worker requirements/runtime.txt && touch $@
 
+$(WORK)/spark-classes.stamp: tools/spark_classes.py $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/spark_classes.py $(WORK)/spark-classes.jsa >/dev/null && touch $@
+
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars && touch $@
 
-$(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+# After the other jars: two Maven clients at a time may damage the repository that they share.
+$(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp | $(WORK)/jars/stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars/rest_catalog && touch $@
 
 $(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp

@@ -29,10 +29,19 @@ settings.load_profile("widen")
 NEEDS_SPARK = {"cluster", "engine", "interop", "real", "s3", "wheel"}
 """Folders of tests that need Spark, in this process or in those that they start."""
 
+CLASSES = ROOT / ".work" / "spark-classes.jsa"
+"""Spark's classes as the Java machine has loaded them once; without the file, each start loads them anew."""
+
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
+    "-XX:+UseSerialGC",
+    *((f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable") if CLASSES.exists() else ()),
+)
+"""For every Spark that a test starts, in this process or in another one."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
     **dict(pair.split("=", 1) for pair in os.environ.get("WIDEN_TEST_SETTINGS", "").split(",") if pair),
@@ -41,7 +50,8 @@ SETTINGS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let pass what Spark says of the versions of pandas, which neither it nor we need here."""
+    """Set what every Spark starts with, and ignore what it says of pandas, which neither it nor we need here."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(JAVA_OPTIONS))
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     config.addinivalue_line("filterwarnings", "ignore:unclosed.*socket:ResourceWarning")
 

@@ -74,18 +74,29 @@ def test_rows_arrive_with_updates_and_deletes(lake: Lake) -> None:
     assert [field.type.sql for field in lake.table("silver").schema] == ["bigint", "string", "bigint"]
 
 
-def _rounds() -> list[tuple[Drift, ...]]:
-    """One drift a round with all faults, else several."""
-    size = 1 if FULL in os.environ else 13
-    return [DRIFTS[at : at + size] for at in range(0, len(DRIFTS), size)]
+LIKE_OTHERS = {
+    *("tinyint_to_int", "tinyint_to_bigint", "tinyint_to_double", "smallint_to_int", "smallint_to_bigint"),
+    *("smallint_to_decimal_10_0", "smallint_to_double", "int_to_decimal_12_2", "decimal_5_2_to_decimal_7_2"),
+}
+"""The drifts of a run with all faults only: others change the same kinds of types."""
+
+
+def _rounds() -> list[list[Drift]]:
+    """One drift a round with all faults, else two rounds of several."""
+    drifts = [drift for drift in DRIFTS if FULL in os.environ or drift.column not in LIKE_OTHERS]
+    size = 1 if FULL in os.environ else -(-len(drifts) // 2)
+    return [drifts[at : at + size] for at in range(0, len(drifts), size)]
 
 
 @pytest.mark.parametrize("feed", ["true", "false"] if FULL in os.environ else ["true"])
 def test_drifts_run_through_a_chain_without_a_stop(lake: Lake, feed: str) -> None:
     """Gold is what a batch makes of bronze, after each round of drifts with an update and a deletion."""
     words = {"delta.enableChangeDataFeed": feed, "delta.enableDeletionVectors": feed}
-    bronze = create_bronze(lake.spark, str(lake.place / "bronze"), **words)
-    for number, drifts in enumerate([(), *_rounds()]):
+    rounds = _rounds()
+    bronze = create_bronze(
+        lake.spark, str(lake.place / "bronze"), [each for drifts in rounds for each in drifts], **words
+    )
+    for number, drifts in enumerate([[], *rounds]):
         if drifts:
             drift_and_append(lake.spark, bronze, drifts, 10 + number)
             bronze.update({"day": "'wed'"}, f"id = {number - 1}")

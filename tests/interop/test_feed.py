@@ -31,10 +31,8 @@ def test_both_tell_the_same_changes(
     table.refresh()
     assert told(table.changes(0, spark=spark)) == told(theirs(spark, place, 0))
     assert table.changes(0, spark=spark).columns == theirs(spark, place, 0).columns
-    for version in range(table.version + 1):
-        assert told(table.changes(version, version, spark=spark)) == told(theirs(spark, place, version, version)), (
-            version
-        )
+    for first, last in ((2, 2), (3, table.version - 1)):
+        assert told(table.changes(first, last, spark=spark)) == told(theirs(spark, place, first, last))
 
 
 def theirs(spark: SparkSession, place: str, first: int, last: int | None = None) -> DataFrame:

@@ -28,6 +28,9 @@ ALLOWED = {
 
 MAX_STOPS = 5
 
+STOPPED_BY = ("int_to_bigint", "column_comes")
+"""The drifts that must stop a stream; a run with all faults counts the stops of all."""
+
 
 def drifts() -> Sequence[Drift]:
     return DRIFTS if FULL in os.environ else [drift for drift in DRIFTS if drift.column in SOME]
@@ -71,14 +74,14 @@ def test_how_often_streams_of_delta_lake_stop(
     for key, value in ALLOWED.items():
         spark.conf.set(key, value)
     try:
-        stops = {drift.column: _stops(spark, tmp_path / drift.column, drift) for drift in drifts()}
+        tried = [drift for drift in drifts() if FULL in os.environ or drift.column in STOPPED_BY]
+        stops = {drift.column: _stops(spark, tmp_path / drift.column, drift) for drift in tried}
     finally:
         for key in ALLOWED:
             spark.conf.unset(key)
     record_testsuite_property("stops of a stream of Delta Lake", str(stops))
     print(stops)
-    assert stops["int_to_bigint"] >= 1
-    assert stops["column_comes"] >= 1
+    assert all(stops[column] >= 1 for column in STOPPED_BY)
 
 
 def _stops(spark: SparkSession, place: Path, drift: Drift) -> int:

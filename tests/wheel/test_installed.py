@@ -98,6 +98,7 @@ def done(*words: str | Path, python: str | Path, cwd: Path | None = None) -> str
 def clean() -> dict[str, str]:
     """Return the environment without what would lead to the sources or to another Spark."""
     unwanted = ("PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
+    unwanted += ("SPARK_SUBMIT_OPTS",)
     return {key: value for key, value in os.environ.items() if key not in unwanted}
 
 

@@ -51,7 +51,9 @@ def _implied(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExp
             return ice.Or(*filters) if len(filters) == len(parts) else None
         case IsNull(path, _):
             name = _name(path, schema)
-            return None if name is None else ice.IsNull(name) if truth else ice.NotNull(name)
+            # A required field of a null struct is null, but PyIceberg takes every required field for not null.
+            is_unsure = name is not None and truth and len(path) > 1 and schema.find_field(name).required
+            return None if name is None or is_unsure else ice.IsNull(name) if truth else ice.NotNull(name)
         case Compare(path, data_type, operator, value):
             name, literal = _name(path, schema), _to_literal(value, data_type)
             return None if name is None or literal is None else _compare(name, data_type, operator, literal, truth)

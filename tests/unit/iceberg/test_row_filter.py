@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
@@ -79,6 +80,17 @@ SCHEMA = Schema(
 )
 def test_a_filter_is_true_for_every_row_that_the_condition_is_true_for(where: str, filter_: str) -> None:
     assert _plain(to_row_filter(parse_predicate(where, to_model(SCHEMA)), SCHEMA)) == filter_
+
+
+def test_a_required_field_of_a_null_struct_is_null() -> None:
+    required = NestedField(2, "a", IntegerType(), required=True)
+    schema = Schema(NestedField(1, "s", StructType(required), required=False), NestedField(3, "i", IntegerType(), True))
+
+    def bound(where: str) -> str:
+        return _plain(bind(schema, to_row_filter(parse_predicate(where, to_model(schema)), schema), True))
+
+    assert bound("s.a is null") == bound("not (s.a is not null)") == "AlwaysTrue()"
+    assert bound("i is null") == "AlwaysFalse()"
 
 
 def test_nan_is_greater_than_every_number() -> None:

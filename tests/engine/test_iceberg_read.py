@@ -260,6 +260,10 @@ def test_files_without_ids_need_a_name_mapping(spark: SparkSession, catalog: Sql
     with table.transaction() as transaction:
         transaction.set_properties({"schema.name-mapping.default": mapping})
     assert rows(table, spark) == [(1, Row("x"))]
+    # A rename to the name of a dropped column: the file has both, and the older name is that of the column.
+    both = write_file(table, [field("number", pa.int64()), field("id", pa.int64())], [{"number": 8, "id": 9}])
+    append(table, data_file(both, 1))
+    assert rows(table, spark) == [(1, Row("x")), (9, None)]
 
 
 def test_a_column_that_cannot_become_the_type_of_the_table_is_an_error(

@@ -8,7 +8,7 @@ Source: Iceberg's table specification, "Schema Evolution"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from widen.errors import (
 from widen.iceberg.properties import doc_with_source
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
+from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.planning.alter.column_checks import ensure_field_addable
 from widen.planning.evolution.format_capability import TableFormat, can_widen
@@ -49,7 +50,13 @@ from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
 if TYPE_CHECKING:
     from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
     from pyiceberg.table.update.schema import UpdateSchema
+
+ice_mapping = import_lazily("pyiceberg.table.name_mapping")
+
+NAME_MAPPING = "schema.name-mapping.default"
+"""Table property: which column each name is, in files without field ids."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
         InvalidOption: Iceberg does not have such an operation.
         UnsupportedColumnType: Iceberg does not have the type of a new column.
     """
-    schema = state.schema
+    schema, mapping = state.schema, transaction.table_metadata.name_mapping()
     for group in _independent(operations):
         with transaction.update_schema() as update:
             for operation in group:
@@ -106,7 +113,37 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
                     raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
                 make(update, ColumnState(schema, state.partition_ids, state.other_ids), operation)
                 schema = apply_operations(schema, [operation])
+    if mapping is not None:
+        _keep_names(transaction, mapping)
     return schema
+
+
+def _keep_names(transaction: Transaction, before: NameMapping) -> None:
+    """Give the names that a name mapping had before the changes back to their columns.
+
+    PyIceberg moves the name of a dropped column to a new column of that name. In files without field ids, the dropped
+    values would reappear in the new column, or make the table unreadable if the types differ.
+    """
+    after = transaction.table_metadata.name_mapping()
+    assert after is not None
+    kept = _merge_names(before.root, after.root)
+    if kept != after.root:
+        transaction.set_properties({NAME_MAPPING: ice_mapping.NameMapping(kept).model_dump_json()})
+
+
+def _merge_names(before: Sequence[MappedField], after: Sequence[MappedField]) -> list[MappedField]:
+    owners = {name: each.field_id for each in before for name in each.names}
+    earlier = {each.field_id: each for each in before}
+    merged = []
+    for each in after:
+        names = [name for name in each.names if owners.get(name, each.field_id) == each.field_id]
+        old = earlier.pop(each.field_id, None)
+        if old is not None:
+            names = [*old.names, *(name for name in names if name not in old.names)]
+        fields = each.fields if old is None else _merge_names(old.fields, each.fields)
+        if names:
+            merged.append(ice_mapping.MappedField(field_id=each.field_id, names=names, fields=fields))
+    return [*merged, *earlier.values()]
 
 
 _POSSIBLE = "Iceberg tables can add, widen, rename, move, comment and drop columns, and allow null in them."

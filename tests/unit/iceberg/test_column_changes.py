@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -201,6 +202,30 @@ def test_other_changes_are_refused_with_the_reason(
     with pytest.raises(error, match=message):
         commit_columns(name, change(to_model(name.load().schema())))
     assert name.load().metadata == before
+
+
+def test_files_without_ids_keep_the_names_of_dropped_columns(table: Table, name: TableName) -> None:
+    ids = {column: table.schema().find_field(column).field_id for column in ("id", "price", "text", "points.x")}
+    with table.transaction() as transaction:
+        mapping = create_mapping_from_schema(table.schema()).model_dump_json()
+        transaction.set_properties({"schema.name-mapping.default": mapping})
+    with table.update_schema() as update:
+        update.delete_column("text").delete_column(("points", "x")).delete_column("price")
+        update.add_column(("points", "y"), IntegerType())
+    schema = to_model(table.schema())
+    added = {"text": "int", "points.element.x": "string", "new": "int"}
+    table = commit_columns(name, alter_request.parse_new_columns(schema, added))  # type: ignore[arg-type]
+    assert table.schema().find_field("text").field_id != ids["text"]
+    ids |= {column: table.schema().find_field(column).field_id for column in ("points.y", "new")}
+    table = commit_columns(name, alter_request.parse_rename(schema, "id", "price"))
+    kept = table.metadata.name_mapping()
+    assert kept is not None
+    names = {each.field_id: each.names for each in kept.root}
+    assert {column: names[ids[column]] for column in ("id", "price", "text", "new")} == {
+        "id": ["id"], "price": ["price"], "text": ["text"], "new": ["new"],
+    }  # fmt: skip
+    (item,) = next(each.fields for each in kept.root if each.names == ["points"])
+    assert {each.field_id: each.names for each in item.fields} == {ids["points.y"]: ["y"], ids["points.x"]: ["x"]}
 
 
 def test_a_change_that_another_writer_made_first_wins(name: TableName, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,8 +122,15 @@ def _old_decimal(stored: pa.DataType | None, wanted: DataType) -> DecimalType | 
 
 
 def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Iterator[pa.Field]:
-    """Yield fields with the ids that a name mapping has for their names; those that it does not name have none."""
-    by_name = {name: each for each in mapped for name in each.names}
+    """Yield fields with the ids that a name mapping has for their names; those that it does not name have none.
+
+    A column that was renamed to the name of a dropped one has both names. A file may have both columns; the first of
+    the names is the older one.
+    """
+    fields = list(fields)
+    in_file = {field.name for field in fields}
+    first_names = ((next((name for name in each.names if name in in_file), None), each) for each in mapped)
+    by_name = dict(first_names)
     for field in fields:
         found = by_name.get(field.name)
         below = found.fields if found is not None else ()

@@ -105,6 +105,41 @@ def test_only_files_with_replaced_rows_are_written_again(lake: Lake) -> None:
     assert not set(after) & set(lake.iceberg("ns.t").files()["path"].to_pylist())
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys", "partition_by"),
+    [
+        ("int", ["1", "2", "3"], None),
+        ("string", ["'a'", "'b'", "'c'"], "k"),
+        ("decimal(9,2)", ["-1.50", "-1.49", "7"], None),
+    ],
+)
+def test_files_without_the_keys_of_a_batch_are_not_read(
+    lake: Lake, kind: str, keys: list[str], partition_by: str | None
+) -> None:
+    """The table has a file for each key and one for null; two more key columns do not have an order that is used."""
+    rows = "SELECT CAST({} AS {}) AS k, timestamp'2024-01-01 00:00:00Z' AS at, 1.5D AS d, {} AS n"
+    target: Any = None
+    files: list[Path] = []
+    for key in (*keys, "NULL"):
+        arrow = lake.spark.sql(rows.format(key, kind, 1)).toArrow()
+        arrow = arrow.cast(pa.schema([field.with_nullable(True) for field in arrow.schema]))
+        if target is None:
+            target = lake.catalog.create_table("ns.t", arrow.schema)
+            if partition_by:
+                with target.update_spec() as spec:
+                    spec.add_identity(partition_by)
+        before = set(lake.place.glob("**/*.parquet"))
+        target.append(arrow)
+        files.append(next(iter(set(lake.place.glob("**/*.parquet")) - before)))
+    lake.add(rows.format(keys[1], kind, 2) + " UNION ALL " + rows.format("NULL", kind, 2))
+    hidden = [path.rename(path.with_suffix(".hidden")) for path in (files[0], files[2])]
+    lake.flow("bronze", "ns.t", keys=["k", "at", "d"])
+    for path in hidden:
+        path.rename(path.with_suffix(".parquet"))
+    found = sorted((row[0] is None, row[0], row[3]) for row in lake.rows("ns.t"))
+    assert [row[2] for row in found] == [1, 2, 1, 2]
+
+
 def test_an_iceberg_table_is_read_snapshot_by_snapshot(lake: Lake) -> None:
     """A flow without keys: parts, new columns, removed rows, a rollback and expired snapshots."""
     spark = lake.spark

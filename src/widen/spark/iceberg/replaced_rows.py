@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from widen.iceberg.data_file import IcebergFile
+from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import IcebergScan, plan_scan
 from widen.iceberg.snapshot_history import live_entries
 from widen.iceberg.snapshots import ReadPoint
-from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType, quote_name
-from widen.protocol.skipping.predicate import UnknownPredicate
+from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.spark.dml.key_bounds import key_predicate
 from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, semi_join_keys
 from widen.spark.iceberg.scan import IcebergSource, read_files, to_uris
 from widen.spark.ingest.iceberg_files import IcebergWriter
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from widen.iceberg.snapshot_history import DataFile
-
-ice = import_lazily("pyiceberg.expressions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,13 @@ def remove_replaced_rows(
     entries = [entry.data_file for entry in live_entries(io, point.snapshot)]
     if replaced.keys is None:
         return RemovedRows(entries)
-    if any(schema.find(name) is None for name in replaced.columns):  # no row of the table has a key yet
+    columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
+    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return RemovedRows()
     source = IcebergSource(replaced.spark, io, point)
-    scan = plan_scan(point.metadata, io, point.snapshot, ice.AlwaysTrue())
-    touched = _touched(replaced, source, schema, scan)
+    predicate = key_predicate(columns, replaced.keys)
+    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
+    touched = _touched(replaced, source, schema, scan, predicate)
     if not touched.files:
         return RemovedRows()
     paths = {file.path for file in touched.files}
@@ -78,12 +79,14 @@ def remove_replaced_rows(
     return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
 
 
-def _touched(replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan) -> IcebergScan:
+def _touched(
+    replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
+) -> IcebergScan:
     """Return the files that have rows to remove."""
     if not scan.files:
         return scan
     assert replaced.keys is not None
-    rows = read_files(source, schema, scan, UnknownPredicate(), with_file=True)
+    rows = read_files(source, schema, scan, predicate, with_file=True)
     with translate_spark_errors():
         found = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
     keys = {row[FILE] for row in found}

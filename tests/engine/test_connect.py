@@ -33,10 +33,14 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
                 yield lambda work, *words: client.submit(work, *words).result()
 
 
-@pytest.mark.parametrize("key", ["", "k"] if FULL in os.environ else ["k"])
-def test_a_flow_that_is_killed_writes_each_row_once(call: Call, tmp_path: Path, key: str) -> None:
+FLOWS = [("silver", "k"), ("silver", ""), ("ns.silver", "k"), ("ns.silver", "")]
+"""The target and the key of flows; a name with a dot is that of an Iceberg table."""
+
+
+@pytest.mark.parametrize(("target", "key"), FLOWS if FULL in os.environ else FLOWS[:1])
+def test_a_flow_that_is_killed_writes_each_row_once(call: Call, tmp_path: Path, target: str, key: str) -> None:
     kills = int(os.environ.get("WIDEN_FLOW_KILLS", 100 if FULL in os.environ else 1))
-    report = call(connect_client.killed_flows, tmp_path, key, kills)
+    report = call(connect_client.killed_flows, tmp_path, target, key, kills)
     assert (report["wrong"], report["kills"]) == ([], kills)
 
 

@@ -160,9 +160,9 @@ def data_source(place: Path) -> tuple[Any, ...]:
     return frame.count(), filtered, rows(place / "copy")
 
 
-def killed_flows(place: Path, key: str, kills: int) -> dict[str, Any]:
+def killed_flows(place: Path, target: str, key: str, kills: int) -> dict[str, Any]:
     """Kill processes of a flow on the same server; see `support.killed_flows`."""
-    words = ["-m", "support.killed_flows", str(place), key, "7", str(kills)]
+    words = ["-m", "support.killed_flows", str(place), target, key, "7", str(kills)]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)

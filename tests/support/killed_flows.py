@@ -1,7 +1,8 @@
 """Processes that run a flow on a Spark Connect server, and are killed at random moments; the server goes on.
 
-Run as a program with SPARK_REMOTE set: ``killed_flows.py FOLDER KEY SEED KILLS`` prints as JSON what is wrong at the
-end. It imports once and forks each process, so that a kill does not cost a start of Spark.
+Run as a program with SPARK_REMOTE set: ``killed_flows.py FOLDER TARGET KEY SEED KILLS`` prints as JSON what is wrong
+at the end. A target with a dot in its name is an Iceberg table. The program imports once and forks each process, so
+that a kill does not cost a start of Spark.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.foreign_file import add_file
+from widen.iceberg.catalog import to_table_name
 from widen.table import Table, create_table
 
 KEYS = 5
@@ -38,21 +41,48 @@ def add_versions(bronze: Table, count: int) -> None:
         add_file(bronze, f"{version}.parquet", pa.table({"id": ids, "k": keys}), {})
 
 
-def run_flow(place: Path, key: str) -> None:
-    """Run the flow until its target has everything; each version of the source is a batch."""
-    session = SparkSession.builder.getOrCreate()
-    words = {"checkpoint": str(place / "cp"), "max_bytes": 1, "once": True, "spark": session}
-    widen.flow(str(place / "bronze"), str(place / "silver"), keys=[key] if key else None, **words)  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Flow:
+    """A flow from the Delta table ``bronze`` in a folder into another table, without keys or with one."""
+
+    place: Path
+    target: str
+    key: str
+
+    @property
+    def catalog(self) -> Path | None:
+        return self.place / "c.db" if "." in self.target else None
+
+    def run(self) -> None:
+        """Run it until its target has everything; each version of the source is a batch."""
+        words = {"checkpoint": str(self.place / "cp"), "max_bytes": 1, "once": True, "catalog": self.catalog}
+        target = self.target if self.catalog else str(self.place / self.target)
+        session, keys = SparkSession.builder.getOrCreate(), [self.key] if self.key else None
+        widen.flow(str(self.place / "bronze"), target, keys=keys, spark=session, **words)  # type: ignore[arg-type]
+
+    def commits(self) -> int:
+        """Return how many commits the target has."""
+        if self.catalog:
+            table = to_table_name(self.target, self.catalog).find()
+            return 0 if table is None else len(table.snapshots())
+        silver = self.place / self.target
+        return Table(str(silver)).version + 1 if (silver / "_delta_log").exists() else 0
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return the rows of the target as a client without Spark reads them."""
+        if self.catalog:
+            return to_table_name(self.target, self.catalog).load().scan().to_arrow().to_pylist()  # type: ignore[no-any-return]
+        return Table(str(self.place / self.target)).to_arrow().to_pylist()
 
 
-def fork_flow(place: Path, key: str) -> int:
-    """Run the flow in a new process, and return its id."""
+def fork(flow: Flow) -> int:
+    """Run a flow in a new process, and return its id."""
     if child := os.fork():
         return child
     try:
-        run_flow(place, key)
+        flow.run()
     except BaseException:  # a process that must not return to what its parent does
-        (place / "error").write_text(traceback.format_exc())
+        (flow.place / "error").write_text(traceback.format_exc())
         os._exit(1)
     os._exit(0)
 
@@ -61,38 +91,36 @@ def end_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def version_of(silver: Path) -> int:
-    return Table(str(silver)).version if (silver / "_delta_log").exists() else -1
-
-
-def kill_flows(place: Path, key: str, rng: random.Random, kills: int) -> dict[str, object]:
+def kill_flows(flow: Flow, rng: random.Random, kills: int) -> dict[str, object]:
     """Kill that many processes, let a last one finish, and return what is wrong and how far each one came."""
+    place = flow.place
     bronze = create_table(str(place / "bronze"), "id int, k int")
     add_versions(bronze, 1)
     begin = time.monotonic()
-    wrong = [] if end_of(fork_flow(place, key)) == 0 else ["the first flow failed"]
+    wrong = [] if end_of(fork(flow)) == 0 else ["the first flow failed"]
     seconds, commits = time.monotonic() - begin, []
     while len(commits) < kills and not wrong:
         add_versions(bronze, BATCHES)
-        before = version_of(place / "silver")
-        child = fork_flow(place, key)
+        before = flow.commits()
+        child = fork(flow)
         time.sleep(seconds * rng.uniform(0.2, 1.2))
         os.kill(child, signal.SIGKILL)
         if (end := end_of(child)) == -signal.SIGKILL:
-            commits.append(version_of(place / "silver") - before)
+            commits.append(flow.commits() - before)
         elif end:
             wrong.append(f"a flow ended with {end}")
         else:  # it was quicker than the kill
             seconds *= 0.7
-    if not wrong and end_of(fork_flow(place, key)):
+    if not wrong and end_of(fork(flow)):
         wrong.append("the last flow failed")
     error = place / "error"
     wrong += [error.read_text()[-2000:]] if error.exists() else []
-    lost, found = (Counter(map(str, Table(str(place / name)).to_arrow().to_pylist())) for name in ("bronze", "silver"))
+    sides = (Table(str(place / "bronze")).to_arrow().to_pylist(), flow.rows())
+    lost, found = (Counter(str(sorted(row.items())) for row in rows) for rows in sides)
     wrong += [f"{row} is there {found[row]} times" for row in lost | found if found[row] != 1]
     return {"kills": len(commits), "rows": lost.total(), "commits": commits, "wrong": wrong}
 
 
 if __name__ == "__main__":
-    folder, key, seed, kills = sys.argv[1:]
-    print(json.dumps(kill_flows(Path(folder), key, random.Random(int(seed)), int(kills))))
+    folder, target, key, seed, kills = sys.argv[1:]
+    print(json.dumps(kill_flows(Flow(Path(folder), target, key), random.Random(int(seed)), int(kills))))

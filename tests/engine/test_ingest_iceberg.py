@@ -421,6 +421,10 @@ def test_a_column_is_folded_back_in_one_commit(spark: SparkSession, tmp_path: Pa
     assert rows(folded) == [{"n": 1, "a": 1, "s": {"b": 1}}, {"n": 2, "a": 2}, {"n": 3}, {"n": 4, "a": 5}, {"n": 5}]
     proved(spark, write_lines(tmp_path / "9.jsonl", ['{"n":9,"a":"x"}']), tmp_path, evolve="split")
     assert rows(catalog.load_table("shop.orders"))[-1] == {"n": 9, "a_string": "x"}
+    scanned = told("report", "shop.orders", *words, "--scan", "--samples", "raw")
+    counts = {each["column"]: (each["written"], each["nulls"], each["distinct"]) for each in scanned["columns"]}
+    assert (scanned["scanned"], scanned["rows"]) == (True, 6)
+    assert counts == {"n": (6, 0, 6), "a": (3, 3, 3), "s.b": (1, 5, 1), "a_string": (1, 5, 1)}
 
 
 # ---- exactly once, races and unknown outcomes ------------------------------------------------------

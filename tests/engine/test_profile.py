@@ -25,7 +25,7 @@ def test_a_scan_looks_inside_arrays_and_maps(spark: SparkSession, tmp_path: Path
     schema = "n int, t string, at timestamp, o array<struct<p: array<int>>>, m map<string, double>, b binary"
     table = create_table(str(tmp_path / "t"), schema)
     table.append(spark.sql(f"SELECT * FROM ({ROWS}) AS t(n, t, at, o, m, b)"))
-    report = scan_report(spark, table.snapshot, build_report(table.snapshot))
+    report = scan_report(table.read(spark=spark), table.snapshot.schema, build_report(table.snapshot))
     told = [(".".join(c.path), c.written, c.nulls, c.low, c.high, c.distinct, c.samples) for c in report.columns]
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
     assert told[:2] == [("n", 3, 0, 1, 3, 2, ("1", "3")), ("t", 2, 1, "a", "b", 2, ("a", "b"))]

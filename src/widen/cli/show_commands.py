@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,13 +18,15 @@ from widen.cli.output import note, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
 from widen.cli.step_display import progress
 from widen.errors import InvalidOption, SparkUnavailable, TableError
+from widen.errors.foreign import first_line
 from widen.model.progress import Step
 
 if TYPE_CHECKING:
     from widen.log.read.snapshot import Snapshot
+    from widen.model.types import StructType
     from widen.report.table_report import Report
     from widen.spark.parquet.old_type_files import OldType
-    from widen.spark.spark_types import DataFrame
+    from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.results import Loads
 
@@ -150,11 +153,23 @@ def report(
     use = {None: "automatic", True: "all", False: "none"}[footers]
     built = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
     if scan:
-        with progress("starting Spark") as update:
-            spark = update.watch(spark_session.spark_session())
-            update(Step("reading the rows", built.size_bytes, built.rows or 0))
-            built = lazy_imports.scan_report(spark, snapshot, built)
+        read = partial(lazy_imports.read_snapshot, store=snapshot.store, snapshot=snapshot)
+        built = scan_rows(built, snapshot.schema, read)
     show_report(built, samples, html, json=json)
+
+
+def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession], DataFrame]) -> Report:
+    """Return a report with numbers from all rows of its table.
+
+    Args:
+        report: The report.
+        schema: The columns of the table, with all metadata.
+        read: Returns the rows of the reported version.
+    """
+    with progress("starting Spark") as update:
+        spark = update.watch(spark_session.spark_session())
+        update(Step("reading the rows", report.size_bytes, report.rows or 0))
+        return lazy_imports.scan_report(read(spark), schema, report)
 
 
 def show_report(report: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
@@ -263,9 +278,10 @@ def select_rows(
         frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
-        reason = str(error).partition("\n")[0]
         given = ", ".join(filter(None, (*select, where)))
-        raise InvalidOption(option="--where or --select", value=given, expected=f"Spark says: {reason}") from error
+        raise InvalidOption(
+            option="--where or --select", value=given, expected=f"Spark says: {first_line(error)}."
+        ) from error
     twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
     if twice is not None:
         raise InvalidOption(option="--select", value=twice, expected="Duplicate column name; add an alias with AS.")

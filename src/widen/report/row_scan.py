@@ -7,31 +7,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from widen.log.read.snapshot import Snapshot
+from widen.model.types import StructType
 from widen.report.source_fields import drifted_fields
 from widen.report.table_report import Report, ReportColumn
 from widen.spark.maintain.column_profile import ColumnFacts, profile_columns
-from widen.spark.spark_types import SparkSession
+from widen.spark.spark_types import DataFrame
 
 
-def scan_report(spark: SparkSession, snapshot: Snapshot, report: Report) -> Report:
+def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
     """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do.
 
     Args:
-        spark: The session.
-        snapshot: The reported version.
-        report: The report from the log.
+        rows: The rows of the reported version.
+        schema: Its columns, with all metadata.
+        report: The report from the metadata of the table.
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: a Spark job failed.
         StorageError: the storage cannot be read.
     """
-    rows, facts = profile_columns(spark, snapshot)
+    number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)
     origins = {column.path: column.origin for family in report.families for column in family.columns if column.origin}
-    drifted = tuple(drifted_fields(snapshot.schema, columns, origins))
-    return replace(report, rows=rows, columns=columns, is_scanned=True, families=drifted)
+    drifted = tuple(drifted_fields(schema, columns, origins))
+    return replace(report, rows=number, columns=columns, is_scanned=True, families=drifted)
 
 
 def _scanned_column(column: ReportColumn, facts: ColumnFacts) -> ReportColumn:

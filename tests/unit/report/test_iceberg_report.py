@@ -120,8 +120,8 @@ def test_the_command_shows_it_in_every_form(table: Table, tmp_path: Path) -> Non
     page = tmp_path / "page.html"
     assert run("report", "ns.orders", *catalog, "--html", str(page)).exit_code == 0
     assert "ns.orders" in page.read_text()
-    refused = run("report", "ns.orders", *catalog, "--scan")
-    assert "--scan does not apply to Iceberg tables" in " ".join(refused.stderr.split())
+    refused = run("report", "ns.orders", *catalog, "--footers")
+    assert "--footers does not apply to Iceberg tables" in " ".join(refused.stderr.split())
 
 
 def test_a_table_without_a_snapshot(tmp_path: Path) -> None:

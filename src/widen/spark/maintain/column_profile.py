@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import KEY, VALUE, Path, children, leaves
 from widen.model.types import TIMESTAMP, DataType, StructType, quote_name
 from widen.observe.kind import BINARY_WORD, word_of
 from widen.protocol.partition_values import Scalar
-from widen.spark.read.scan import read_snapshot
 from widen.spark.spark_errors import translate_spark_errors
 
 SAMPLES, SAMPLED_ROWS, SAMPLE_LENGTH = 3, 200, 64
@@ -51,20 +49,19 @@ class ColumnFacts:
     samples: tuple[str, ...]
 
 
-def profile_columns(spark: SparkSession, snapshot: Snapshot) -> tuple[int, dict[Path, ColumnFacts]]:
+def profile_columns(rows: DataFrame, schema: StructType) -> tuple[int, dict[Path, ColumnFacts]]:
     """Return the number of rows of a version, and the profile of each leaf.
 
     Args:
-        spark: The session.
-        snapshot: The version.
+        rows: The rows of the version.
+        schema: Its columns.
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: a Spark job failed.
         StorageError: the store cannot be read.
     """
-    rows = read_snapshot(spark, snapshot.store, snapshot)
-    all_leaves = [_Leaf.at(snapshot.schema, path, data_type) for path, data_type in leaves(snapshot.schema)]
+    all_leaves = [_Leaf.at(schema, path, data_type) for path, data_type in leaves(schema)]
     profiles: dict[Path, ColumnFacts] = {}
     number = 0
     for start in range(0, len(all_leaves), LEAVES_PER_PASS):

@@ -44,7 +44,7 @@ FOREIGN = {
     "planning": {"msgspec", "sqlglot"},
     "routing": {"msgspec"},
     "proof": {"msgspec", "pyarrow"},
-    "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlglot"},
+    "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlalchemy", "sqlglot"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyiceberg", "pyroaring", "pyspark", "sqlglot"},
     "formats": {"msgspec"},
@@ -115,7 +115,7 @@ def test_no_import_hides_inside_a_function() -> None:
 @pytest.mark.parametrize("room", WITHOUT_SPARK)
 def test_imports_where_other_packages_are_not_installed(room: str) -> None:
     names = [module.name for module in modules() if module.room == room]
-    allowed = sorted(FOREIGN[room] - {"pyiceberg"})  # an extra
+    allowed = sorted(FOREIGN[room] - {"pyiceberg", "sqlalchemy"})  # an extra
     done = subprocess.run(
         [sys.executable, "-S", "-c", BLOCKED.format(paths=_paths(), allowed=allowed, names=names)],
         capture_output=True,

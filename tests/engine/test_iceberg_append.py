@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal as D
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -12,12 +13,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DecimalType, IntegerType, NestedField, StringType
+from pyiceberg.types import DecimalType, FixedType, IntegerType, ListType, MapType, NestedField, StringType, UUIDType
 from pyspark.sql import SparkSession
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.errors import NotNullViolated, SchemaMismatch
+from widen.errors import JobFailed, NotNullViolated, SchemaMismatch
+from widen.iceberg.catalog import to_catalog
 from widen.spark.iceberg import append
 from widen.spark.spark_types import DataFrame
 
@@ -50,7 +52,7 @@ def test_rows_columns_and_types_come_in_one_commit(spark: SparkSession, made: Ta
     assert (done.metrics["added-data-files"], done.metrics["added-records"]) == (1, 1)
     assert rows(made) == [{"id": 1, "kind": "a", "price": None}]
     wide = "SELECT 3000000000 id, CAST(12345678901.25 AS decimal(15,2)) price, 'n' note, named_struct('x', array(1)) s"
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="Iceberg can widen int to bigint"):
         table.append(spark.sql(wide))
     table.append(spark.sql(wide), merge_schema=True)
     assert rows(made) == [
@@ -62,6 +64,23 @@ def test_rows_columns_and_types_come_in_one_commit(spark: SparkSession, made: Ta
     assert [entry.operation for entry in table.history()] == ["append", "append"]
     assert sorted(str(row["partition"]) for row in table.files().to_pylist()) == ["kind=a", "kind=null"]
     assert table.read("price > 1", spark=spark).count() == 1
+
+
+def test_uuids_in_lists_and_folders_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20c"
+    folder.mkdir()
+    fixed = MapType(4, StringType(), 5, FixedType(2), False)
+    schema = Schema(NestedField(1, "us", ListType(2, UUIDType(), False), False), NestedField(3, "m", fixed, False))
+    catalog = to_catalog(folder / "catalog.db").open()
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.t", schema)
+    table = widen.IcebergTable("ns.t", catalog=folder / "catalog.db")
+    table.append(spark.sql("SELECT array(unhex(repeat('0f', 16)), NULL) us, map('k', X'0102') m"))
+    (row,) = table.table.scan().to_arrow().to_pylist()
+    assert row == {"us": [UUID("0f" * 16), None], "m": [("k", b"\x01\x02")]}
+    assert table.read(spark=spark).count() == 1
+    with pytest.raises(JobFailed, match="ArrowInvalid"):
+        table.append(spark.sql("SELECT array(X'01') us"))
 
 
 def test_what_iceberg_cannot_widen_is_refused(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:

@@ -33,7 +33,7 @@ from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
 from widen.iceberg.schema_conversion import to_model, with_field_ids
-from widen.iceberg.storage_options import to_storage_options
+from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
@@ -184,7 +184,7 @@ class IcebergQuarantine(Quarantine):
     def store(self, table: Table, location: str | None = None) -> LogStore:
         """Return the store of the files of the quarantine."""
         place = location or data_location(table.metadata)
-        return LogStore(place, to_storage_options(table.io.properties, self.storage_options))
+        return open_store(place, table.io.properties, self.storage_options)
 
     def writer(self, transaction: IcebergTransaction) -> IcebergWriter:
         """Return what writes files for a transaction."""

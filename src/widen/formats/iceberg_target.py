@@ -40,7 +40,7 @@ from widen.iceberg.partitions import (
 from widen.iceberg.scan_plan import added_by
 from widen.iceberg.schema_conversion import to_model, with_field_ids
 from widen.iceberg.snapshots import ReadPoint
-from widen.iceberg.storage_options import to_storage_options
+from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import StagedFiles
 from widen.model.column_path import Path, fields
@@ -118,7 +118,7 @@ class IcebergLocation(TableLocation):
         Raises:
             InvalidOption: its scheme is not supported.
         """
-        return LogStore(location, to_storage_options(properties, self.storage_options))
+        return open_store(location, properties, self.storage_options)
 
     def _ensure_partitions(self, actual: tuple[PartitionField, ...]) -> None:
         wanted = [(each.source, each.transform, each.size) for each in self.partition_by]

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
     from pyiceberg.table import Table as Table
+    from sqlalchemy.engine import url as sql_urls
 else:
     iceberg_catalog = import_lazily("pyiceberg.catalog")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
+    sql_urls = import_lazily("sqlalchemy.engine.url")
 
 CatalogSource: TypeAlias = str | os.PathLike[str] | Any
 """The name of a catalog in PyIceberg's configuration, a file NAME.db, or an open PyIceberg catalog."""
@@ -46,6 +48,7 @@ EMBEDDED_NAME = "default"
 """The name of an embedded catalog in its file, which is PyIceberg's default for a catalog."""
 
 _WAREHOUSE = "_warehouse"
+_NO_URI = "the configuration of PyIceberg has no URI for it"
 _SQLITE_TIMEOUT_SECONDS = 30
 
 
@@ -102,7 +105,9 @@ class CatalogReference:
             try:
                 return iceberg_catalog.load_catalog(self.source)
             except ValueError as error:
-                raise CatalogNotFound(catalog=self.source, reason=first_line(error)) from error
+                # PyIceberg's own text names an option of its command line.
+                reason = _NO_URI if str(error).startswith("URI missing") else first_line(error)
+                raise CatalogNotFound(catalog=self.source, reason=reason) from error
 
 
 def to_catalog(source: CatalogSource) -> CatalogReference:
@@ -143,8 +148,10 @@ def _open_embedded(path: str) -> iceberg_catalog.Catalog:
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     warehouse = file.with_name(file.stem + _WAREHOUSE)
-    uri = f"sqlite:///{path}?timeout={_SQLITE_TIMEOUT_SECONDS}"
-    return sql_catalog.SqlCatalog(_embedded_name(path), uri=uri, warehouse=warehouse.as_uri())
+    uri = sql_urls.URL.create("sqlite", database=path, query={"timeout": str(_SQLITE_TIMEOUT_SECONDS)})
+    # Iceberg's clients do not decode a location, but PyIceberg cuts a URL off at these characters.
+    location = str(warehouse) if set("#?") & set(path) else f"file://{warehouse}"
+    return sql_catalog.SqlCatalog(_embedded_name(path), uri=uri.render_as_string(), warehouse=location)
 
 
 def _embedded_name(path: str) -> str:

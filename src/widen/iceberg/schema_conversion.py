@@ -82,8 +82,8 @@ _FROM_MODEL: Mapping[str, str] = MappingProxyType(
 )
 """The class of Iceberg's type for each atomic type of the model. Iceberg has no integers of 8 and 16 bits."""
 
-FIXED_LENGTH = "widen.fixedLength"
-"""Metadata key: the number of bytes of every value of a uuid or fixed column."""
+FIXED_LENGTHS = "widen.fixedLengths"
+"""Metadata key: the number of bytes of every value of a uuid or fixed column, or of such items in it, by field id."""
 
 _UUID_BYTES = 16
 
@@ -117,10 +117,8 @@ def _to_field(
     metadata: dict[str, Any] = {COLUMN_ID: field.field_id}
     if item_ids := dict(_item_ids(field.field_type, field.name)):
         metadata[NESTED_IDS] = item_ids
-    if isinstance(field.field_type, iceberg_types.UUIDType):
-        metadata[FIXED_LENGTH] = _UUID_BYTES
-    if isinstance(field.field_type, iceberg_types.FixedType):
-        metadata[FIXED_LENGTH] = len(field.field_type)
+    if lengths := dict(_fixed_lengths(field.field_type, field.field_id)):
+        metadata[FIXED_LENGTHS] = lengths
     if field.doc:
         metadata[COMMENT] = field.doc
     if source:
@@ -164,6 +162,19 @@ def _item_ids(data_type: iceberg_types.IcebergType, prefix: str) -> Iterator[tup
             ):
                 yield f"{prefix}.{step}", number
                 yield from _item_ids(inner, f"{prefix}.{step}")
+
+
+def _fixed_lengths(data_type: iceberg_types.IcebergType, number: int) -> Iterator[tuple[str, int]]:
+    match data_type:
+        case iceberg_types.UUIDType():
+            yield str(number), _UUID_BYTES
+        case iceberg_types.FixedType():
+            yield str(number), len(data_type)
+        case iceberg_types.ListType():
+            yield from _fixed_lengths(data_type.element_type, data_type.element_id)
+        case iceberg_types.MapType():
+            yield from _fixed_lengths(data_type.key_type, data_type.key_id)
+            yield from _fixed_lengths(data_type.value_type, data_type.value_id)
 
 
 def from_model(schema: StructType) -> iceberg_schema.Schema:
@@ -240,7 +251,7 @@ def _with_ids(schema: StructType, numbered: StructType) -> StructType:
 
 
 def _with_id(field: Field, numbered: Field) -> Field:
-    ids = numbered.only_metadata(COLUMN_ID, NESTED_IDS, FIXED_LENGTH).metadata
+    ids = numbered.only_metadata(COLUMN_ID, NESTED_IDS, FIXED_LENGTHS).metadata
     data_type = _type_with_ids(field.type, numbered.type)
     return Field(field.name, data_type, field.nullable, {**field.metadata, **ids})
 

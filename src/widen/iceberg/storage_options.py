@@ -1,4 +1,4 @@
-"""The settings of a PyIceberg FileIO in the words of object_store, so that a catalog needs no second configuration.
+"""The store of the files of a table, with the settings of its PyIceberg FileIO: it needs no second configuration.
 
 Source: PyIceberg: ``FileIO``.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+
+from widen.log.store.log_store import LogStore, percent_encode
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -29,6 +31,21 @@ NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 """The setting of object_store for each setting of PyIceberg; the first one that is set wins."""
+
+
+def open_store(location: str, properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> LogStore:
+    """Return the store below a location in Iceberg metadata.
+
+    Args:
+        location: The location. Iceberg's clients take it as it is, so ``%20`` does not stand for a space.
+        properties: The properties of the FileIO of the table.
+        given: Settings from the caller, which win.
+
+    Raises:
+        InvalidOption: its scheme is not supported.
+    """
+    place = percent_encode(location) if location.startswith("file:") else location
+    return LogStore(place, to_storage_options(properties, given))
 
 
 def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:

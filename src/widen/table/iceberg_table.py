@@ -16,10 +16,9 @@ from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
-from widen.iceberg.storage_options import to_storage_options
+from widen.iceberg.storage_options import open_store
 from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.loads import Load
-from widen.log.store.log_store import LogStore
 from widen.log.write.commit import retry_conflicts
 from widen.log.write.commit_outcome import Conflicted
 from widen.model.argument_types import check_arguments
@@ -43,6 +42,8 @@ from widen.spark.spark_types import DataFrame, SparkSession
 from widen.table.fold import FOLD, FoldMixin, ensure_values_kept
 from widen.table.open_table import ColumnMethodsMixin, Self
 from widen.table.results import TableChange
+
+_WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
 
 class IcebergTable(FoldMixin, ColumnMethodsMixin):
@@ -176,7 +177,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         """
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
-        options = SchemaChangeOptions(merges, widens, cast)
+        options = SchemaChangeOptions(merges, widens, cast, widen_fix=_WIDEN)
         version = retry_conflicts(lambda _: append_rows(self._name, frame, options))
         entry = next(each for each in self.refresh().history() if each.version == version)
         return TableChange(self, entry.operation, version, {name: int(value) for name, value in entry.metrics.items()})
@@ -274,8 +275,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         return snapshot_commits(self._table.metadata, limit)
 
     def _read_loads(self) -> Iterable[Load]:
-        store = LogStore(self.location, to_storage_options(self._table.io.properties))
-        return read_loads(self._table, store)
+        return read_loads(self._table, open_store(self.location, self._table.io.properties))
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         return open_fold(self._name, column, into, spark).preview

@@ -22,6 +22,7 @@ from widen.errors import (
 )
 from widen.iceberg import catalog as catalog_module
 from widen.iceberg.catalog import to_catalog, to_table_name, translate_catalog_errors
+from widen.iceberg.storage_options import open_store
 
 SCHEMA = Schema(ice.NestedField(1, "id", ice.LongType()))
 
@@ -32,9 +33,25 @@ def test_an_embedded_catalog_is_a_file_with_a_warehouse_beside_it(tmp_path: Path
     name.create_namespace()
     name.create_namespace()
     table = name.catalog.open().create_table(name.identifier, SCHEMA)
-    assert table.location().startswith((tmp_path / "new" / "catalog_warehouse").as_uri())
+    assert table.location().startswith(f"file://{tmp_path}/new/catalog_warehouse")
     assert (tmp_path / "new" / "catalog.db").exists()
     assert pickle.loads(pickle.dumps(name)).load().schema() == table.schema()
+
+
+@pytest.mark.parametrize("folder", ["a b%20c", "a#b", "a?b", "ü+&"])
+def test_a_folder_may_have_any_name(tmp_path: Path, folder: str) -> None:
+    """Iceberg's clients take locations as they are."""
+    name = to_table_name("shop.orders", tmp_path / folder / "catalog.db")
+    name.create_namespace()
+    table = name.catalog.open().create_table(name.identifier, SCHEMA)
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+    assert sorted(path.name for path in (tmp_path / folder).iterdir()) == ["catalog.db", "catalog_warehouse"]
+    store = open_store(table.location(), table.io.properties)
+    assert store.location == f"{tmp_path}/{folder}/catalog_warehouse/shop/orders"
+    with store.create("x") as file:
+        file.write(b"1")
+    with table.io.new_input(f"{table.location()}/x").open() as file:
+        assert file.read() == b"1"
 
 
 def test_an_embedded_catalog_of_another_name_is_found(tmp_path: Path) -> None:

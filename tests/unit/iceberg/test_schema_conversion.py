@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 
 from widen.errors import UnsupportedColumnType
 from widen.iceberg.properties import ColumnSource
-from widen.iceberg.schema_conversion import FIXED_LENGTH, from_model, from_model_type, to_model
+from widen.iceberg.schema_conversion import FIXED_LENGTHS, from_model, from_model_type, to_model
 from widen.model import types as model
 from widen.model.types import ArrayType, DecimalType, Field, MapType, StructType
 from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM, ROLE, SOURCE
@@ -46,8 +46,11 @@ def test_small_integers_become_int(ours: model.DataType, theirs: ice.IcebergType
 
 @pytest.mark.parametrize(("theirs", "length"), [(ice.UUIDType(), 16), (ice.FixedType(20), 20)], ids=str)
 def test_uuid_and_fixed_are_binary_of_one_length(theirs: ice.IcebergType, length: int) -> None:
-    column = Field("a", model.BINARY, metadata={COLUMN_ID: 1, FIXED_LENGTH: length})
+    column = Field("a", model.BINARY, metadata={COLUMN_ID: 1, FIXED_LENGTHS: {"1": length}})
     assert to_model(Schema(ice.NestedField(1, "a", theirs))) == StructType((column,))
+    inner = ice.MapType(3, ice.StringType(), 4, ice.ListType(5, theirs))
+    (items,) = to_model(Schema(ice.NestedField(2, "m", inner)))
+    assert items.metadata[FIXED_LENGTHS] == {"5": length}
 
 
 def test_a_time_is_refused_by_its_path() -> None:

@@ -39,6 +39,7 @@ class SchemaChangeOptions:
         casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
         can_cast: Which types may be cast to which, if casts are allowed.
+        widen_fix: What an error says about how to widen types.
     """
 
     NONE: ClassVar[SchemaChangeOptions]
@@ -48,6 +49,10 @@ class SchemaChangeOptions:
     casts: bool = False
     fills: bool = True
     can_cast: Widens = can_assign
+    widen_fix: str = (
+        "Widen the types with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
+        "widening='always'."
+    )
 
 
 SchemaChangeOptions.NONE = SchemaChangeOptions()
@@ -127,7 +132,9 @@ def merge_schema(current: StructType, incoming: StructType, options: SchemaChang
         return tuple(need for need in needs if isinstance(need, (AddColumn, WidenType)))
     error = IncompatibleTypes if any(isinstance(need, IncompatibleTypePair) for need in refused) else SchemaMismatch
     raise error(
-        reason="; ".join(map(_describe_need, refused)), fix=_fix(refused), plan="\n".join(map(_to_operation, needs))
+        reason="; ".join(map(_describe_need, refused)),
+        fix=_fix(refused, options),
+        plan="\n".join(map(_to_operation, needs)),
     )
 
 
@@ -163,7 +170,7 @@ def _to_operation(need: SchemaNeed) -> str:
     return f"  - {need}" if not isinstance(need, TypeMismatch) else f"  - {need}: not possible"
 
 
-def _fix(refused: list[SchemaNeed]) -> str:
+def _fix(refused: list[SchemaNeed], options: SchemaChangeOptions) -> str:
     if all(isinstance(need, MissingField) for need in refused):
         return "Add the missing fields to the struct, e.g. as null."
     if any(isinstance(need, TypeMismatch) for need in refused):
@@ -171,15 +178,11 @@ def _fix(refused: list[SchemaNeed]) -> str:
     grows = any(isinstance(need, AddColumn) or _gets_type(need) for need in refused)
     widens = any(isinstance(need, WidenType) and not _gets_type(need) for need in refused)
     casts = widens or any(isinstance(need, CastValues) for need in refused)
-    fixes = ((grows, _GROW), (widens, _WIDEN), (casts, _CAST))
+    fixes = ((grows, _GROW), (widens, options.widen_fix), (casts, _CAST))
     return " ".join(text for holds, text in fixes if holds)
 
 
 _GROW = "Add the columns with merge_schema=True, or select only the columns of the table."
-_WIDEN = (
-    "Widen the types with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
-    "widening='always'."
-)
 _CAST = "Cast values with cast=True; a value that does not fit fails the write."
 
 

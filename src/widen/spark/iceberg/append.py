@@ -10,8 +10,7 @@ from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writab
 from widen.iceberg.data_file import data_location
 from widen.iceberg.properties import APPEND, OPERATION, read_sources
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.storage_options import to_storage_options
-from widen.log.store.log_store import LogStore
+from widen.iceberg.storage_options import open_store
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
 from widen.planning.write.schema_merge import SchemaChangeOptions, merge_schema
@@ -63,5 +62,5 @@ def open_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergW
         schema: The columns of the files, with field ids.
     """
     metadata = transaction.metadata
-    store = LogStore(data_location(metadata), to_storage_options(transaction.table.io.properties))
+    store = open_store(data_location(metadata), transaction.table.io.properties)
     return IcebergWriter(store, schema, transaction.partition_fields, metadata.properties)

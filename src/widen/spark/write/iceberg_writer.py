@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from widen.iceberg.schema_conversion import FIXED_LENGTH
+from widen.iceberg.schema_conversion import FIXED_LENGTHS
 from widen.log.store.log_store import percent_encode
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name
@@ -178,25 +178,34 @@ def to_arrow_with_ids(schema: StructType) -> pa.Schema:
 
 
 def _arrow_field(field: Field) -> pa.Field:
-    length = field.metadata.get(FIXED_LENGTH)
-    arrow_type = pa.binary(length) if length else _arrow_type(field.type, nested_ids(field), ())
-    return pa.field(field.name, arrow_type, metadata=_id(field.metadata.get(COLUMN_ID)))
+    ids = {(): field.metadata.get(COLUMN_ID), **nested_ids(field)}
+    return _item(field.name, field.type, _Ids(ids, field.metadata.get(FIXED_LENGTHS, {})), ())
 
 
-def _arrow_type(data_type: DataType, ids: Mapping[Path, int], path: Path) -> pa.DataType:
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The ids of a field and of the elements, keys and values in it, and the lengths of fixed values by id."""
+
+    numbers: Mapping[Path, int | None]
+    lengths: Mapping[str, int]
+
+
+def _item(name: str, data_type: DataType, ids: _Ids, path: Path) -> pa.Field:
+    number = ids.numbers.get(path)
+    length = ids.lengths.get(str(number))
+    return pa.field(name, pa.binary(length) if length else _arrow_type(data_type, ids, path), metadata=_id(number))
+
+
+def _arrow_type(data_type: DataType, ids: _Ids, path: Path) -> pa.DataType:
     match data_type:
         case StructType(fields):
             return pa.struct([_arrow_field(field) for field in fields])
         case ArrayType(element):
-            return pa.list_(_item(ELEMENT, element, ids, path))
+            return pa.list_(_item(ELEMENT, element, ids, (*path, ELEMENT)))
         case MapType(key, value):
-            return pa.map_(_item(KEY, key, ids, path).with_nullable(False), _item(VALUE, value, ids, path))
+            keys = _item(KEY, key, ids, (*path, KEY)).with_nullable(False)
+            return pa.map_(keys, _item(VALUE, value, ids, (*path, VALUE)))
     return to_arrow(data_type)
-
-
-def _item(step: str, data_type: DataType, ids: Mapping[Path, int], path: Path) -> pa.Field:
-    path = (*path, step)
-    return pa.field(step, _arrow_type(data_type, ids, path), metadata=_id(ids.get(path)))
 
 
 def _id(number: Any) -> dict[bytes, bytes] | None:

@@ -46,7 +46,7 @@ lint: setup ## ruff and mypy
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 
-interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven
+interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven; WIDEN_TEST_FAULTS=1 for all cases
 	@$(PYTEST) $(PARALLEL) tests/interop $(ARGS)
 
 .PHONY: s3

@@ -141,9 +141,9 @@ class DeltaVersionRange(VersionRange):
             SourceHistoryLost: a file was deleted.
         """
         live = set(self.newest.files()["path"].to_pylist())
-        gone = missing_files(self.newest.store, [add for add in adds if add.path not in live])
-        if gone:
-            reason = f"the file {gone[0]} was deleted by a vacuum"
+        missing = missing_files(self.newest.store, [add for add in adds if add.path not in live])
+        if missing:
+            reason = f"the file {missing[0]} was deleted by a vacuum"
             raise SourceHistoryLost(location=self.newest.location, reason=reason)
 
 

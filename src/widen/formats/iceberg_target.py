@@ -309,8 +309,8 @@ class IcebergDraft(RowReplacingDraft):
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         if parameters:
             summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
-        gone = self._remove_rows(staged)
-        transaction.add_snapshot([*_files(result), *gone.written], summary, gone.removed)
+        rewrite = self._remove_rows(staged)
+        transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)
         transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
@@ -321,9 +321,9 @@ class IcebergDraft(RowReplacingDraft):
         if self.replaced is None or table is None:
             return RemovedRows()
         point, writer = ReadPoint(self.transaction.metadata, table.current_snapshot()), self.writer
-        gone = remove_replaced_rows(self.replaced, table.io, point, self.schema, writer)
-        staged.add_undo(partial(writer.discard, gone.written))
-        return gone
+        rewrite = remove_replaced_rows(self.replaced, table.io, point, self.schema, writer)
+        staged.add_undo(partial(writer.discard, rewrite.written))
+        return rewrite
 
     def _record(self, load: Load, staged: StagedFiles) -> dict[str, str]:
         """Write the record of a load, and return the table property that names it."""

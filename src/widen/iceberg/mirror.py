@@ -158,7 +158,7 @@ class _Plan:
             reason = f"the log does not say how many rows {add.path} has"
             raise MirrorRefused(location=self.location, reason=reason, fix="Write the file again.")
         nulls, low, high = (stats.get(key) or {} for key in ("nullCount", "minValues", "maxValues"))
-        found = ice_manifest.DataFile.from_args(
+        data_file = ice_manifest.DataFile.from_args(
             content=ice_manifest.DataFileContent.DATA,
             file_path=self.path_of(add.path),
             file_format=ice_manifest.FileFormat.PARQUET,
@@ -170,8 +170,8 @@ class _Plan:
             lower_bounds=dict(bounds(self.leaves, low, is_upper=False)),
             upper_bounds=dict(bounds(self.leaves, high, is_upper=True)),
         )
-        found.spec_id = 0
-        return found  # type: ignore[no-any-return]
+        data_file.spec_id = 0
+        return data_file  # type: ignore[no-any-return]
 
     def path_of(self, path: str) -> str:
         """Return the location of a file of the log, as Iceberg spells it."""
@@ -300,8 +300,8 @@ def _difference(snapshot: Snapshot, table: Table, plan: _Plan) -> tuple[list[Dat
         current = {row[0] for row in list_files(table.metadata, table.io, table.current_snapshot())}
         live = {plan.path_of(add.path): add for add in to_adds(snapshot.files())}
         scan = table.scan().plan_files()
-        gone = [task.file for task in scan if task.file.file_path not in live]
-        return [plan.to_data_file(add) for path, add in live.items() if path not in current], gone
+        removed_files = [task.file for task in scan if task.file.file_path not in live]
+        return [plan.to_data_file(add) for path, add in live.items() if path not in current], removed_files
     return [plan.to_data_file(add) for add in added], [plan.to_data_file(add) for add in removed]
 
 

@@ -160,8 +160,8 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
 
 
 def _find_column(field: PartitionField, schema: StructType) -> tuple[Path, DataType]:
-    known = ", ".join(each.name for each in schema)
-    expected = f"Must name a column of the new table. Its first records have {known}."
+    names = ", ".join(each.name for each in schema)
+    expected = f"Must name a column of the new table. Its first records have {names}."
     refused = InvalidOption(option="partition_by", value=format_path(field.source), expected=expected)
     current: DataType = schema
     for step in field.source:
@@ -212,12 +212,12 @@ def to_partition_spec(
 
 def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:
     fields: Any = schema.fields
-    found = None
+    column = None
     for step in path:
-        found = next(field for field in fields if field.name == step)
-        fields = getattr(found.field_type, "fields", ())
-    assert found is not None
-    return int(found.field_id)
+        column = next(field for field in fields if field.name == step)
+        fields = getattr(column.field_type, "fields", ())
+    assert column is not None
+    return int(column.field_id)
 
 
 # ---- values ---------------------------------------------------------------------------------------

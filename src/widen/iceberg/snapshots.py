@@ -114,11 +114,11 @@ def _by_id(metadata: TableMetadata, snapshot_id: int, wanted: str) -> Snapshot:
 def _named(metadata: TableMetadata, name: str, kind: str) -> Snapshot:
     reference = metadata.refs.get(name)
     if reference is None or reference.snapshot_ref_type.value != kind:
-        known = ", ".join(sorted(key for key, ref in metadata.refs.items() if ref.snapshot_ref_type.value == kind))
+        names = ", ".join(sorted(key for key, ref in metadata.refs.items() if ref.snapshot_ref_type.value == kind))
         raise VersionNotFound(
             location=metadata.location,
             wanted=f"the {kind} {name}",
-            reason=f"it has {f'only {known}' if known else f'no {kind}'}",
+            reason=f"it has {f'only {names}' if names else f'no {kind}'}",
             fix="Check the name.",
         )
     return _by_id(metadata, reference.snapshot_id, f"the {kind} {name}")
@@ -157,15 +157,15 @@ def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[S
         io: Reads older metadata files.
         time_ms: The time in ms since 1970.
     """
-    line, known = list(ancestors(metadata)), dict[int, "Snapshot"]()
+    line, older_snapshots = list(ancestors(metadata)), dict[int, "Snapshot"]()
     older = [entry.metadata_file for entry in metadata.metadata_log]
     while line and line[-1].timestamp_ms > time_ms:
         # PyIceberg takes the parent from a snapshot when it expires the parent, so older metadata may know better.
-        parent = known.get(line[-1].snapshot_id, line[-1]).parent_snapshot_id
-        if parent in known:
-            line.append(known[parent])
+        parent = older_snapshots.get(line[-1].snapshot_id, line[-1]).parent_snapshot_id
+        if parent in older_snapshots:
+            line.append(older_snapshots[parent])
         elif older and line[-1].sequence_number != 1:
-            known |= _snapshots_in(older.pop(), io)
+            older_snapshots |= _snapshots_in(older.pop(), io)
         else:
             break
     return line

@@ -198,8 +198,8 @@ def _place(name: str, text: str, keys: _Keys) -> str:
         header, entry = _HEADER.match(line), _KEY.match(line)
         if header:
             section = _bare(header[1]) + "."
-        found = section[:-1] if header else section + _bare(entry[1]) if entry else None
-        if found == _bare(".".join(keys)):
+        path = section[:-1] if header else section + _bare(entry[1]) if entry else None
+        if path == _bare(".".join(keys)):
             return f"{name}, line {number}: {'.'.join(keys)}"
     return f"{name}: {'.'.join(keys)}"
 

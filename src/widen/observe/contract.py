@@ -131,15 +131,15 @@ def _object_breaches(contract: Mapping[str, Any], document: Mapping[str, Any], p
 
 
 def _own_reasons(contract: Mapping[str, Any], document: JsonDocument) -> Iterator[str]:
-    found = _type_of(document)
+    actual = _type_of(document)
     if "type" in contract:
         allowed = contract["type"] if isinstance(contract["type"], list) else [contract["type"]]
-        if found not in allowed and not (found == "integer" and "number" in allowed):
-            yield f"is {_article(found)}, not {' or '.join(map(_article, allowed))}"
+        if actual not in allowed and not (actual == "integer" and "number" in allowed):
+            yield f"is {_article(actual)}, not {' or '.join(map(_article, allowed))}"
             return
-    if found == "string":
+    if actual == "string":
         yield from _text_reasons(contract, str(document))
-    if found in ("integer", "number"):
+    if actual in ("integer", "number"):
         for keyword, sign in (("minimum", -1), ("maximum", 1)):
             if keyword in contract and (Decimal(document) - Decimal(str(contract[keyword]))) * sign > 0:
                 yield f"is {'less' if sign < 0 else 'more'} than {contract[keyword]}"

@@ -68,8 +68,8 @@ def find_defaults(table: Table) -> ColumnDefaults:
     """Return the defaults of the columns of a table."""
     if "allowColumnDefaults" not in supported_features(table.protocol):
         return ColumnDefaults({})
-    found = {field.name.casefold(): find_default(field) for field in from_json(table.metadata.schema_string)}
-    return ColumnDefaults({name: text for name, text in found.items() if text is not None})
+    defaults = {field.name.casefold(): find_default(field) for field in from_json(table.metadata.schema_string)}
+    return ColumnDefaults({name: text for name, text in defaults.items() if text is not None})
 
 
 def _name(column: str) -> str:

@@ -131,10 +131,10 @@ def _where(reader: TokenReader, alias: str | None) -> str | None:
 
 
 def _ensure_no_subquery(reader: TokenReader) -> None:
-    found = reader.find_subquery()
-    if found is not None:
+    subquery = reader.find_subquery()
+    if subquery is not None:
         reason = "UPDATE and DELETE do not support subqueries; use MERGE INTO table USING (query) alias ON condition"
-        raise reader.refuse(reason, found)
+        raise reader.refuse(reason, subquery)
 
 
 def _truncate(reader: TokenReader) -> Delete:

@@ -40,15 +40,15 @@ def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) ->
     token = error.token if isinstance(error, UnexpectedToken) else None
     is_end = token is not None and token.type == "$END"
     at = len(text.rstrip()) if is_end else error.pos_in_stream or 0
-    found = text[at] if token is None else str(token)
-    if token is None and found in _QUOTES:
+    word = text[at] if token is None else str(token)
+    if token is None and word in _QUOTES:
         return refused_message(text, at, "this quote is not closed")
     expected = _expected(error)
     if expected <= _OVER and text[:at].rstrip().endswith(";"):
         return refused_message(text, at, "only one statement is allowed, and a second one begins here")
     first_words = {form[0] for form in _KEYWORDS.values()} if expected >= _FIRST_WORDS else set()
     choices = _listed({_terminal_text(name, parser) for name in _joined(expected)} | first_words)
-    return refused_message(text, at, f"expected {choices}{'' if is_end else f', not {found!r}'}")
+    return refused_message(text, at, f"expected {choices}{'' if is_end else f', not {word!r}'}")
 
 
 def refused_message(text: str, at: int, reason: str) -> InvalidStatement:

@@ -56,9 +56,9 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
     added, removed = files_only_in(then, now), files_only_in(now, then)
     if removed:
         ensure_removable(to_table_state(now), now.location)
-    if gone := missing_files(now.store, added):
-        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-        reason = f"version {then.version} needs {', '.join(gone[:_NAMED])}{more}, which are gone"
+    if missing := missing_files(now.store, added):
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        reason = f"version {then.version} needs {', '.join(missing[:_NAMED])}{more}, which are missing"
         raise FileMissing(location=now.location, reason=reason, fix="Restore a later version.")
     now_ms = current_ms()
     files = then.files()

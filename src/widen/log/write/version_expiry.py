@@ -71,10 +71,10 @@ def _has_base(store: LogStore, base: Snapshot) -> bool:
     commits = base.segment.commits[-1:]
     if not commits or commits[0].first != base.version:
         return False
-    listed, found = commits[0].entry, store.find(commits[0].entry.path)
+    listed, current = commits[0].entry, store.find(commits[0].entry.path)
     # What some stores tell of a single file has no milliseconds.
     return (
-        found is not None
-        and found.size_bytes == listed.size_bytes
-        and abs(found.modified_ms - listed.modified_ms) < 1000
+        current is not None
+        and current.size_bytes == listed.size_bytes
+        and abs(current.modified_ms - listed.modified_ms) < 1000
     )

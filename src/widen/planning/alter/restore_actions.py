@@ -72,9 +72,9 @@ def ensure_removable(now: TableState, location: str) -> None:
 def _configuration(now: Metadata, then: Metadata) -> dict[str, str]:
     before, kept = then.configuration, dict(then.configuration)
     for key in (MAX_COLUMN_ID, PROTECTED_BEFORE):
-        known = [int(each[key]) for each in (now.configuration, before) if each.get(key, "").isdecimal()]
-        if known:
-            kept[key] = str(max(known))
+        values = [int(each[key]) for each in (now.configuration, before) if each.get(key, "").isdecimal()]
+        if values:
+            kept[key] = str(max(values))
     if all(is_on(each, ENABLE_IN_COMMIT_TIMESTAMPS) for each in (now.configuration, before)):
         kept = {key: value for key, value in kept.items() if key not in _TIMESTAMPS_SINCE}
         kept |= {key: now.configuration[key] for key in _TIMESTAMPS_SINCE if key in now.configuration}
@@ -88,8 +88,8 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
     """
 
     def marked(path: Path, field: Field) -> Field:
-        known = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
-        marks = [int(mark) for mark in known if mark is not None]
+        stored = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
+        marks = [int(mark) for mark in stored if mark is not None]
         if STEP not in field.metadata or not marks:
             return field
         furthest = max(marks) if int(field.metadata[STEP]) > 0 else min(marks)

@@ -60,8 +60,8 @@ def with_file_fields(schema: StructType, observed: RecordObservation, names: fro
         observed: The fields of the records.
         names: The names of the file fields.
     """
-    known = {field.metadata[SOURCE][-1] for field in schema if SOURCE in field.metadata}
-    free = {name for name in names if name not in observed and name + SIGN not in known}
+    source_names = {field.metadata[SOURCE][-1] for field in schema if SOURCE in field.metadata}
+    free = {name for name in names if name not in observed and name + SIGN not in source_names}
     if not free.intersection(schema.names):
         return schema
     return StructType(

@@ -99,7 +99,7 @@ def parse_unit(place: str, text: object) -> EpochUnit:
 
 
 def _parse_word(words: type[_Word], place: str, text: object) -> _Word:
-    known = {each.value: each for each in words}
-    if text not in known:
-        raise InvalidOption(option=place, value=text, expected=f"Must be one of {', '.join(known)}.")
-    return known[text]
+    by_value = {each.value: each for each in words}
+    if text not in by_value:
+        raise InvalidOption(option=place, value=text, expected=f"Must be one of {', '.join(by_value)}.")
+    return by_value[text]

@@ -256,14 +256,14 @@ def common_leaf(spans: Iterable[ValueSpan]) -> DataType:
 
     Source: docs/evolution-rules.md#u4, #u9
     """
-    known = [span for span in spans if span.word in WIDER]
-    words = {span.word for span in known}
+    with_word = [span for span in spans if span.word in WIDER]
+    words = {span.word for span in with_word}
     # A timestamp converts to epoch milliseconds, for which an int is too small: the common type of both is long (U16).
     if {INT_WORD, TIMESTAMP_WORD} <= words:
         words.add(LONG_WORD)
     for word in _WIDEST_FIRST:
-        if word in words and all(_precedes(span, word) for span in known):
-            leaf = decimal_for(known) if word == DECIMAL_WORD else TYPE_OF_WORD[word]
+        if word in words and all(_precedes(span, word) for span in with_word):
+            leaf = decimal_for(with_word) if word == DECIMAL_WORD else TYPE_OF_WORD[word]
             if leaf is not None:
                 return leaf
     return STRING
@@ -308,10 +308,10 @@ def _precedes(span: ValueSpan, word: str) -> bool:
     """Tell whether a type holds the values of a span: by `WIDER`, or for double and decimal by the values."""
     if span.word == word or word in WIDER[span.word or ""]:
         return True
-    known = span.observed
-    if known is None or {span.word, word} != {DOUBLE_WORD, DECIMAL_WORD}:
+    observed = span.observed
+    if observed is None or {span.word, word} != {DOUBLE_WORD, DECIMAL_WORD}:
         return False
-    return known.exact_double if word == DOUBLE_WORD else known.decimal_exact
+    return observed.exact_double if word == DOUBLE_WORD else observed.decimal_exact
 
 
 def _name(leaf: DataType) -> str:

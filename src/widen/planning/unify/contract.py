@@ -104,5 +104,5 @@ def _union(types: list[DataType], *, is_nullable: bool = True) -> dict[str, Any]
 def _atomic(data_type: DataType) -> Mapping[str, str]:
     if isinstance(data_type, DecimalType):
         return {"type": "integer" if data_type.scale == 0 else "number"}
-    known = _ATOMIC.get(data_type) if isinstance(data_type, AtomicType) else None
-    return known or {"type": _NUMBERS.get(word_of(data_type) or "", "string")}
+    named = _ATOMIC.get(data_type) if isinstance(data_type, AtomicType) else None
+    return named or {"type": _NUMBERS.get(word_of(data_type) or "", "string")}

@@ -172,5 +172,5 @@ def column_bound(
     """
     column = F.col(format_path(path))
     with translate_spark_errors():
-        found = read_snapshot(spark, store, snapshot).agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
-    return None if found is None else int(found)
+        bound = read_snapshot(spark, store, snapshot).agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
+    return None if bound is None else int(bound)

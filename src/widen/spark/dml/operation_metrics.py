@@ -68,11 +68,11 @@ def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict
 def _files(outcome: ChangeResult) -> dict[str, int]:
     """Return the metrics of files; a file whose deletion vector is replaced counts as neither added nor removed."""
     revised = {add.path for add in outcome.revised}
-    gone = [add for add in outcome.removed if add.path not in revised]
+    removed = [add for add in outcome.removed if add.path not in revised]
     updated = sum(add.deletion_vector is not None for add in outcome.removed if add.path in revised)
     return {
-        "numRemovedFiles": len(gone),
-        "numRemovedBytes": _bytes(gone),
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": _bytes(removed),
         "numAddedFiles": len(outcome.added),
         "numAddedBytes": _bytes(outcome.added),
         "numAddedChangeFiles": len(outcome.recorded),

@@ -48,8 +48,8 @@ def to_column(value: Any, data_type: DataType) -> Column:
 
 def initial_defaults(schema: Schema) -> dict[int, Any]:
     """Return the values that old rows have in columns that their files lack, by field id."""
-    found = (schema.find_field(number) for number in schema.field_ids)
-    return {field.field_id: field.initial_default for field in found if field.initial_default is not None}
+    fields = (schema.find_field(number) for number in schema.field_ids)
+    return {field.field_id: field.initial_default for field in fields if field.initial_default is not None}
 
 
 def _plain(value: Any) -> Any:

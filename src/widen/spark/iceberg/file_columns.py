@@ -57,15 +57,15 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
         if mapping is None:
             raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
         fields = list(_map_names(fields, mapping.root))
-    found = list(_find(fields, schema, ()))
-    for at, stored, wanted in found:
+    leaves = list(_find(fields, schema, ()))
+    for at, stored, wanted in leaves:
         if stored is not None and not _can_read(stored, wanted):
             reason = f"its column {format_path(at)} is {stored}, which cannot be read as {wanted.sql}"
             raise CorruptFile(path=path, reason=reason, fix=_FIX)
     return FileColumns(
         names=tuple(names_of_columns(fields, schema)),
-        stored=tuple(sorted((at, old) for at, stored, wanted in found if (old := _old_decimal(stored, wanted)))),
-        missing=tuple(at for at, stored, _ in found if stored is None),
+        stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_decimal(stored, wanted)))),
+        missing=tuple(at for at, stored, _ in leaves if stored is None),
     )
 
 
@@ -80,11 +80,11 @@ def _find(
     """Yield every leaf of the table that the file has, and every field that it lacks, with the types in both."""
     by_id = {field_id(field): field for field in fields}
     for wanted in struct:
-        found = by_id.get(str(wanted.metadata.get(COLUMN_ID)))
-        if found is None:
+        stored = by_id.get(str(wanted.metadata.get(COLUMN_ID)))
+        if stored is None:
             yield (*path, wanted.name), None, wanted.type
         else:
-            yield from _find_below(found.type, wanted.type, (*path, wanted.name))
+            yield from _find_below(stored.type, wanted.type, (*path, wanted.name))
 
 
 def _find_below(
@@ -132,10 +132,10 @@ def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Ite
     first_names = ((next((name for name in each.names if name in in_file), None), each) for each in mapped)
     by_name = dict(first_names)
     for field in fields:
-        found = by_name.get(field.name)
-        below = found.fields if found is not None else ()
+        stored = by_name.get(field.name)
+        below = stored.fields if stored is not None else ()
         inner = field.with_type(_map_names_below(field.type, below))
-        yield inner if found is None or found.field_id is None else with_field_id(inner, found.field_id)
+        yield inner if stored is None or stored.field_id is None else with_field_id(inner, stored.field_id)
 
 
 def _map_names_below(data_type: pa.DataType, mapped: Iterable[MappedField]) -> pa.DataType:

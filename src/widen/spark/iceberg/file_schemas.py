@@ -53,8 +53,8 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
         _cache.clear()
         _schemas.clear()
         new = list(dict.fromkeys(paths))
-    found = _read_on_driver(io, new) if len(new) <= DRIVER_FILES else _read_on_executors(spark, io, new)
-    for path, fields, reason in found:
+    footers = _read_on_driver(io, new) if len(new) <= DRIVER_FILES else _read_on_executors(spark, io, new)
+    for path, fields, reason in footers:
         if reason is not None or fields is None:
             raise CorruptFile(path=path, reason=reason, fix=_FIX)
         if fields not in _schemas:
@@ -92,8 +92,8 @@ def _read_batches(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             results = list(pool.map(partial(_read, io), batch.column(0).to_pylist()))
         rows = []
         for path, fields, reason in results:
-            known = first.setdefault(fields, path) if fields is not None else path
-            rows.append((path, fields, reason) if known == path else (path, None, _AS + known))
+            first_path = first.setdefault(fields, path) if fields is not None else path
+            rows.append((path, fields, reason) if first_path == path else (path, None, _AS + first_path))
         types = (pa.string(), pa.binary(), pa.string())
         columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
         yield pa.RecordBatch.from_arrays(columns, names=["path", "fields", "reason"])

@@ -67,12 +67,12 @@ class IcebergFold:
             CorruptFile: a file cannot be read.
             JobFailed: the Spark job failed.
         """
-        found = judge_values(self._rows.where(has_value(self.plan)), self.plan)
+        result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
         try:
             plan_columns(self.name, [DropColumn(self.plan.column)])
         except ColumnRefused:
-            return found
-        return replace(found, is_dropped=True)
+            return result
+        return replace(result, is_dropped=True)
 
     def moved_values(self, rest: Rest) -> int:
         """Return how many values leave the column.

@@ -88,8 +88,8 @@ def _touched(
     assert replaced.keys is not None
     rows = read_files(source, schema, scan, predicate, with_file=True)
     with translate_spark_errors():
-        found = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
-    keys = {row[FILE] for row in found}
+        rows_with_files = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
+    keys = {row[FILE] for row in rows_with_files}
     uris = to_uris(file.path for file in scan.files)
     files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if key_of(uri) in keys)
     return replace(scan, files=files)

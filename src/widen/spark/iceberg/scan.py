@@ -213,20 +213,20 @@ def _group_files(source: IcebergSource, schema: StructType, scan: IcebergScan) -
     has_deletes = _delete_test(scan.deletes)
     groups: dict[tuple[FileColumns, bool], list[ScannedFile]] = {}
     columns = _columns_of(source, schema, [file.path for file in scan.files])
-    for file, found in zip(scan.files, columns, strict=True):
-        groups.setdefault((found, has_deletes(file)), []).append(file)
+    for file, file_columns in zip(scan.files, columns, strict=True):
+        groups.setdefault((file_columns, has_deletes(file)), []).append(file)
     return [_Group(*key, files) for key, files in groups.items()]
 
 
 def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str]) -> list[FileColumns]:
     """Return where each file has the columns of the schema; files with equal columns are compared once."""
     mapping = source.point.metadata.name_mapping()
-    found: dict[int, FileColumns] = {}
+    columns_by_schema: dict[int, FileColumns] = {}
     stored = read_schemas(source.spark, source.io, paths)
     for path, columns in zip(paths, stored, strict=True):
-        if id(columns) not in found:
-            found[id(columns)] = find_columns(columns, schema, mapping, path)
-    return [found[id(columns)] for columns in stored]
+        if id(columns) not in columns_by_schema:
+            columns_by_schema[id(columns)] = find_columns(columns, schema, mapping, path)
+    return [columns_by_schema[id(columns)] for columns in stored]
 
 
 def _delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
@@ -366,8 +366,8 @@ def _delete_rows(source: IcebergSource, schema: StructType, deletes: Sequence[De
     """Return the rows of delete files, with the sequence number and the partition of each file."""
     groups: dict[FileColumns, list[DeleteFile]] = {}
     columns = _columns_of(source, schema, [each.path for each in deletes])
-    for delete, found in zip(deletes, columns, strict=True):
-        groups.setdefault(found, []).append(delete)
+    for delete, file_columns in zip(deletes, columns, strict=True):
+        groups.setdefault(file_columns, []).append(delete)
     facts = pa.table(
         {
             FILE: pa.array([key_of(uri) for uri in to_uris(each.path for each in deletes)], pa.string()),
@@ -375,10 +375,10 @@ def _delete_rows(source: IcebergSource, schema: StructType, deletes: Sequence[De
             _DELETE_PARTITION: pa.array([each.partition for each in deletes], pa.string()),
         }
     )
-    known = F.broadcast(source.spark.createDataFrame(facts))
-    opened = (source.open(schema, UnknownPredicate(), found, same) for found, same in groups.items())
+    file_facts = F.broadcast(source.spark.createDataFrame(facts))
+    opened = (source.open(schema, UnknownPredicate(), file_columns, same) for file_columns, same in groups.items())
     frames = (rows.frame.select(*rows.columns, file_key().alias(FILE)) for rows in opened)
-    return reduce(DataFrame.unionAll, frames).join(known, FILE, "inner")
+    return reduce(DataFrame.unionAll, frames).join(file_facts, FILE, "inner")
 
 
 def _without_equal(

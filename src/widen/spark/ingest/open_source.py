@@ -113,8 +113,8 @@ class BatchReader:
         Raises:
             SourceError: the names of the files indicate several formats.
         """
-        found = to_source_files(files)
-        source = choose_files(found, self.format, self.options) or SourceFiles((), tuple(found))
+        listed = to_source_files(files)
+        source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
         return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
     def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:

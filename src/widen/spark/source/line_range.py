@@ -79,8 +79,8 @@ def _complete_bytes(data: bytes) -> int:
 
 def _next_line(data: bytes, at: int) -> int | None:
     """Return where the first line begins at or after a byte that is not the first; None if no line ends before."""
-    found = _LINE_END.search(data, at - 2 if data[at - 2 : at] == b"\r\n" and at > 1 else at - 1)
-    return None if found is None else found.end()
+    line_end = _LINE_END.search(data, at - 2 if data[at - 2 : at] == b"\r\n" and at > 1 else at - 1)
+    return None if line_end is None else line_end.end()
 
 
 def _first_line(file: BinaryIO, start: int, block_bytes: int) -> int:
@@ -91,8 +91,8 @@ def _first_line(file: BinaryIO, start: int, block_bytes: int) -> int:
     data = b""
     while block := file.read(block_bytes):
         data += block
-        found = _next_line(data, 1)
-        if found is not None and found < len(data):
+        begin = _next_line(data, 1)
+        if begin is not None and begin < len(data):
             break
-    found = _next_line(data, 1)
-    return start - 1 + (len(data) if found is None else found)
+    begin = _next_line(data, 1)
+    return start - 1 + (len(data) if begin is None else begin)

@@ -128,13 +128,13 @@ def find_source(
             tell several formats.
     """
     try:
-        found = _list_paths(spark, paths)
+        listed = _list_paths(spark, paths)
     except SPARK_ERRORS as error:
         raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
-    source = choose_files(found, format, options or {}, roots=paths) or SourceFiles(tuple(paths), tuple(found))
+    source = choose_files(listed, format, options or {}, roots=paths) or SourceFiles(tuple(paths), tuple(listed))
     if not any(file.size_bytes for file in source.files):
         raise unusable_source(
-            source.name, "the files are empty" if found else "there is no file", "Name files with records."
+            source.name, "the files are empty" if listed else "there is no file", "Name files with records."
         )
     return source
 

@@ -176,8 +176,8 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
             conditions = (
                 is_held_expression(inner, kind, record.get(key, ()), 0) for key, (inner, kind) in fields.items()
             )
-            known = [each for each in conditions if each is not None]
-            return join_columns(and_, known) if known else None
+            partial = [each for each in conditions if each is not None]
+            return join_columns(and_, partial) if partial else None
     plain = [slot for slot in deep if slot.record is None and slot.entries is None and _stores(slot, data_type)]
     if any(holds_every_value(data_type, slot.type) for slot in plain):
         return None

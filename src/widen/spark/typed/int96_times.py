@@ -54,13 +54,14 @@ def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTi
     """
     by_key, hidden = {file_key(path): path for path in paths}, list[str]()
     if len(paths) <= DRIVER_FILES:
-        known = _leaves_on_driver(paths)
-        paths, hidden = ([path for path in paths if known[path]], [path for path in paths if known[path] is None])
-    found = _scan_files(_distribute(spark, paths)) if paths else {}
-    hidden += [by_key[key] for key, leaves in found.items() if leaves is None]
+        leaves_by_path = _leaves_on_driver(paths)
+        hidden = [path for path in paths if leaves_by_path[path] is None]
+        paths = [path for path in paths if leaves_by_path[path]]
+    leaves_by_key = _scan_files(_distribute(spark, paths)) if paths else {}
+    hidden += [by_key[key] for key, leaves in leaves_by_key.items() if leaves is None]
     if hidden and _has_int96(spark, hidden):
-        found |= _scan_files(_read_bytes(spark, hidden))
-    return {by_key[key]: leaves for key, leaves in found.items() if leaves}
+        leaves_by_key |= _scan_files(_read_bytes(spark, hidden))
+    return {by_key[key]: leaves for key, leaves in leaves_by_key.items() if leaves}
 
 
 def read_cut_times(
@@ -82,9 +83,9 @@ def read_cut_times(
     texts = StructType(tuple(replace(f, type=_as_text(f.type, (f.name,), leaves)) for f in schema if f.name in roots))
     columns = StructType((Field(_FILE, STRING), Field(_NUMBER, LONG), *texts))
     numbered = StructType(tuple(replace(field, name=str(at)) for at, field in enumerate(columns)))
-    known = _leaves_on_driver(paths)
-    hidden = [path for path in paths if known[path] is None]
-    opened = [path for path in paths if known[path] is not None]
+    leaves_by_path = _leaves_on_driver(paths)
+    hidden = [path for path in paths if leaves_by_path[path] is None]
+    opened = [path for path in paths if leaves_by_path[path] is not None]
     files = _distribute(spark, opened) if opened else _read_bytes(spark, hidden)
     if opened and hidden:
         files = files.unionAll(_read_bytes(spark, hidden))
@@ -174,14 +175,14 @@ def _files_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes | 
 
 
 def _scan(path: str, content: bytes | None) -> set[Path] | None:
-    candidates, found = _int96_leaves(path, content), set[Path]()
+    candidates, cut = _int96_leaves(path, content), set[Path]()
     if candidates is None:
         return None
     for batches in _batches(path, content, {leaf[0] for leaf in candidates}) if candidates else ():
         micros, nanos = (dict(_flatten_columns(batch)) for batch in batches)
-        open_leaves = (candidates & nanos.keys()) - found
-        found |= {leaf for leaf in open_leaves if pc.any(pc.not_equal(_rest(micros[leaf], nanos[leaf]), 0)).as_py()}
-    return found
+        open_leaves = (candidates & nanos.keys()) - cut
+        cut |= {leaf for leaf in open_leaves if pc.any(pc.not_equal(_rest(micros[leaf], nanos[leaf]), 0)).as_py()}
+    return cut
 
 
 def _rest(micros: pa.Array, nanos: pa.Array) -> pa.Array:
@@ -218,9 +219,9 @@ def _read_batches(texts: StructType, leaves: CutTimes, batches: Iterable[pa.Reco
         number = 0
         for micros, nanos in _batches(path, content, [field.name for field in texts]):
             rows = _cut_rows(texts, leaves, micros, nanos)
-            found = [(file_key(path), number + at, *row) for at, row in rows]
+            cut_rows = [(file_key(path), number + at, *row) for at, row in rows]
             number += len(micros)
-            columns = [pa.array([row[at] for row in found], type) for at, type in enumerate(types)]
+            columns = [pa.array([row[at] for row in cut_rows], type) for at, type in enumerate(types)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(types))])
 
 

@@ -119,9 +119,9 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
                 records += _split_cut_times(_records(frame, source, members, file_fields), read)
         return records
     except SPARK_ERRORS as error:
-        known = find_known_failure(error)
-        if known is not None:
-            raise known from error
+        failure = find_known_failure(error)
+        if failure is not None:
+            raise failure from error
         reason, name = source_error_reason(error), source.format.value
         if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
@@ -165,7 +165,7 @@ def _frames(
 
 def _group_paths(cut_times: Mapping[str, CutTimes]) -> Iterator[tuple[CutTimes, list[str]]]:
     for leaves in sorted(set(cut_times.values()), key=sorted):
-        yield leaves, [path for path, found in cut_times.items() if found == leaves]
+        yield leaves, [path for path, cut in cut_times.items() if cut == leaves]
 
 
 def _split_cut_times(

@@ -21,7 +21,7 @@ from widen.routing.rescue import rescue
 from widen.routing.route import build_routes
 from widen.routing.row import to_row
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.text.arrow_columns import drain_arrow_batches
+from widen.spark.text.arrow_columns import drain_arrow_batches, observe_chunk
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 
@@ -52,11 +52,14 @@ def test_both_paths_give_one_row_of_a_field_of_many_forms(
     _check_both_paths(batch, length, mode, frozen=False, adapts=adapts)
     policy = Policy(mode)
     schema = settle(None, batch, policy).plan.schema
-    maker = RowBuilder(schema, policy, schema)
-    maker.add(batch, [("f", number) for number in range(len(batch))])
+    maker, observed = RowBuilder(schema, policy, schema), RowBuilder(schema, policy, schema)
+    for builder in (maker, observed):
+        builder.add(batch, [("f", number) for number in range(len(batch))])
+    observe_chunk(observed)
     rows = [row for part in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in part.to_pylist()]
     exact = [to_row(build_routes(schema, policy), record) for text in batch for record in records_of(text) or ()]
     assert sorted(map(repr, rows)) == sorted(map(repr, through_arrow(schema, exact)))
+    assert observed.observation == maker.observation
 
 
 @given(batches, st.integers(0, 4), modes, st.booleans(), st.booleans())
@@ -123,7 +126,7 @@ def test_texts_that_are_read_at_once_give_what_each_gives_alone(
     policy = data.draw(policies(data.draw(modes)))
     base = settle(None, batch[:length], policy).plan.schema
     schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
-    at_once, alone = RowBuilder(schema, policy, base), RowBuilder(schema, policy, base)
+    at_once, alone, observed = (RowBuilder(schema, policy, base) for _ in range(3))
     for texts in (batch, data.draw(st.permutations(batch))):
         positions = [("f", number) for number in range(1, len(texts) + 1)]
         at_once.add(texts, positions)
@@ -133,8 +136,11 @@ def test_texts_that_are_read_at_once_give_what_each_gives_alone(
         if schema.fields:
             assert sorted(map(repr, rows)) == sorted(map(repr, each))
         assert at_once.observation == alone.observation
-        at_once.adapt()
-        alone.adapt()
+        observed.add(texts, positions)
+        observe_chunk(observed)
+        assert observed.observation == alone.observation
+        for builder in (at_once, alone, observed):
+            builder.adapt()
 
 
 @given(batches, batches, modes, st.integers(1, 3), st.randoms(use_true_random=False))

@@ -80,6 +80,35 @@ class ColumnAssembler:
             )
         return values
 
+    def observe(self, shape: RecordShape, records: Sequence[Any], roots: Sequence[int]) -> None:
+        """Observe and reject the same as `columns` and the columns of nested shapes, but make no columns.
+
+        Args:
+            shape: Shape of the records.
+            records: The decoded records.
+            roots: For each, the index of the record in the chunk that it is a part of.
+        """
+        for single in shape.single_columns:
+            if single.shape is not None and single.shape.needs_routing:
+                self._observe_nested(single.shape, _column_reader(single.attribute)(records), roots)
+        for item in shape.multi_column_fields:
+            nested = {name: below for name, below in item.shapes.items() if below.needs_routing}
+            if item.is_decoded and not nested:
+                continue
+            column = _column_reader(item.attribute)(records)
+            values = columns_by_python_type(item, column) if item.is_decoded else self._route_texts(item, column, roots)
+            for name, below in nested.items():
+                self._observe_nested(below, values[name], roots)
+
+    def _observe_nested(self, shape: RecordShape, values: Sequence[Any], roots: Sequence[int]) -> None:
+        """Observe the records among values, and in arrays of them."""
+        while any(isinstance(value, list) for value in values):
+            arrays = [(v if isinstance(v, list) else [v], root) for v, root in zip(values, roots, strict=True)]
+            roots = [root for items, root in arrays for _ in items]
+            values = [item for items, _ in arrays for item in items]
+        places = [at for at, value in enumerate(values) if type(value) is shape.struct]
+        self.observe(shape, [values[at] for at in places], [roots[at] for at in places])
+
     def _route_texts(self, item: MultiColumnField, column: Sequence[Any], roots: Sequence[int]) -> dict[str, list[Any]]:
         """Return the columns of a field whose values came as texts.
 

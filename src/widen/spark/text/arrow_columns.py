@@ -39,6 +39,20 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
+def observe_chunk(builder: RowBuilder) -> None:
+    """Observe all texts added since the last call like `drain_arrow_batches`, but make no rows of them.
+
+    Args:
+        builder: The builder with the texts.
+    """
+    chunk = builder.pop_chunk()
+    while chunk.records:
+        assembler = ColumnAssembler(chunk.positions)
+        assembler.observe(chunk.shape, chunk.records, range(len(chunk.records)))
+        chunk = builder.finish_chunk(chunk, assembler)
+    builder.pop_rows()
+
+
 def _root_arrays(
     assembler: ColumnAssembler, builder: RowBuilder, chunk: DecodedChunk, schema: pa.Schema
 ) -> list[pa.Array]:

@@ -30,7 +30,7 @@ from widen.spark.source.csv_rows import FieldGroup
 from widen.spark.source.raw_batch import TextGroup
 from widen.spark.source.record_groups import read_record_groups
 from widen.spark.spark_types import to_spark
-from widen.spark.text.arrow_columns import drain_arrow_batches
+from widen.spark.text.arrow_columns import drain_arrow_batches, observe_chunk
 from widen.spark.text.field_columns import build_columns
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
 
@@ -169,7 +169,7 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
         schema = spec.sink.schema
     writer = PartWriter(spec.sink, schema) if spec.sink else None
     with _without_garbage_collection(), ExitStack() as undo:
-        task = _TextTask(spec, schema)
+        task = _TextTask(spec, schema, makes_rows=writer is not None)
         if writer:
             undo.callback(writer.discard)
         for batch in task.run(batches):
@@ -198,8 +198,8 @@ def _without_garbage_collection() -> Iterator[None]:
 class _TextTask:
     """The state of one task: the rows that wait, and whether the plan will change."""
 
-    def __init__(self, spec: BatchWriteSpec, schema: pa.Schema) -> None:
-        self._spec, self._schema = spec, schema
+    def __init__(self, spec: BatchWriteSpec, schema: pa.Schema, *, makes_rows: bool = True) -> None:
+        self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
         self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
@@ -271,8 +271,11 @@ class _TextTask:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
         rows, and this one goes on with the schema that is known so far, so that it reads only what is new exactly.
         """
-        batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)]
+        makes_rows = self._makes_rows and not self.will_replan
+        batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)] if makes_rows else []
         self._columns = []
+        if not makes_rows:
+            observe_chunk(self._builder)
         signature = observation_signature(self._builder.observation)
         if signature != self._signature:
             self._signature = signature

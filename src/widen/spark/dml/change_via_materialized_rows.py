@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TypeAlias
 
 import msgspec
@@ -25,13 +26,15 @@ from widen.spark.dml.change_context import (
     count_written_rows,
     ensure_same_count,
 )
-from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, RowDecision, count_changes, keep_decided_rows
-from widen.spark.read.deleted_rows import FILE, ROW, mark_rows, without_marked
+from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
+from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import write_vectors
 
 Check: TypeAlias = Callable[[DataFrame], None]
 """Checks the decided rows, and raises if the change is not allowed."""
+
+_ROWS = "__widen_rows"
 
 
 def change_via_materialized_rows(
@@ -45,7 +48,7 @@ def change_via_materialized_rows(
         context: The context of the change.
         decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
         kinds: What each clause does, by the number of the clause; other numbers do nothing.
-        check: Called before anything is written.
+        check: Called before anything is written, if a row of the table was decided twice.
 
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
@@ -54,18 +57,25 @@ def change_via_materialized_rows(
         JobFailed: the Spark job failed, or the data changed between two reads.
         StorageError: the storage returned an error.
     """
-    kept = [FILE, ROW, CLAUSE]
-    kept += [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
+    kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
     kept += [BEFORE] if _may_record(context, kinds) else []
-    with translate_spark_errors():
-        changed = keep_decided_rows(decide(context.located())).select(*kept).persist()
-    try:
-        if check is not None:
-            check(changed)
+    with ExitStack() as persisted:
+        with translate_spark_errors():
+            changed = keep_decided_rows(decide(context.located())).select(FILE, ROW, CLAUSE, *kept)
+            if kept or check:  # else the words say everything
+                persisted.callback(changed.persist().unpersist)
+            words = mark_rows(
+                changed,
+                F.col(CLAUSE).isin(_codes(kinds, ChangeKind.UPDATE, ChangeKind.DELETE)),
+                F.count(F.lit(1)).alias(_ROWS),
+                *(F.count_if(F.col(CLAUSE) == code).alias(_count_column(code)) for code in range(len(kinds))),
+            )
+            persisted.callback(words.persist().unpersist)
         with ChangeFiles(context) as files:
-            return _MaterializedChange(context, changed, kinds, files).outcome()
-    finally:
-        changed.unpersist()
+            change = _MaterializedChange(context, changed, words, kinds, files)
+            if check is not None and change.has_row_twice:
+                check(changed)
+            return change.outcome()
 
 
 def _may_record(context: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
@@ -73,14 +83,36 @@ def _may_record(context: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
     return context.has("changeDataFeed") and (ChangeKind.UPDATE in kinds or not context.has("deletionVectors"))
 
 
+def _codes(kinds: Sequence[ChangeKind], *wanted: ChangeKind) -> list[int]:
+    return [code for code, kind in enumerate(kinds) if kind in wanted]
+
+
+def _count_column(code: int) -> str:
+    return f"__widen_rows_{code}"
+
+
 class _MaterializedChange:
-    """One change with persisted rows."""
+    """One change with persisted rows, and with the words that they mark."""
 
     def __init__(
-        self, context: ChangeContext, changed: DataFrame, kinds: Sequence[ChangeKind], files: ChangeFiles
+        self,
+        context: ChangeContext,
+        changed: DataFrame,
+        words: DataFrame,
+        kinds: Sequence[ChangeKind],
+        files: ChangeFiles,
     ) -> None:
         self._context, self._changed, self._kinds, self._files = context, changed, kinds, files
-        self._tally = count_changes(changed)
+        self._words = words.where(F.col(MASK).isNotNull())
+        self._tally: ChangeCounts = {}
+        self._word_count, self.has_row_twice = 0, False
+        counts = [F.sum(_count_column(code)) for code in range(len(kinds))]
+        sums = words.groupBy(FILE).agg(F.count(MASK), F.sum(_ROWS), F.sum(DISTINCT), *counts)
+        with translate_spark_errors():
+            for key, word_count, rows, distinct, *by_clause in sums.collect():
+                self._tally[key] = Counter({code: count for code, count in enumerate(by_clause) if count})
+                self._word_count += word_count
+                self.has_row_twice |= key is not None and rows != distinct
         self._lost = {
             key: lost for key in self._tally if key and (lost := self._count(key, ChangeKind.UPDATE, ChangeKind.DELETE))
         }
@@ -94,7 +126,7 @@ class _MaterializedChange:
         partial = {key: count for key, count in left.items() if count}
         has_vectors = context.has("deletionVectors")
         revised = self._revised(partial, rows) if partial and has_vectors else []
-        copies = self._copies(partial, rows) if partial and not has_vectors else []
+        copies = self._copies(partial) if partial and not has_vectors else []
         return ChangeResult(
             removed=tuple(context.adds[key] for key in self._lost),
             added=(*copies, *(self._fresh(new) if new else ())),
@@ -107,20 +139,17 @@ class _MaterializedChange:
         )
 
     def _count(self, key: str | None, *kinds: ChangeKind) -> int:
-        return sum(self._tally[key][code] for code in self._codes(*kinds))
-
-    def _codes(self, *kinds: ChangeKind) -> list[int]:
-        return [code for code, kind in enumerate(self._kinds) if kind in kinds]
+        return sum(self._tally[key][code] for code in _codes(self._kinds, *kinds))
 
     def _rows(self, *kinds: ChangeKind) -> DataFrame:
-        return self._changed.where(F.col(CLAUSE).isin(self._codes(*kinds)))
+        return self._changed.where(F.col(CLAUSE).isin(_codes(self._kinds, *kinds)))
 
     def _revised(self, partial: Collection[str], rows: Mapping[str, int]) -> list[Add]:
         """Write deletion vectors for the old rows, and return the files with them."""
-        context, gone = self._context, self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
+        context = self._context
         old = {key: context.adds[key] for key in partial}
         old_vectors = {key: add.deletion_vector for key, add in old.items()}
-        vectors = write_vectors(context.spark, context.store, gone, old_vectors, self._files.new_folder())
+        vectors = write_vectors(context.spark, context.store, self._words, old_vectors, self._files.new_folder())
         for key, add in old.items():
             ensure_same_count(self._lost[key] + count_deleted_rows(add), vectors[key].cardinality)
         return [
@@ -130,9 +159,9 @@ class _MaterializedChange:
             for key, add in old.items()
         ]
 
-    def _copies(self, partial: Mapping[str, int], rows: Mapping[str, int]) -> list[Add]:
+    def _copies(self, partial: Mapping[str, int]) -> list[Add]:
         """Rewrite the files without the updated and deleted rows."""
-        gone = mark_rows(self._rows(ChangeKind.UPDATE, ChangeKind.DELETE), rows, self._lost)
+        gone = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
         left = without_marked(self._context.located(partial), gone)
         copies = self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
@@ -156,7 +185,7 @@ class _MaterializedChange:
         return [recorded for frame in frames for recorded in self._files.changes(frame)]
 
     def _change_type(self, update: str, other: str) -> Column:
-        is_update = F.col(CLAUSE).isin(self._codes(ChangeKind.UPDATE))
+        is_update = F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))
         return F.when(is_update, update).otherwise(other).alias(CHANGE_TYPE)
 
     @property

@@ -109,7 +109,7 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
         predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
     _ensure_no_identities(context, merge)
-    check = None if merge.takes_any else _ensure_one_match
+    check = None if merge.takes_any else _refuse_several_matches
     with translate_overflow():
         return change_via_materialized_rows(context, _MergeDecision(context, merge).decide, merge.kinds, check)
 
@@ -121,12 +121,11 @@ def _ensure_no_identities(context: ChangeContext, merge: ResolvedMerge) -> None:
             raise UnsupportedFeatureForWrite(location=context.store.location, features="identityColumns", verb="merge")
 
 
-def _ensure_one_match(changed: DataFrame) -> None:
-    """Check that at most one source row matches each changed row."""
+def _refuse_several_matches(changed: DataFrame) -> None:
+    """Refuse rows of the table that more than one source row matches."""
     with translate_spark_errors():
         twice = changed.where(F.col(FILE).isNotNull()).groupBy(FILE, ROW).count().where("count > 1").count()
-    if twice:
-        raise AmbiguousMerge(count=twice)
+    raise AmbiguousMerge(count=twice)
 
 
 class _MergeDecision:
@@ -175,16 +174,22 @@ class _MergeDecision:
         missing = {field.name: default_value(field, supported_features(self._context.protocol)) for field in schema}
         tracking = self._context.tracking
         changed = {tracking.version: F.lit(None).cast("bigint")} if tracking else {}
-        after = dict(old)
+        by_clause: dict[int, dict[str, Column]] = {}
         for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):
             if clause.kind is ChangeKind.DELETE:
                 continue
             names = value_columns(number, values)
             assigned = {path: replace(value, column=F.col(names[path])) for path, value in values.items()}
             new = assign_columns(schema, assigned, old.__getitem__)
-            new = {**(missing if clause.kind is ChangeKind.INSERT else changed), **new}
-            for name, column in new.items():
-                after[name] = F.when(F.col(CLAUSE) == number, column).otherwise(after[name])
+            by_clause[number] = {**(missing if clause.kind is ChangeKind.INSERT else changed), **new}
+        after = dict(old)
+        for field in schema:
+            # The join does not carry a column that every clause assigns: nobody reads it in deleted rows.
+            if all(field.name in new for new in by_clause.values()):
+                after[field.name] = F.lit(None).cast(type_to_spark(field.type))
+            for number, new in by_clause.items():
+                if field.name in new:
+                    after[field.name] = F.when(F.col(CLAUSE) == number, new[field.name]).otherwise(after[field.name])
         return after
 
     def _old(self, field: Field, *, has_target: bool) -> Column:

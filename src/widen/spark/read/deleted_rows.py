@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, FileMissing
@@ -35,11 +35,16 @@ FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000
 """The number of deleted rows, or of words with deleted rows, up to which they are broadcast to every executor."""
 
-_WORD, _MASK, _MARKED_FILE = "__widen_word", "__widen_mask", "__widen_marked_file"
+WORD, MASK = "__widen_word", "__widen_mask"
 """The columns of a word: 64 rows of a file, beginning at 64 times the number of the word, with a bit for each of them.
 A join with words needs fewer rows than one with the positions, and so can be a broadcast for more deleted rows."""
 
-_WORDS = pa.schema([pa.field(FILE, pa.string()), pa.field(_WORD, pa.int64()), pa.field(_MASK, pa.int64())])
+DISTINCT = "__widen_distinct"
+"""The column with the number of rows of a word, each counted once."""
+
+_MARKED_FILE, _MARKED_WORD = "__widen_marked_file", "__widen_marked_word"
+
+_WORDS = pa.schema([pa.field(FILE, pa.string()), pa.field(WORD, pa.int64()), pa.field(MASK, pa.int64())])
 _SCHEMA = pa.schema([pa.field(FILE, pa.string()), pa.field(ROW, pa.int64())])
 _BATCH_ROWS = 65_536
 _EXPANDED_ROWS = 1 << 24
@@ -57,7 +62,7 @@ def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str,
     rows = [(key, msgspec.json.encode(vector).decode()) for key, vector in vectors]
     described = spark.createDataFrame(rows, f"{FILE} string, vector string")
     spread = described.repartition(min(len(rows), 200)) if len(rows) > 1 else described
-    words = spread.mapInArrow(partial(_explode_bitmaps, store), f"{FILE} string, {_WORD} bigint, {_MASK} bigint")
+    words = spread.mapInArrow(partial(_explode_bitmaps, store), f"{FILE} string, {WORD} bigint, {MASK} bigint")
     return F.broadcast(words) if sum(_most_words(vector) for _, vector in vectors) <= BROADCAST_ROWS else words
 
 
@@ -70,26 +75,52 @@ def _most_words(vector: DeletionVector) -> int:
     return min(vector.cardinality, vector.cardinality // 64 + vector.size_in_bytes // 2 + 1)
 
 
-def mark_rows(rows: DataFrame, rows_in_files: Mapping[str, int], marked: Mapping[str, int]) -> DataFrame:
-    """Return the words for `without_marked` of rows that are given by `FILE` and `ROW`.
+def mark_rows(rows: DataFrame, marked: Column, *aggregates: Column) -> DataFrame:
+    """Return the words of rows that are given by `FILE` and `ROW`, with aggregates of the rows of each word.
 
     Args:
-        rows: The marked rows.
-        rows_in_files: The number of all rows of each file.
-        marked: The number of marked rows of each file.
+        rows: The rows. Those without a location make one word without a mark.
+        marked: Which of them are marked.
+        aggregates: More columns of the result.
+
+    Returns:
+        The words for `without_marked`, `DISTINCT`, and the aggregates.
     """
     mask = F.expr(f"shiftleft(1L, CAST({ROW} & 63 AS INT))")
-    word = F.shiftright(ROW, 6).alias(_WORD)
-    words = rows.groupBy(FILE, word).agg(F.bit_or(mask).alias(_MASK))
-    most = sum(min(count, rows_in_files[key] // 64 + 1) for key, count in marked.items())
-    return F.broadcast(words) if most <= BROADCAST_ROWS else words
+    columns = [F.bit_or(F.when(marked, mask)).alias(MASK), F.bit_count(F.bit_or(mask)).alias(DISTINCT), *aggregates]
+    return rows.groupBy(FILE, F.shiftright(ROW, 6).alias(WORD)).agg(*columns)
 
 
 def without_marked(rows: DataFrame, words: DataFrame) -> DataFrame:
     """Return the rows, given by `FILE` and `ROW`, that no word marks. Several words may be about the same 64 rows."""
-    is_marked = f"bit_get({_MASK}, CAST({ROW} & 63 AS INT)) = 1"
-    on = F.expr(f"{FILE} = {_MARKED_FILE} AND shiftright({ROW}, 6) = {_WORD} AND {is_marked}")
-    return rows.join(words.withColumnRenamed(FILE, _MARKED_FILE), on, "left_anti")
+    marked = words.select(F.col(FILE).alias(_MARKED_FILE), F.col(WORD).alias(_MARKED_WORD), MASK)
+    word = f"shiftright({ROW}, 6)"
+    # Spark looks two integers up as one number, and so copies no text for a row. They may be equal by chance; then the
+    # comparisons decide, which are not `=`, because Spark would take that for a third key.
+    on = (
+        f"hash({FILE}) = hash({_MARKED_FILE}) AND {_as_int(word)} = {_as_int(_MARKED_WORD)}"
+        f" AND bit_get({MASK}, CAST({ROW} & 63 AS INT)) = 1"
+        f" AND {word} >= {_MARKED_WORD} AND {word} <= {_MARKED_WORD}"
+        f" AND {FILE} >= {_MARKED_FILE} AND {FILE} <= {_MARKED_FILE}"
+    )
+    return rows.join(marked, F.expr(on), "left_anti")
+
+
+def _as_int(word: str) -> str:
+    return f"CAST({word} & 2147483647 AS INT)"
+
+
+def marked_rows(words: pa.Array, masks: pa.Array) -> pa.Array:
+    """Return the rows that words mark, as unsigned integers.
+
+    Args:
+        words: The numbers of the words.
+        masks: Their masks.
+    """
+    bits = pa.Array.from_buffers(pa.bool_(), 64 * len(masks), [None, masks.buffers()[1]], offset=64 * masks.offset)
+    at = pc.indices_nonzero(bits)
+    first = pc.shift_left(words.cast(pa.uint64()).take(pc.shift_right(at, 6)), 6)
+    return pc.add(first, pc.bit_wise_and(at, 63))
 
 
 def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,10 +135,10 @@ def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
     for rows in _to_arrays(bitmap):
         # Arrow does not shift a signed number by 63.
         masks = pc.shift_left(pa.scalar(1, pa.uint64()), pc.bit_wise_and(rows, 63).cast(pa.uint64()))
-        marked = pa.table({_WORD: pc.shift_right(rows, 6), _MASK: masks})
+        marked = pa.table({WORD: pc.shift_right(rows, 6), MASK: masks})
         # The bits are distinct, so their sum is their union.
-        words = marked.group_by(_WORD).aggregate([(_MASK, "sum")])
-        numbers, sums = (words[name].combine_chunks() for name in (_WORD, f"{_MASK}_sum"))
+        words = marked.group_by(WORD).aggregate([(MASK, "sum")])
+        numbers, sums = (words[name].combine_chunks() for name in (WORD, f"{MASK}_sum"))
         columns = [pa.array([key] * words.num_rows, pa.string()), numbers, sums.view(pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, schema=_WORDS)
 

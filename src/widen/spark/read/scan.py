@@ -58,7 +58,6 @@ Source: docs/spark-facts.md#signed-zeros
 
 _EVERYTHING = UnknownPredicate()
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
-_SCHEME = r"^[A-Za-z0-9+.-]+:/*"
 _BASE_ROW_ID, _COMMIT_VERSION = "__widen_base_row_id", "__widen_row_version"
 
 
@@ -296,8 +295,11 @@ def file_key() -> Column:
 
     Spark and the log may write the scheme and the escapes of one location differently.
     """
-    decoded = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    return F.regexp_replace(decoded, _SCHEME, "")
+    # It is evaluated for each row, for which regular expressions and substrings of texts are slow.
+    path = F.col("_metadata.file_path")
+    after_scheme = F.expr("substring(CAST(_metadata.file_path AS BINARY), instr(_metadata.file_path, ':') + 1)")
+    key = F.ltrim(after_scheme.cast("string"), F.lit("/"))
+    return F.when(path.contains("%"), F.url_decode(F.replace(key, F.lit("+"), F.lit("%2B")))).otherwise(key)
 
 
 def key_of(uri: str) -> str:

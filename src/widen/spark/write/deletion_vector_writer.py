@@ -1,4 +1,4 @@
-"""Writing deletion vectors: tasks gather row positions and write bitmaps; the driver gets only the descriptors.
+"""Writing deletion vectors: tasks gather the words of files and write bitmaps; the driver gets only the descriptors.
 
 Source: PROTOCOL.md#deletion-vectors
 """
@@ -16,18 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from widen.log.store.log_store import LogStore
 from widen.protocol.actions import DeletionVector
 from widen.protocol.deletion_vector_format import pack_vectors, vector_file_path
-from widen.spark.read.deleted_rows import FILE, ROW, load_vector
+from widen.spark.read.deleted_rows import FILE, MASK, WORD, load_vector, marked_rows
 from widen.spark.spark_errors import translate_spark_errors
 
 FILES_PER_TASK = 16
 """The number of vectors that one task writes into one file."""
 
 _MOST_TASKS = 200
-_GATHERED = pa.schema([(FILE, pa.string()), ("bitmap", pa.binary())])
 _WRITTEN = pa.schema([(FILE, pa.string()), ("vector", pa.string())])
 _decoder = msgspec.json.Decoder(DeletionVector)
 
@@ -40,8 +40,8 @@ def write_vectors(
     Args:
         spark: The session.
         store: The store of the table; the executors reopen it.
-        deleted: The locations of the newly deleted rows, in the columns `FILE` and `ROW`.
-        current: The current vector of each of these files; its rows stay deleted.
+        deleted: The words of the newly deleted rows.
+        current: The files that get a vector, with their current one, whose rows stay deleted.
         folder: The folder to write to, relative to the table.
 
     Raises:
@@ -51,11 +51,11 @@ def write_vectors(
 
     Source: PROTOCOL.md#deletion-vectors
     """
-    gathered = deleted.select(FILE, ROW).mapInArrow(_gather_bitmaps, f"{FILE} string, bitmap binary")
-    rows = [(key, None if old is None else msgspec.json.encode(old).decode()) for key, old in current.items()]
-    described = gathered.join(spark.createDataFrame(rows, f"{FILE} string, vector string"), FILE)
+    rows = [(key, "" if old is None else msgspec.json.encode(old).decode()) for key, old in current.items()]
+    described = spark.createDataFrame(rows, f"{FILE} string, vector string")
+    words = deleted.select(FILE, F.lit(None).cast("string"), WORD, MASK)
     tasks = min(1 + len(current) // FILES_PER_TASK, _MOST_TASKS)
-    spread = described.select(FILE, "bitmap", "vector").repartition(tasks, FILE)
+    spread = described.selectExpr("*", f"0L AS {WORD}", f"0L AS {MASK}").unionAll(words).repartition(tasks, FILE)
     with translate_spark_errors():
         written = spread.mapInArrow(
             partial(_write_vector_file, store, folder), f"{FILE} string, vector string"
@@ -63,18 +63,34 @@ def write_vectors(
     return {row[FILE]: _decoder.decode(row.vector) for row in written}
 
 
-def _gather_bitmaps(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one bitmap for each file of which a task has rows."""
+def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge the words of each file with its current vector, and write the results into one file.
+
+    Args:
+        store: The store of the table.
+        folder: The folder to write to.
+        batches: For each file to write a vector for, its key and its current vector, or an empty text; and the words
+            of files, without a vector.
+    """
+    current: dict[str, str] = {}
     bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     for batch in batches:
-        files, rows = batch.column(0).dictionary_encode(), batch.column(1)
+        is_word = batch.column(1).is_null()
+        keys, vectors = batch.filter(pc.invert(is_word)).columns[:2]
+        current.update(zip(keys.to_pylist(), vectors.to_pylist(), strict=True))
+        keys, _, words, masks = batch.filter(is_word).columns
+        files = keys.dictionary_encode()
         for code, key in enumerate(files.dictionary.to_pylist()):
-            file_rows = rows.filter(pc.equal(files.indices, pa.scalar(code, files.indices.type)))
-            bitmaps[key] |= BitMap64(_row_numbers(file_rows))
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(list(bitmaps), pa.string()), pa.array([b.serialize() for b in bitmaps.values()], pa.binary())],
-        schema=_GATHERED,
-    )
+            of_file = pc.equal(files.indices, pa.scalar(code, files.indices.type))
+            bitmaps[key] |= BitMap64(_row_numbers(marked_rows(words.filter(of_file), masks.filter(of_file))))
+    if not current:
+        return
+    whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]
+    name = uuid.uuid4()
+    content, written = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in whole])
+    store.put(vector_file_path(folder, name), content)
+    texts = [msgspec.json.encode(vector).decode() for vector in written]
+    yield pa.RecordBatch.from_arrays([pa.array(list(current)), pa.array(texts)], schema=_WRITTEN)
 
 
 def _row_numbers(rows: pa.Array) -> array[int]:
@@ -83,18 +99,5 @@ def _row_numbers(rows: pa.Array) -> array[int]:
     return array("Q", data.tobytes())
 
 
-def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge the bitmaps of each file with its current vector, and write the results into one file."""
-    bitmaps: dict[str, BitMap64] = {}
-    for batch in batches:
-        for key, bitmap, old in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if key not in bitmaps:
-                bitmaps[key] = BitMap64() if old is None else load_vector(store, _decoder.decode(old))
-            bitmaps[key] |= BitMap64.deserialize(bitmap)
-    if not bitmaps:
-        return
-    name = uuid.uuid4()
-    content, vectors = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps.values()])
-    store.put(vector_file_path(folder, name), content)
-    texts = [msgspec.json.encode(vector).decode() for vector in vectors]
-    yield pa.RecordBatch.from_arrays([pa.array(list(bitmaps)), pa.array(texts)], schema=_WRITTEN)
+def _with_current(store: LogStore, bitmap: BitMap64, old: str) -> BitMap64:
+    return bitmap | load_vector(store, _decoder.decode(old)) if old else bitmap

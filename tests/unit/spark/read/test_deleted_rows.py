@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from widen.spark.read.deleted_rows import word_batches
+from widen.spark.read.deleted_rows import marked_rows, word_batches
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,23 @@ from widen.spark.read.deleted_rows import word_batches
 def test_the_rows_of_a_bitmap_are_bits_of_words(rows: list[int], words: list[tuple[int, int]]) -> None:
     found = [row for batch in word_batches("f", BitMap64(rows)) for row in batch.to_pylist()]
     assert sorted(tuple(row.values()) for row in found) == [("f", *word) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        ([(0, 1)], [0]),
+        ([(0, -(2**63))], [63]),
+        ([(3, 0b101), (1, -1)], [192, 194, *range(64, 128)]),
+        ([(2**25, 1), (2**34, 2)], [2**31, 2**40 + 1]),
+        ([(7, 0)], []),
+    ],
+)
+def test_the_bits_of_words_are_rows(words: list[tuple[int, int]], rows: list[int]) -> None:
+    numbers, masks = (pa.array(column, pa.int64()) for column in zip(*words, strict=True))
+    assert marked_rows(numbers, masks).to_pylist() == rows
+    more = pa.array([-1, *masks.to_pylist()], pa.int64())
+    assert marked_rows(numbers, more[1:]).to_pylist() == rows
 
 
 def test_a_large_bitmap_is_expanded_in_several_batches_and_loses_no_row() -> None:

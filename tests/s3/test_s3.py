@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.log_server import BUCKET
+from widen.report.iceberg_report import build_iceberg_report
 from widen.table import Table, create_table
 
 PROPERTIES = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
@@ -62,21 +63,41 @@ def test_a_table_in_s3_is_mirrored(spark: SparkSession, options: dict[str, str],
     place = f"s3://{BUCKET}/lake/mirrored"
     table = create_table(place, "id int, v string", properties=properties, storage_options=options)
     table.append(spark.sql("SELECT CAST(id AS int) AS id, 'v' || id AS v FROM range(5)"))
-    catalog = SqlCatalog(
-        "s3",
-        uri=f"sqlite:///{tmp_path}/lake.db",
-        warehouse=f"s3://{BUCKET}/warehouse",
-        **{
-            "s3.endpoint": options["AWS_ENDPOINT_URL"],
-            "s3.access-key-id": "a",
-            "s3.secret-access-key": "b",
-            "s3.region": "us-east-1",
-        },
-    )
+    catalog = iceberg_catalog(options, tmp_path)
     catalog.create_namespace("shop")
     table.mirror(catalog=catalog, identifier="shop.orders")
     rows = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
     assert sorted(row["id"] for row in rows) == [0, 1, 2, 3, 4]
+    catalog.close()
+
+
+def iceberg_catalog(options: dict[str, str], folder: Path) -> SqlCatalog:
+    settings = {"s3.endpoint": options["AWS_ENDPOINT_URL"], "s3.region": options["AWS_REGION"]}
+    settings |= {"s3.access-key-id": "a", "s3.secret-access-key": "b", "warehouse": f"s3://{BUCKET}/warehouse"}
+    return SqlCatalog("s3", uri=f"sqlite:///{folder}/lake.db", **settings)
+
+
+def test_an_iceberg_table_needs_only_the_settings_of_its_catalog(
+    spark: SparkSession, options: dict[str, str], tmp_path: Path
+) -> None:
+    catalog = iceberg_catalog(options, tmp_path)
+    for day, values in enumerate(([1, 2], [3_000_000_000, "x"])):
+        lines = [json.dumps({"id": 10 * day + at, "value": value}) for at, value in enumerate(values)]
+        (tmp_path / f"{day}.json").write_text("\n".join(lines))
+        result = widen.ingest(tmp_path / f"{day}.json", "lake.orders", catalog=catalog, verify=True, spark=spark)
+        assert result.verification is not None
+        assert result.verification.is_clean
+    widen.create_table(f"s3://{BUCKET}/lake/changes", "id int, value int", storage_options=options).append(
+        spark.sql("SELECT 1 id, 7 value")
+    )
+    words = {"catalog": catalog, "checkpoint": tmp_path / "flow", "storage_options": options, "spark": spark}
+    widen.flow(f"s3://{BUCKET}/lake/changes", "lake.orders", keys=["id"], once=True, **words)
+    table = widen.IcebergTable("lake.orders", catalog=catalog)
+    assert ids(table, spark) == [0, 1, 10, 11]
+    assert ids(table, spark, "value > 5") == [1, 10]
+    assert table.location.startswith(f"s3://{BUCKET}/")
+    assert sorted(catalog.load_table("lake.orders").scan().to_arrow()["id"].to_pylist()) == [0, 1, 10, 11]
+    assert build_iceberg_report(table.table, "lake.orders").rows == 4
     catalog.close()
 
 

@@ -58,11 +58,20 @@ def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] |
     Example:
         >>> to_storage_options({"s3.endpoint": "http://localhost:9000"})
         {'aws_endpoint': 'http://localhost:9000', 'aws_allow_http': 'true'}
+        >>> to_storage_options({"s3.endpoint": "http://localhost:9000"}, {"AWS_ENDPOINT_URL": "https://s3.eu"})
+        {'AWS_ENDPOINT_URL': 'https://s3.eu'}
     """
     options: dict[str, str] = {}
     for name, option in NAMES.items():
         if name in properties:
             options.setdefault(option, properties[name])
-    if options.get("aws_endpoint", "").startswith("http:"):
+    given_settings = {_setting(name) for name in given or ()}
+    options = {name: value for name, value in options.items() if _setting(name) not in given_settings}
+    if options.get("aws_endpoint", "").startswith("http:") and "allow_http" not in given_settings:
         options["aws_allow_http"] = "true"
     return options | dict(given or {})
+
+
+def _setting(name: str) -> str:
+    """Return a name without what it may have or not have: object_store refuses two names of one setting."""
+    return name.lower().removeprefix("aws_").removeprefix("default_").removesuffix("_url")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
+from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
 from widen.spark.session import is_driver
 from widen.spark.spark_types import SparkSession
@@ -67,6 +68,18 @@ def hadoop_options(store: LogStore) -> dict[str, str]:
         kind = "Temporary" if "session.token" in settings else "Simple"
         settings["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
     return {f"fs.s3a.bucket.{parts.netloc}.{name}": value for name, value in settings.items()}
+
+
+def options_of_files(uris: Iterable[str], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with which Spark reads files of an Iceberg table, which may be in several buckets.
+
+    Args:
+        uris: The locations of the files.
+        properties: The properties of the FileIO of the table.
+    """
+    buckets = {f"s3://{parts.netloc}" for uri in uris if (parts := urlsplit(uri)).scheme in _S3}
+    stores = (open_store(bucket, properties) for bucket in sorted(buckets))
+    return {name: value for store in stores for name, value in hadoop_options(store).items()}
 
 
 def with_store_settings(

@@ -27,6 +27,7 @@ from widen.model.column_path import Path, fields, format_path, is_struct_path, r
 from widen.model.types import Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.spark.hadoop_options import options_of_files
 from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns
@@ -80,7 +81,7 @@ class IcebergSource:
         uris = to_uris(file.path for file in files)
         if all(uri.startswith("file:") for uri in uris):
             uris = list_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
-        frame = open_files(self.spark, scan, group, uris)
+        frame = open_files(self.spark, scan, group, uris, store_options=options_of_files(uris, self.io.properties))
         condition = file_condition(scan, group)
         return _Rows(frame if condition is None else frame.filter(condition), projection(scan, group))
 
@@ -204,9 +205,6 @@ def _unsupported(point: ReadPoint, features: str) -> UnsupportedFeatureForRead:
 
 def _paths(schema: StructType) -> dict[int, Path]:
     return {field.metadata[COLUMN_ID]: path for path, field in fields(schema)}
-
-
-# ---- groups of files ------------------------------------------------------------------------------
 
 
 def _group_files(source: IcebergSource, schema: StructType, scan: IcebergScan) -> list[_Group]:

@@ -21,6 +21,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
+from widen.spark.hadoop_options import hadoop_options
 from widen.spark.ingest.table_files import TableWriter, TaskFiles
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
@@ -158,7 +159,8 @@ class IcebergRows:
         uris = [self.store.uri(path) for path in paths if path in self.paths]
         if not uris:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*(as_literal(unquote(uri)) for uri in uris))
+        reader = spark.read.schema(schema).options(**hadoop_options(self.store))
+        return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
         """Return those of some files that the snapshot has."""

@@ -1,4 +1,4 @@
-"""What a batch of a flow asks of the version of the target that it is committed to.
+"""What a batch of a flow requires of the version of the target that it is committed to.
 
 Source: docs/guide/flow.md#exactly-once
 """

@@ -1,6 +1,6 @@
 """One flow: it reads what has changed in its source, a range of versions at a time, and commits it to its target.
 
-Each batch is planned anew from the types that its rows have, by the rules of an ingestion. So a new column, a wider
+Each batch gets a new plan from the types that its rows have, by the rules of an ingestion. So a new column, a wider
 type or another kind of values does not stop a flow.
 
 Source: docs/guide/flow.md

@@ -1,4 +1,4 @@
-"""Table formats: what an ingestion asks of a table, and one module for each format that answers."""
+"""Table formats: what an ingestion requires of a table, and one module for each format that answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow asks of the table that it reads, whatever its format.
+"""What a flow requires of the table that it reads, whatever its format.
 
 `widen.formats.delta_flow_source` and `widen.formats.iceberg_flow_source` implement these protocols.
 

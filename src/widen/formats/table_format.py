@@ -1,4 +1,4 @@
-"""What an ingestion asks of a table, whatever its format.
+"""What an ingestion requires of a table, whatever its format.
 
 A `TableLocation` opens as an `IngestTarget`. A plan turns the target into a `TableDraft`; files are written under the
 draft and committed with it. A `Quarantine` keeps the records that the table cannot hold. `widen.formats.delta_target`

@@ -37,7 +37,7 @@ from widen.spark.text.text_tasks import BatchWriteSpec
 
 @dataclass(frozen=True, slots=True)
 class CommitGuard:
-    """What a batch asks of the version that it is committed to, at each attempt.
+    """What a batch requires of the version that it is committed to, at each attempt.
 
     Args:
         interval: The interval of a stream that the batch is, if any.
@@ -75,7 +75,7 @@ class BatchRequest:
         is_strict: Whether every option that names a field must have an effect.
         limits: The limits that the batch must keep.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
-        guard: What the batch asks of the version that it is committed to; by default, not to have the interval yet.
+        guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
 
@@ -94,7 +94,7 @@ class BatchRequest:
 
     @property
     def commit_guard(self) -> CommitGuard:
-        """What the batch asks of the version that it is committed to."""
+        """What the batch requires of the version that it is committed to."""
         return CommitGuard(self.interval) if self.guard is None else self.guard
 
     def open_target(self) -> IngestTarget:

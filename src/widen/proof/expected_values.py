@@ -149,7 +149,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
         timestamp = _ambiguous_timestamp(columns, value) if isinstance(form, list) else None
         if timestamp is None:
             return form
-        # The digits in an array of strings are no date.
+        # The digits in an array of strings are not a date.
         texts = [(column, dim) for column, dim in deeper if column.type_name == "string"]
         return _expected_in_array(texts, value, ValueCounts(), is_whole=is_whole) if texts else timestamp
     return _null_if_empty(value, counts)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 MAX_LEVELS = 41
-"""Maximum number of nested objects and arrays that a table has as columns, the record included. What lies deeper is
+"""Maximum number of nested objects and arrays that a table has as columns, the record included. What is deeper is
 text."""
 
 MAX_DEPTH = 200
@@ -29,7 +29,7 @@ class NumberToken(str):
 
 
 class DeepJson(str):
-    """The JSON text of an object or array that lies deeper than `MAX_LEVELS`."""
+    """The JSON text of an object or array that is deeper than `MAX_LEVELS`."""
 
     __slots__ = ()
 

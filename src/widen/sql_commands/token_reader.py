@@ -1,7 +1,7 @@
 """The tokens of a statement, read from left to right; texts are cut from the statement as they stand.
 
 A statement about rows has conditions and queries of Spark SQL in it. They go to Spark unchanged, so they are found by
-their tokens and never written anew.
+their tokens and never written again.
 
 Source: Spark SQL's grammar, as sqlglot reads its tokens.
 """

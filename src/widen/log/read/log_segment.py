@@ -196,7 +196,7 @@ class LogListing:
 
         The files are in the order in which they must be deleted: by version, and the commit of a version before its
         checkpoint. An interrupted deletion must not leave a commit without the checkpoint of its version. Nor may it
-        leave anything before a commit that is gone: a late writer can create that commit anew, and readers that start
+        leave anything before a commit that is gone: a late writer can create that commit again, and readers that start
         at an older checkpoint would see it.
 
         Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for commit and checkpoint

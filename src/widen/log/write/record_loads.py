@@ -139,7 +139,7 @@ def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int,
         return Record(loads=(load,))
     try:
         record = folder.read(head)
-    except FileMissing:  # a copy of a table without its hidden files: the record begins anew
+    except FileMissing:  # a copy of a table without its hidden files: a new record begins
         return Record(loads=(load,))
     number = record.number + 1
     if number % CLEANUP_EVERY == 0:

@@ -33,7 +33,7 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None
     if _has_base(store, base):
         return None
-    # The commit after the base proves nothing: another writer with an old base may have written it anew.
+    # The commit after the base proves nothing: another writer with an old base may have written it again.
     newest = list_log(store).newest
     if newest <= base.version:
         return None
@@ -47,7 +47,7 @@ def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unk
     A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`. Before it
     frees the name of a version it makes sure of a checkpoint of a later one, so the newest version is seen. An older
     one is seen if the commit of its base is still there: a cleanup deletes that one first. The commit before does not
-    tell: another writer with an old base may have written it anew.
+    tell: another writer with an old base may have written it again.
 
     Args:
         store: The store of the table.

@@ -1,1 +1,1 @@
-"""ALTER TABLE: what a command asks of a table, and whether it is allowed."""
+"""ALTER TABLE: what a command changes, and whether the table allows it."""

@@ -144,8 +144,8 @@ class _MergeDecision:
         target, on = rows.alias(merge.target_alias), to_column(merge.on)
         if not merge.has(MergeSide.MATCHED) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
             new = source.join(target, on, "left_anti")
-            nowhere = new.withColumns({FILE: F.lit(None).cast("string"), ROW: F.lit(None).cast("bigint")})
-            return self._judged(nowhere, has_target=False)
+            unmatched = new.withColumns({FILE: F.lit(None).cast("string"), ROW: F.lit(None).cast("bigint")})
+            return self._judged(unmatched, has_target=False)
         joined = target.join(source, on, merge.join)
         if deduplicates:
             joined = joined.withColumn(_NEW, F.when(F.col(FILE).isNull(), F.col(SOURCE)))

@@ -1,4 +1,4 @@
-"""What a batch asks of the files of a table, whatever its format: to write rows, and to read them again.
+"""What a batch requires of the files of a table, whatever its format: to write rows, and to read them again.
 
 `widen.spark.ingest.delta_files` and `widen.spark.ingest.iceberg_files` implement it.
 """

@@ -260,7 +260,7 @@ def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
 
 
 def _map(values: pa.Array, key: DataType, value: DataType, mode: str) -> pa.Array:
-    """Return a map by way of its entries, which do not include those behind a null."""
+    """Return a map from its entries, which do not include those behind a null."""
     entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     lengths, parts = pc.fill_null(pc.list_value_length(entries), 0), entries.flatten().flatten()
     keys, items = _converted(parts[0], key, mode), _converted(parts[1], value, mode)

@@ -125,6 +125,23 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path, monke
         batch.observe(BatchWriteSpec(None, Observation().to_json(), StructType(), Policy()))
 
 
+@pytest.mark.parametrize("name", ["late.json", "late.json.gz"])
+def test_a_large_file_of_lines_in_which_records_take_several_lines_later(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 10)
+    text = '{"n":1}\n{"n":2}\n{\n  "n": 3,\n  "t": "}"\n}\n{"n":4}\n{ "n": 5,\n  "r": {\n  "x": "{"\n}\n}\n'
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    lined = proved(spark, str(tmp_path / name), tmp_path / "lines")
+    assert (lined.records, lined.corrupt) == (3, 9)
+    assert name in str(lined.multi_line)
+    assert lined.to_value()["multiLine"] == lined.multi_line
+    whole = proved(spark, str(tmp_path / name), tmp_path / "whole", options={"multiLine": "true"})
+    assert (whole.records, whole.corrupt, whole.multi_line) == (5, 0, None)
+    assert [row["n"] for row in rows(spark, tmp_path / "whole")] == [1, 2, 3, 4, 5]
+
+
 def test_a_large_file_with_something_else_between_its_records(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

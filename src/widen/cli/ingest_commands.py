@@ -209,6 +209,10 @@ def _ingested(result: IngestResult, into: str) -> Iterator[RenderableType]:
             result.records, result.files, result.size_bytes, result.corrupt, result.not_objects
         )
     )
+    if result.multi_line is not None:
+        place = lazy_imports.text_format.printable(result.multi_line)
+        text = f"  {place} begins a record over several lines; load such files with --option multiLine=true"
+        yield Text(text, "bold red")
     if result.verification is not None:
         yield Text(f"  verified: {result.verification}", "green" if result.verification.is_clean else "bold red")
         yield from (

@@ -16,10 +16,12 @@ from widen.ingestion.commit_batch import BatchRequest
 from widen.ingestion.result import IngestResult, IntervalEvent
 from widen.ingestion.stable_plan import WrittenBatch
 from widen.model.progress import Step
+from widen.observe.observation import Observation, position_text
 from widen.planning.evolution.plan import BadFile, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource, persist_source
+from widen.spark.source.json_texts import is_small
 
 _Source = TypeVar("_Source", bound=IngestSource)
 
@@ -85,6 +87,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         records=result.seen.records,
         corrupt=result.seen.corrupt,
         not_objects=result.seen.not_objects,
+        multi_line=_find_multi_line(batch, result.seen),
         files=len(result.files),
         size_bytes=sum(file.size for file in result.files),
         left_out=batch.left_out,
@@ -94,6 +97,15 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         quarantined=result.seen.quarantined,
         quarantine=written.quarantine.location if written.quarantine else None,
     )
+
+
+def _find_multi_line(batch: Batch, seen: Observation) -> str | None:
+    """Return where a large file has a record over several lines, although each of its lines was read as a record."""
+    if seen.unclosed is None:
+        return None
+    uri = seen.unclosed[0].partition(" from byte ")[0]
+    is_large = any(file.uri == uri and not is_small(file) for file in batch.files)
+    return position_text(seen.unclosed) if is_large else None
 
 
 def parse_share(verify: bool | float) -> float:

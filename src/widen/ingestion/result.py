@@ -27,6 +27,8 @@ class IngestResult:
         records: The records written.
         corrupt: The lines that are not records, kept in the corrupt-record column.
         not_objects: How many of these lines are JSON, but not an object, such as ``5`` or ``[1]``.
+        multi_line: The position of the first line of a large file that begins a record and does not end it: the file
+            needs the option ``multiLine``. None if there is none.
         files: The files written.
         size_bytes: Their size.
         left_out: Files of the source that are ignored, because their names are not of its format.
@@ -45,6 +47,7 @@ class IngestResult:
     records: int = 0
     corrupt: int = 0
     not_objects: int = 0
+    multi_line: str | None = None
     files: int = 0
     size_bytes: int = 0
     left_out: tuple[str, ...] = ()
@@ -87,9 +90,9 @@ class IngestResult:
         number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
         numbers |= {"notObjects": self.not_objects, "quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
-        plan = self.plan.to_value()
+        plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
-        return {"version": self.version, **number, **numbers, **files, "plan": plan, **proof}
+        return {"version": self.version, **number, **numbers, **multi_line, **files, "plan": plan, **proof}
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
         met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
         not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
+        unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
     """
 
     records: int = 0
@@ -181,6 +182,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     kept_out: dict[str, FieldObservation] = {}
     met: list[list[str]] = []
     not_objects: int = 0
+    unclosed: RecordPosition | None = None
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -197,6 +199,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             merge_records(self.kept_out, other.kept_out, combine),
             sorted([*self.met, *(path for path in other.met if path not in self.met)]),
             combine(self.not_objects, other.not_objects),
+            min(filter(None, (self.unclosed, other.unclosed)), default=None),
         )
 
     def to_json(self) -> bytes:
@@ -249,6 +252,7 @@ def observation_from_json(data: bytes) -> Observation:
         _from_wire(wire.kept_out),
         wire.met,
         wire.not_objects,
+        wire.unclosed,
     )
 
 
@@ -288,6 +292,7 @@ class _ObservationWire(msgspec.Struct):
     kept_out: dict[str, _FieldWire] = {}
     met: list[list[str]] = []
     not_objects: int = 0
+    unclosed: RecordPosition | None = None
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:

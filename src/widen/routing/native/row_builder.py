@@ -8,6 +8,7 @@ Source: docs/evolution-rules.md#one-interval, #d11, #d12
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -264,6 +265,8 @@ class RowBuilder:
             return
         self.observation.corrupt += 1
         self.observation.not_objects += not isinstance(document, InvalidJson)
+        if _BEGINS_RECORD.match(text):
+            self.observation.unclosed = min(at, self.observation.unclosed or at)
         values = {CORRUPT: kept, CORRUPT_AT: position_text(at)}
         yield {self._roles[role]: value for role, value in values.items() if role in self._roles} | self._origin_cell(
             kept, at
@@ -314,6 +317,10 @@ class RowBuilder:
         if not isinstance(record, dict):
             return self._redactor.redact_text(text)
         return self._redactor.redact_record(self._with_file_fields(record, at), None)
+
+
+_BEGINS_RECORD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:\s*"[^"\\]*"\s*:.*[,{\[])?\s*\Z', re.DOTALL)
+"""The first line of a record over several lines: it ends where a field, an object or an array goes on."""
 
 
 def _split_text(text: bytes) -> list[bytes]:

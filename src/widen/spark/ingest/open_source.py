@@ -28,7 +28,7 @@ from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.file_ranges import can_read, small_ranges
-from widen.spark.source.json_texts import is_small, read_column, read_json, read_json_by_spark
+from widen.spark.source.json_texts import ensure_json_options, is_small, read_column, read_json, read_json_by_spark
 from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
     FilePath,
@@ -167,14 +167,12 @@ class BatchReader:
                 return _Texts(again)
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
             return _Texts(partial(read_csv_ranges, spark, source, dialect), again, ranges)
-        if self.options:
-            raise InvalidOption(
-                option="options",
-                value=dict(self.options),
-                expected=f"The format {source.format.value} does not have options.",
-            )
         if source.format is FileFormat.TEXT:
+            if self.options:
+                expected = "The format text does not have options."
+                raise InvalidOption(option="options", value=dict(self.options), expected=expected)
             return _Texts(partial(read_lines, spark, source, detects=self.detects))
+        ensure_json_options(self.options)
         ranges = small_ranges(spark, source.files) if is_few else None
         return _Texts(partial(read_json, spark, source), partial(read_json_by_spark, spark, source), ranges)
 

@@ -8,7 +8,7 @@ a record.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 
@@ -29,6 +29,9 @@ from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal,
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole; an eighth of it for compressed files, which grow."""
 
+MULTI_LINE = "multiLine"
+"""The option for records that take several lines, named as in Spark. One task then reads each large file."""
+
 MAX_LISTED_FILES = 1_000
 """Maximum number of files that are listed by name, so that no pass reads a file that came later."""
 
@@ -47,7 +50,7 @@ def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
         return read_json_by_spark(spark, source)
     small = [file for file in source.files if is_small(file)]
     large = [file for file in source.files if not is_small(file)]
-    is_lined = check_heads(spark, large, begins_with_line)
+    is_lined = [False for _ in large] if _is_multi_line(source) else check_heads(spark, large, begins_with_line)
     lined = [file for file, has_line in zip(large, is_lined, strict=True) if has_line]
     frames = [read_ranges(spark, small, lined, count_partitions(spark, source))] if small or lined else []
     frames += [_stream_records(spark, file.path) for file in large if file not in lined]
@@ -63,13 +66,33 @@ def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:
     """
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
-    with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
-        is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
+    is_lined_by_path = dict.fromkeys(large, False)
+    if not _is_multi_line(source):
+        with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
+            is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
     lines = [path for path, is_lined in is_lined_by_path.items() if is_lined]
     frames = [whole_files(spark, source, small)] if small else []
     frames += [text_lines(spark, lines)] if lines else []
     frames += [_stream_records(spark, path) for path in large if not is_lined_by_path[path]]
     return reduce(DataFrame.unionAll, frames)
+
+
+def ensure_json_options(options: Mapping[str, str]) -> None:
+    """Raise if options are not those of JSON: only `MULTI_LINE`, which is ``true`` or ``false``.
+
+    Raises:
+        InvalidOption: an option does not exist, or has another value.
+    """
+    if any(name.lower() != MULTI_LINE.lower() for name in options):
+        expected = f"The only option of JSON is {MULTI_LINE}: whether records of large files may take several lines."
+        raise InvalidOption(option="options", value=dict(options), expected=expected)
+    for value in options.values():
+        if value.lower() not in ("true", "false"):
+            raise InvalidOption(option=MULTI_LINE, value=value, expected="Must be true or false.")
+
+
+def _is_multi_line(source: SourceFiles) -> bool:
+    return any(value.lower() == "true" for value in source.options.values())
 
 
 def read_column(rows: DataFrame) -> DataFrame:

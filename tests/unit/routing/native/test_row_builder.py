@@ -11,6 +11,7 @@ from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.observe.corrupt_text import corrupt_bytes_to_text
 from widen.observe.kind import Kind
+from widen.observe.observation import Observation, observation_from_json
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.decoder import RecordDecoder
 from widen.routing.native.record_shape import BatchProfile
@@ -216,3 +217,27 @@ def test_a_field_of_several_array_columns(text: str, row: dict[str, object], kin
     assert {key: value for key, value in found.items() if value is not None} == row
     seen = maker.observation.root.get("a")
     assert sorted(map(str, seen.kinds if seen else ())) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (b"{", True),
+        (b"  { ", True),
+        (b'\xef\xbb\xbf{"a": 1,', True),
+        (b'{"a": {"b": [', True),
+        (b'{"a": 1', False),
+        (b'{"a": "cut', False),
+        (b'"a": 1,', False),
+        (b"}", False),
+        (b"nothing, {", False),
+    ],
+)
+def test_the_first_line_of_a_record_over_several_lines_is_noticed(text: bytes, begins: bool) -> None:
+    builder = RowBuilder(StructType())
+    builder.add([b"x", text, text], [("f", 1), ("f", 2), ("f", 3)])
+    assert builder.observation.corrupt == 3
+    assert builder.observation.unclosed == (("f", 2) if begins else None)
+    assert observation_from_json(builder.observation.to_json()).unclosed == builder.observation.unclosed
+    other = Observation(unclosed=("e", 9))
+    assert builder.observation.merged(other).unclosed == ("e", 9)

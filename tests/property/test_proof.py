@@ -14,7 +14,7 @@ from support.settle import records_of, settle
 from support.treat import modes, policies
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy import Mode, Numbers, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.proof.record_digest import digest
 from widen.proof.source_reader import SourceReader
@@ -49,6 +49,36 @@ def test_every_record_is_in_its_row_under_every_policy(
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, reading.record(record)) == []
+    check(done.plan.schema, policy, batch, done.rows)
+
+
+@given(batches, batches, modes)
+def test_rounded_numbers_are_in_their_rows_and_only_where_the_plan_says(
+    history: list[bytes], batch: list[bytes], mode: Mode
+) -> None:
+    policy = Policy(mode, numbers=Numbers.DOUBLE)
+    base = settle(None, history, policy).plan.schema
+    done = settle(base, batch, policy)
+    for text, rows in zip(batch, done.rows, strict=True):
+        for record, row in zip(records_of(text) or (), rows, strict=False):
+            assert lost(done.plan.schema, row, record) == [] or done.plan.rounded
+    check(done.plan.schema, policy, batch, done.rows)
+
+
+def test_numbers_are_rounded_in_all_columns_of_doubles_and_kept_in_strings() -> None:
+    policy, base = Policy(Mode.WIDEN, numbers=Numbers.DOUBLE), None
+    days = [[b'{"x":2.5}'], [b'{"x":[1.5,0.30000000000000000001]}', b'{"x":1e400}']]
+    for day in days:
+        base = settle(base, day, policy).plan.schema
+    batch = [b'{"x":9007199254740993}', b'{"x":0.12345678901234567891}', b'{"x":[9007199254740993]}', b'{"x":1e-400}']
+    done = settle(base, batch, policy)
+    assert [rows[0]["x"] for rows in done.rows] == [9007199254740992.0, 0.12345678901234568, None, None]
+    assert [rows[0]["x_string"] for rows in done.rows] == [
+        "9007199254740993",
+        "0.12345678901234567891",
+        None,
+        "1e-400",
+    ]
     check(done.plan.schema, policy, batch, done.rows)
 
 

@@ -33,6 +33,7 @@ class Numbers(str, Enum):
 
     EXACT = "exact"
     DECIMAL = "decimal"
+    DOUBLE = "double"
 
 
 class Format(str, Enum):
@@ -131,7 +132,8 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
         "numbers": _option(
             Numbers | None,
             "--numbers",
-            "What fractions become. exact: double where that is exact (default); decimal: the digits as written.",
+            "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
+            "double: one column of doubles, rounded where needed.",
         ),
         "quarantine": _option(
             str | None,

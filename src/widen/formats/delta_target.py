@@ -33,7 +33,7 @@ from widen.planning.alter.create_table import plan_create_table
 from widen.planning.alter.identity_columns import advance_identities
 from widen.planning.alter.metadata_change import with_operations
 from widen.planning.evolution.file_fields import for_file_fields
-from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, Plan
+from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, ROUNDED, Plan
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
@@ -282,6 +282,8 @@ def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
         metrics[QUARANTINED] = seen.quarantined
     if plan.bad_files:
         metrics[BAD_FILES] = len(plan.bad_files)
+    if plan.rounded:
+        metrics[ROUNDED] = plan.rounded_values
     if role_field(plan.schema, CORRUPT):
         metrics[CORRUPT_TEXTS] = seen.corrupt
     return metrics

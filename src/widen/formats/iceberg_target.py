@@ -343,6 +343,7 @@ class IcebergDraft(RowReplacingDraft):
             records=seen.records,
             quarantined=seen.quarantined,
             corrupt=corrupt,
+            rounded=plan.rounded_values,
         )
 
 

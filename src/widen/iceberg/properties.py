@@ -40,6 +40,7 @@ EVENTS, EVENT_COUNT = "widen.events", "widen.event-count"
 """Snapshot summary: the events of an interval as JSON, and their number. A long list is cut; see `MAX_EVENTS_BYTES`."""
 
 RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "widen.corrupt-texts"
+ROUNDED = "widen.rounded-values"
 """Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
 
 NEW_FILES = "widen.new-files"
@@ -194,7 +195,7 @@ def last_interval(properties: Mapping[str, str], app_id: str) -> int | None:
 
 
 def report_summary(
-    mode: str, plan_hash: str, events: list[Any], *, records: int, quarantined: int, corrupt: int
+    mode: str, plan_hash: str, events: list[Any], *, records: int, quarantined: int, corrupt: int, rounded: int = 0
 ) -> dict[str, str]:
     """Return the report of an interval for the snapshot summary.
 
@@ -207,6 +208,7 @@ def report_summary(
         records: The number of records written.
         quarantined: The number of records in the quarantine.
         corrupt: The number of texts that are not records.
+        rounded: The number of values rounded to doubles.
     """
     kept: list[msgspec.Raw] = []
     size = 2
@@ -219,5 +221,5 @@ def report_summary(
     summary = {OPERATION: INGEST, MODE: mode, PLAN_HASH: plan_hash, RECORDS: str(records)}
     if events:
         summary |= {EVENTS: _encode(kept).decode(), EVENT_COUNT: str(len(events))}
-    counts = {QUARANTINED: quarantined, CORRUPT: corrupt}
+    counts = {QUARANTINED: quarantined, CORRUPT: corrupt, ROUNDED: rounded}
     return summary | {key: str(number) for key, number in counts.items() if number}

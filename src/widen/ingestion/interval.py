@@ -199,8 +199,9 @@ def ingest(
         epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
             by default their size decides.
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
-        numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default) or
-            ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50).
+        numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default),
+            ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50) or ``double`` (a double; where
+            fractions and other numbers meet in a field, they are rounded to doubles, and the plan counts them).
         quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
             table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the

@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "exclude": "fields to ignore",
         "mask": "fields whose values become ***",
         "pins": "a table of fields, each with a mode, text, json or a type",
-        "numbers": "exact or decimal",
+        "numbers": "exact, decimal or double",
         "samples": "masked, none or raw",
         "epoch_unit": "a table of fields, each with s, ms, us or ns",
     }

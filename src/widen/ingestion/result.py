@@ -90,6 +90,7 @@ class IngestResult:
         number = {} if self.interval is None else {"interval": self.interval, "isRepeated": self.is_repeated}
         numbers = {"records": self.records, "corrupt": self.corrupt, "files": self.files, "bytes": self.size_bytes}
         numbers |= {"notObjects": self.not_objects, "quarantined": self.quarantined, "emptyAsNull": self.empty_as_null}
+        numbers |= {"roundedValues": self.plan.rounded_values}
         plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
         return {"version": self.version, **number, **numbers, **multi_line, **files, "plan": plan, **proof}

@@ -41,6 +41,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
         type: The type that the source declares, as SQL; empty if it declares none, or several.
         first: The position of the first value, ordered by file name and number.
         sample: The first value as text, cut to `SAMPLE_CHARS`.
+        inexact: The number of values that do not read back the same from a double.
     """
 
     count: int = 0
@@ -54,6 +55,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     type: str = ""
     first: RecordPosition | None = None
     sample: str = ""
+    inexact: int = 0
 
     def add(self, facts: ValueFacts, position: RecordPosition, sample: str, count: int = 1) -> None:
         """Count a value, or several with the same facts, position and sample, in place.
@@ -69,6 +71,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
         self.scale = max(self.scale, facts.scale)
         self.fits_int32 &= facts.fits_int32
         self.exact_double &= facts.exact_double
+        self.inexact += 0 if facts.exact_double else count
         self.decimal_exact &= facts.decimal_exact
         self.epoch_ms_exact &= facts.epoch_ms_exact
         if self.first is None or position < self.first:
@@ -89,6 +92,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
             type=self._common_type(other),
             first=first,
             sample=sample,
+            inexact=combine(self.inexact, other.inexact),
         )
 
     def _common_type(self, other: KindObservation) -> str:

@@ -20,6 +20,8 @@ Canonical: TypeAlias = int | float | Ext
 EXACT_WHOLE = 2**53
 """Largest magnitude up to which a double holds every integer."""
 
+MAX_DIGITS = 38
+
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _LONG_DIGITS = 19
 
@@ -45,10 +47,19 @@ def canonical_number(number: Decimal) -> Canonical:
         return -0.0 if number.is_signed() else 0
     if number.adjusted() < _LONG_DIGITS and number == (whole := int(number)) and -(2**63) <= whole < 2**63:
         return whole
-    nearest = _to_double(number)
+    nearest = exact_double(number)
     if nearest is not None:
         return nearest
     return Ext(LONG_NUMBER, str(number.normalize(_EXACT)).encode())
+
+
+def number_kind(number: Decimal) -> str:
+    """Return the kind of a number that is not a double; a string, if a decimal of 38 digits cannot hold it."""
+    exponent = number.normalize(_EXACT).as_tuple().exponent
+    assert isinstance(exponent, int)
+    if max(0, number.adjusted() + 1) + max(0, -exponent) > MAX_DIGITS:
+        return "string"
+    return "long" if exponent >= 0 and -(2**63) <= number < 2**63 else "decimal"
 
 
 def canonical_double(value: float) -> Canonical:
@@ -79,7 +90,8 @@ def has_canonical_spelling(token: str) -> bool:
     return token in (repr(canonical), f"{canonical}.0", "-0" if token == "-0" else "")
 
 
-def _to_double(number: Decimal) -> float | None:
+def exact_double(number: Decimal) -> float | None:
+    """Return the double whose shortest text is a number, or None."""
     try:
         nearest = float(number)
     except OverflowError:

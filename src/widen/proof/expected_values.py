@@ -16,10 +16,13 @@ from typing import Any, Final, TypeAlias
 from widen.model.types import DecimalType, StructType
 from widen.planning.evolution.policy import Policy
 from widen.proof.canonical_number import (
+    MAX_DIGITS,
     canonical_double,
     canonical_number,
     canonical_spelling,
+    exact_double,
     has_canonical_spelling,
+    number_kind,
     to_decimal,
 )
 from widen.proof.canonical_time import canonical_instant, canonical_time
@@ -47,8 +50,6 @@ from widen.proof.source_columns import (
 
 NOT_STORED: Final = object()
 """No column can hold the value, so the rescue column must have it."""
-
-MAX_DIGITS = 38
 
 BITS: Mapping[str, int] = MappingProxyType({"byte": 7, "short": 15, "integer": 31, "long": 63})
 
@@ -272,6 +273,8 @@ def _is_exact(columns: Sequence[SourceColumn], column: SourceColumn, form: Form,
 
 
 def _keeps_spelling(column: SourceColumn, token: str) -> bool:
+    if column.rounds and exact_double(Decimal(token)) is None:
+        return False
     if isinstance(column.type, DecimalType) and token.partition(".")[2].isdecimal():
         return has_canonical_spelling(token) or len(token.partition(".")[2]) == column.type.scale
     return has_canonical_spelling(token)
@@ -325,11 +328,8 @@ def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any
 
 
 def _to_double(column: SourceColumn, token: str, number: Decimal) -> Any:
-    try:
-        nearest = float(number)
-    except OverflowError:
-        return NOT_STORED
-    return canonical_double(nearest) if Decimal(repr(nearest)) == number else NOT_STORED
+    is_stored = exact_double(number) is not None or (column.rounds and number_kind(number) in column.rounds)
+    return canonical_double(float(number)) if is_stored else NOT_STORED
 
 
 def _to_float(column: SourceColumn, token: str, number: Decimal) -> Any:

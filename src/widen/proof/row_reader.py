@@ -292,7 +292,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
             return CONTRADICTION
         if source_column is not None and source_column.type_name == column.type_name == RECORD:
             first = _merge_record_columns(value, first)
-        elif not _is_same_value(column, first, value):
+        elif not (_is_same_value(column, first, value) or _is_rounded(source_column, first, value)):
             return CONTRADICTION
     return first
 
@@ -301,6 +301,13 @@ def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
     if column.type_name == "timestamp" and _is_epoch(first, has_dates=column.has_dates):
         return bool(expected_value(column, NumberToken(first)) == value)
     return is_consistent(first, value)
+
+
+def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:
+    """Tell whether a column that rounds has the double that is nearest to the number in a text."""
+    if column is None or not column.rounds or not isinstance(text, str) or _parse_number(text) is None:
+        return False
+    return bool(canonical_double(float(text)) == number)
 
 
 def _is_epoch(value: Any, *, has_dates: bool) -> bool:

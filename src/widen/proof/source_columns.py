@@ -5,14 +5,14 @@ Source: docs/evolution-rules.md#u14, #u17, #d9, #d18
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
 from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType
-from widen.planning.evolution.policy import EpochUnit, Mode, Policy
+from widen.planning.evolution.policy import EpochUnit, Mode, Numbers, Policy
 from widen.planning.evolution.source_metadata import role_of, source_key
 from widen.protocol.column_metadata import is_computed
 
@@ -51,6 +51,7 @@ class SourceColumn:
         epoch_unit: For timestamps: unit of integers, if the policy names one.
         has_epochs: Whether integers stand in this timestamp column alone: it is fixed, and the policy names their unit.
         has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
+        rounds: The kinds whose values a column of doubles rounds, because the policy asks for it.
         has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
     """
 
@@ -65,6 +66,7 @@ class SourceColumn:
     has_epochs: bool = False
     has_booleans_as_numbers: bool = False
     has_dates: bool = False
+    rounds: frozenset[str] = frozenset()
 
 
 FieldColumns: TypeAlias = tuple[SourceColumn, ...]
@@ -103,7 +105,23 @@ def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path)
             column = _source_column((*path, field.name), position, field.type, policy, (*above, key))
             if column is not None:
                 by_key.setdefault(key, []).append(column)
-    return {key: tuple(sorted(columns, key=_sort_key)) for key, columns in by_key.items()}
+    rounds = policy.numbers is Numbers.DOUBLE
+    return {
+        key: tuple(sorted(_with_rounding(columns) if rounds else columns, key=_sort_key))
+        for key, columns in by_key.items()
+    }
+
+
+def _with_rounding(columns: Sequence[SourceColumn]) -> Sequence[SourceColumn]:
+    """Return the columns of a field with what its doubles round: nothing beside decimals, no longs beside integers."""
+    type_names = {column.type_name for column in columns}
+    if type_names & {"decimal", "float"}:
+        return columns
+    rounds = frozenset({"decimal"} if type_names & _WHOLE else {"decimal", "long"})
+    return [replace(column, rounds=rounds) if column.type_name == "double" else column for column in columns]
+
+
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 
 def _source_column(path: Path, position: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:

@@ -191,6 +191,7 @@ class _CommitScan:
             is_first=record.is_first,
             quarantined=record.quarantined,
             changed_rows=record.changed_rows,
+            rounded=record.rounded,
         )
 
 

@@ -15,7 +15,7 @@ from widen.log.read.log_segment import commit_path
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
-from widen.planning.evolution.plan import CORRUPT_TEXTS, QUARANTINED
+from widen.planning.evolution.plan import CORRUPT_TEXTS, QUARANTINED, ROUNDED
 from widen.planning.table.column_change import ColumnChange
 from widen.planning.table.schema_changes import recorded_reasons, schema_changes
 from widen.protocol.actions import Add, CommitInfo, Metadata
@@ -54,6 +54,11 @@ class CommitRecord:
     def corrupt(self) -> int | None:
         """How many strings its ingestion stored as corrupt records; None if the commit does not record it."""
         return self._metric(CORRUPT_TEXTS)
+
+    @property
+    def rounded(self) -> int:
+        """How many numbers its ingestion rounded to doubles."""
+        return self._metric(ROUNDED) or 0
 
     @property
     def changed_rows(self) -> dict[str, int]:
@@ -130,6 +135,7 @@ def to_interval(record: CommitRecord) -> IntervalRecord:
         is_first=record.is_first,
         quarantined=record.quarantined,
         changed_rows=record.changed_rows,
+        rounded=record.rounded,
     )
 
 

@@ -132,6 +132,7 @@ class _History:
             {"mode": summary[names.MODE]} if names.MODE in summary else {},
             is_first=is_first,
             quarantined=int(summary.get(names.QUARANTINED, 0)),
+            rounded=int(summary.get(names.ROUNDED, 0)),
         )
 
 

@@ -44,6 +44,7 @@ class IntervalRecord:
         is_first: Whether it created the table.
         quarantined: How many records were quarantined; None if the log does not record it.
         changed_rows: How many rows it inserted, updated and deleted, as its metrics say.
+        rounded: How many numbers its ingestion rounded to doubles.
     """
 
     moment: VersionTime
@@ -57,6 +58,7 @@ class IntervalRecord:
     is_first: bool = False
     quarantined: int | None = None
     changed_rows: Mapping[str, int] = field(default_factory=dict)
+    rounded: int = 0
 
     @property
     def schema_changes(self) -> tuple[ColumnChange, ...]:
@@ -81,6 +83,7 @@ class IntervalRecord:
             "records": self.records,
             "corrupt": self.corrupt,
             "quarantined": self.quarantined,
+            "rounded": self.rounded,
             "events": self.events,
             "files": self.files,
             "bytes": self.size_bytes,

@@ -16,7 +16,7 @@ from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
 from widen.planning.table.column_change import GRADES, ColumnChange
 from widen.report.report_model import IntervalRecord, VersionTime, time_text
 from widen.report.table_report import Report, ReportColumn, SourceField
-from widen.report.text_format import share_text
+from widen.report.text_format import count_noun, share_text
 
 RECENT_LOADS = 7
 """The number of intervals with records that count as recent."""
@@ -117,7 +117,8 @@ def summarize_report(report: Report) -> ReportSummary:
     loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
-    checks = (_load_check(recent), _lines_check(recent), _quarantine_check(recent), _drift_check(recent))
+    health = (_load_check(recent), _lines_check(recent), _quarantine_check(recent), _drift_check(recent))
+    checks = (*health, *_rounding_checks(recent))
     status = min((check.status for check in checks), key=_URGENCY.index)
     changes = tuple(_type_changes(report.intervals))
     first = recent[0].moment.version if recent else 0
@@ -151,6 +152,13 @@ def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
     share = share_text(corrupt / max(records, corrupt))
     text = f"{corrupt:,} of {records:,} lines ({share}) of the last {_loads(recent)} are not records"
     return Check("Readable lines", _corrupt_status(recent), text)
+
+
+def _rounding_checks(recent: Sequence[IntervalRecord]) -> tuple[Check, ...]:
+    """Return the check of rounded numbers; none where nobody asked for rounding."""
+    rounded = sum(each.rounded for each in recent)
+    text = f"{count_noun(rounded, 'number')} of the last {_loads(recent)} rounded to double, as asked"
+    return (Check("Rounded numbers", Status.OK, text),) if rounded else ()
 
 
 def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:

@@ -184,6 +184,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
         ("Stored in the rescue column", [(path_text(r.source), _rescued(r)) for r in plan.rescued]),
         ("Quarantined", [(path_text(q.source), _quarantined(q)) for q in plan.quarantined]),
+        ("Rounded to double", [(path_text(r.source), count_noun(r.count, "number")) for r in plan.rounded]),
         (
             "Waiting for a first value",
             [(path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending],

@@ -212,6 +212,8 @@ def interval_text(interval: IntervalRecord) -> list[str]:
         lines.append(", ".join(f"{word} {count_noun(rows, 'row')}" for word, rows in interval.changed_rows.items()))
     if interval.files and not (interval.changed_rows and interval.records is None):
         lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
+    if interval.rounded:
+        lines.append(f"{count_noun(interval.rounded, 'number')} rounded to double")
     summary = summarize_operation(interval.parameters, interval.operation)
     lines += [printable(summary)] if summary else []
     return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]

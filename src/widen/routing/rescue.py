@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from widen.observe.json_document import JsonDocument, MapEntries, document_to_json, has_leaf
-from widen.routing.convert import MISSING, convert, word_of_value
+from widen.routing.convert import MISSING, word_of_value
 from widen.routing.route import ColumnSlot, RecordRoute, stores_kind
+from widen.routing.row import convert_scalar
 
 _NOTHING: Final = object()
 
@@ -69,4 +70,4 @@ def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int
         return record is not None and _unstored_fields(record, value) is _NOTHING
     kind_word = word_of_value(value)
     candidates = (slot for slot in deep if stores_kind(slot, kind_word))
-    return any(convert(value, kind_word, slot.word, slot.type, slot.epoch_unit) is not MISSING for slot in candidates)
+    return any(convert_scalar(value, kind_word, slot) is not MISSING for slot in candidates)

@@ -5,15 +5,22 @@ Source: docs/evolution-rules.md#u14, #u16, #d4, #d9
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from widen.model.column_path import ELEMENT, VALUE, Path
-from widen.model.types import STRING, DataType, MapType, StructType
+from widen.model.types import DOUBLE, STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
-from widen.planning.evolution.policy import EpochUnit, FixedColumn, Policy
+from widen.planning.evolution.policy import EpochUnit, FixedColumn, Numbers, Policy
 from widen.planning.evolution.source_metadata import role_of, source_key
-from widen.planning.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number, is_epoch
+from widen.planning.evolution.type_lattice import (
+    can_route,
+    column_sort_key,
+    is_boolean_as_number,
+    is_epoch,
+    rounded_kinds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class ColumnSlot:
         epoch_unit: For timestamps: unit of integers, if the policy names one.
         guard: Why the column is fixed, if it is.
         keeps_booleans: Whether booleans of the field never become numbers.
+        rounds: For doubles: the kinds whose values are rounded where the column cannot hold them.
     """
 
     name: str
@@ -41,6 +49,7 @@ class ColumnSlot:
     epoch_unit: EpochUnit | None = None
     guard: FixedColumn | None = None
     keeps_booleans: bool = False
+    rounds: frozenset[str] = frozenset()
 
 
 RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
@@ -106,7 +115,15 @@ class _RouteBuilder:
             slot = self._slot(field.name, field.type, (*path, field.name), (*source, key))
             if slot is not None:
                 slots_by_key.setdefault(key, []).append(slot)
-        return {key: tuple(sorted(slots, key=_slot_order)) for key, slots in slots_by_key.items()}
+        return {
+            key: tuple(map(self._with_rounding(slots), sorted(slots, key=_slot_order)))
+            for key, slots in slots_by_key.items()
+        }
+
+    def _with_rounding(self, slots: Sequence[ColumnSlot]) -> Callable[[ColumnSlot], ColumnSlot]:
+        """Return a function that lets a column of doubles round, if the policy and the other columns allow it."""
+        rounds = rounded_kinds(slot.type for slot in slots if self.policy.numbers is Numbers.DOUBLE)
+        return lambda slot: replace(slot, rounds=rounds) if rounds and slot.type == DOUBLE else slot
 
     def _slot(self, name: str, data_type: DataType, path: Path, source: Path) -> ColumnSlot | None:
         leaf, dim = leaf_and_dim(data_type)

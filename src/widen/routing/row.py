@@ -65,11 +65,16 @@ def _to_cell(value: JsonDocument, kind_word: str, slot: ColumnSlot, dim: int) ->
         return _map_to_cell(value, slot.entries) if slot.entries is not None else MISSING
     if isinstance(value, dict):
         return to_row(slot.record, value) if slot.record is not None else MISSING
-    return (
-        MISSING
-        if is_excluded_kind(slot, kind_word)
-        else convert(value, kind_word, slot.word, slot.type, slot.epoch_unit)
-    )
+    return MISSING if is_excluded_kind(slot, kind_word) else convert_scalar(value, kind_word, slot)
+
+
+def convert_scalar(value: JsonDocument, kind_word: str, slot: ColumnSlot) -> Any:
+    """Return the value that a column without arrays holds for a scalar, or `MISSING`.
+
+    Source: docs/evolution-rules.md#d1, #d2
+    """
+    cell = convert(value, kind_word, slot.word, slot.type, slot.epoch_unit)
+    return float(value) if cell is MISSING and kind_word in slot.rounds else cell
 
 
 def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any:

@@ -330,8 +330,8 @@ IN_FUNCTIONS = {
         "widen.routing.native.row_builder", "parse_document", last_key_wins
     ),
     "the parser rounds": Mutant("widen.routing.native.row_builder", "parse_document", rounding),
-    "doubles get into no column": Mutant("widen.routing.row", "convert", never("double")),
-    "texts get into no column": Mutant("widen.routing.row", "convert", never("string")),
+    "doubles get into no column": Mutant("widen.routing.row", "convert_scalar", never("double")),
+    "texts get into no column": Mutant("widen.routing.row", "convert_scalar", never("string")),
     "longs are routed to the wrong column": Mutant("widen.routing.row", "route_value", wrong_sibling),
     "nothing is rescued": Mutant("widen.routing.native.row_builder", "rescue", lambda rescue: lambda *given: None),
     "masks are not applied to records that are read exactly": Mutant(

@@ -13,6 +13,7 @@ from widen.report.build_report import build_report
 from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.report_summary import Status, summarize_report
 from widen.report.table_report import Report
+from widen.report.text_format import interval_text
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,13 @@ def test_a_table_without_trouble_is_healthy(wide: Report) -> None:
         "no record of the last 2 loads is in quarantine",
         "no change of columns in the last 2 loads",
     ]
+
+
+def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:
+    intervals = load(0, 10, rounded=3), load(1, 10)
+    assert interval_text(intervals[0])[1] == "3 numbers rounded to double"
+    check = summarize_report(with_intervals(wide, *intervals)).checks[-1]
+    assert (check.text, check.status) == ("3 numbers of the last 2 loads rounded to double, as asked", Status.OK)
 
 
 @pytest.mark.parametrize(

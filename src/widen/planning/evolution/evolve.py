@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from widen.model.column_path import ELEMENT, VALUE, Path, leaves, replace_type
+from widen.model.column_path import ELEMENT, VALUE, Path, replace_type
 from widen.model.types import DataType, Field, MapType, StructType
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
 from widen.planning.evolution.column_choice import choose_columns, uncovered_kinds
-from widen.planning.evolution.decimal_numbers import to_decimals
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, ColumnWidening, FieldColumn
 from widen.planning.evolution.field_evolution import (
     UNBUILT,
@@ -24,14 +23,25 @@ from widen.planning.evolution.field_evolution import (
     columns_by_key,
     entries_up_to,
     field_count,
+    leaf_count,
     merge_kinds,
+    observation_of,
     pending_fields,
     refresh_columns,
     sub_fields,
 )
 from widen.planning.evolution.file_fields import with_file_fields
 from widen.planning.evolution.map_detection import MapCandidate, find_map, to_maps
-from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
+from widen.planning.evolution.number_kinds import round_numbers, to_decimals
+from widen.planning.evolution.plan import (
+    Grade,
+    PendingField,
+    Plan,
+    PlanEvent,
+    QuarantinedField,
+    RescuedField,
+    RoundedField,
+)
 from widen.planning.evolution.policy import Mode, Numbers, Policy, TextForm
 from widen.planning.evolution.samples import sample_formatter
 from widen.planning.evolution.source_metadata import (
@@ -94,11 +104,12 @@ class _Evolution:
     refused: list[Operation] = field(default_factory=list)
     quarantined: list[QuarantinedField] = field(default_factory=list)
     maps: list[MapCandidate] = field(default_factory=list)
+    rounded: list[RoundedField] = field(default_factory=list)
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
         begin = self.policy.layout if schema is None else schema
         current = with_file_fields(begin or StructType(), observation.root, self.policy.file_fields)
-        self.room = self.policy.max_columns - _leaf_count(f.type for f in current if role_of(f) is None)
+        self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
         root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
         after, operations = self._evolve_struct(current, root, _StructCursor())
         corrupt = observation.corrupt
@@ -116,6 +127,7 @@ class _Evolution:
             tuple(self.refused),
             tuple(self.quarantined),
             maps=tuple(self.maps),
+            rounded=tuple(self.rounded),
         )
 
     def _with_role(self, schema: StructType, role: str, count: int, operations: list[Operation]) -> StructType:
@@ -196,6 +208,8 @@ class _Evolution:
         # The order matters: widened columns decide which sub-fields and entries still need a column, built columns
         # decide what is left for the rescue column, and maps come last, since their entries go to any of these columns.
         part.choice = self._choose(part)
+        rounded = round_numbers(part, self._choose) if self.policy.numbers is Numbers.DOUBLE else 0
+        self.rounded += [RoundedField(part.source, rounded)] if rounded else []
         current = self._widen_columns(current, part, cursor, operations)
         current = self._evolve_records(current, part, cursor, operations)
         self._build_columns(part)
@@ -266,11 +280,11 @@ class _Evolution:
     def _evolve_record(
         self, current: StructType, observed: RecordObservation, cursor: _StructCursor, *, is_main: bool
     ) -> tuple[StructType, list[Operation]]:
-        """Evolve one record. Pending and rescued fields are reported once, by the record with all sub-fields (U17)."""
-        marks = len(self.pending), len(self.rescued)
+        """Evolve one record. What is pending, rescued or rounded is reported by the record of all sub-fields (U17)."""
+        marks = len(self.pending), len(self.rescued), len(self.rounded)
         result = self._evolve_struct(current, observed, cursor)
         if not is_main:
-            del self.pending[marks[0] :], self.rescued[marks[1] :]
+            del self.pending[marks[0] :], self.rescued[marks[1] :], self.rounded[marks[2] :]
         return result
 
     def _build_columns(self, part: FieldEvolution) -> None:
@@ -299,7 +313,7 @@ class _Evolution:
         leaf, dim = leaf_and_dim(data_type)
         path = (*cursor.path, *[ELEMENT] * dim)
         if isinstance(leaf, StructType):
-            self.room -= _leaf_count(f.type for f in leaf)
+            self.room -= leaf_count(f.type for f in leaf)
             below = sub_fields(observed, dim, largest)
             struct, _ = self._evolve_record(leaf, below, replace(cursor, path=path), is_main=dim == largest)
             return nest_in_arrays(struct, dim) if struct.fields else None
@@ -332,7 +346,7 @@ class _Evolution:
 
     def _quarantine(self, part: FieldEvolution, lost: Iterable[Kind]) -> None:
         """Report the values that do not fit a fixed column, so that their records are quarantined."""
-        kept_out = _observation_of(self.kept_out, part.source)
+        kept_out = observation_of(self.kept_out, part.source)
         kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
         if kinds and part.fixed is not None:
             merged = merge_kinds(kept_out.kinds, kinds)
@@ -383,14 +397,3 @@ class _Evolution:
 
 
 _NULL = Kind(NULL_WORD)
-
-
-def _observation_of(observed: RecordObservation, source: Path) -> FieldObservation:
-    """Return the observation of a field outside of arrays."""
-    for key in source[:-1]:
-        observed = observed.get(key, FieldObservation()).records.get(0, {})
-    return observed.get(source[-1], FieldObservation())
-
-
-def _leaf_count(types: Iterable[DataType]) -> int:
-    return sum(1 for data_type in types for _ in leaves(data_type))

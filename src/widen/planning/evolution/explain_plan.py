@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from widen.model.column_path import format_path
 from widen.observe.observation import RecordPosition, position_text
-from widen.planning.evolution.plan import PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
+from widen.planning.evolution.plan import PendingField, Plan, PlanEvent, QuarantinedField, RescuedField, RoundedField
 from widen.planning.table.operation import Operation
 
 NOTHING = "Nothing to change."
@@ -38,6 +38,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Because:", tuple(map(_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_rescued, plan.rescued))),
         ("Quarantined:", tuple(map(_quarantined, plan.quarantined))),
+        ("Rounded to double:", tuple(map(_rounded, plan.rounded))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
@@ -78,6 +79,10 @@ def _rescued(rescued: RescuedField) -> str:
 def _quarantined(quarantined: QuarantinedField) -> str:
     values = f"{quarantined.count} {_kind_text(quarantined.kinds)}, but the column is {quarantined.column}"
     return f"{format_path(quarantined.source)}: {values}{_first_seen_text(quarantined.first, quarantined.sample)}"
+
+
+def _rounded(rounded: RoundedField) -> str:
+    return f"{format_path(rounded.source)}: {rounded.count} {'number' if rounded.count == 1 else 'numbers'}"
 
 
 def _pending(pending: PendingField) -> str:

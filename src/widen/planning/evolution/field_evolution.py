@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from widen.model.column_path import ELEMENT, VALUE, Path, resolve
+from widen.model.column_path import ELEMENT, VALUE, Path, leaves, resolve
 from widen.model.types import STRING, DataType, MapType, StructType
 from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim, nest_in_arrays, word_of
 from widen.observe.observation import FieldObservation, KindObservation, RecordObservation, merge_records
@@ -246,3 +246,15 @@ def refresh_columns(part: FieldEvolution, struct: StructType) -> FieldEvolution:
         for c in part.columns
     )
     return replace(part, columns=tuple(columns))
+
+
+def observation_of(observed: RecordObservation, source: Path) -> FieldObservation:
+    """Return the observation of a field outside of arrays."""
+    for key in source[:-1]:
+        observed = observed.get(key, FieldObservation()).records.get(0, {})
+    return observed.get(source[-1], FieldObservation())
+
+
+def leaf_count(types: Iterable[DataType]) -> int:
+    """Return how many leaves some types have together."""
+    return sum(1 for data_type in types for _ in leaves(data_type))

@@ -28,6 +28,9 @@ QUARANTINED = "numQuarantinedRecords"
 BAD_FILES = "numBadFiles"
 """The metric for the number of files that an interval skipped, because they cannot be read."""
 
+ROUNDED = "numRoundedValues"
+"""The metric for the number of values that an interval rounded to doubles."""
+
 CORRUPT_TEXTS = "numCorruptTexts"
 """The metric for the number of texts in an interval that are not records. File statistics do not replace it: they exist
 only if the column for these texts is among the first ones of the table."""
@@ -94,6 +97,19 @@ class RescuedField:
     sample: str
     reason: str
     at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedField:
+    """Numbers that are rounded to doubles, since the policy asks for that.
+
+    Args:
+        source: The path of the source field.
+        count: The number of values.
+    """
+
+    source: Path
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +187,7 @@ class Plan:
         unmatched: The rules of the policy that have no effect.
         bad_files: The files that cannot be read and are skipped.
         maps: The fields whose objects look like maps, but become records.
+        rounded: The fields with numbers that are rounded to doubles.
     """
 
     operations: tuple[Operation, ...]
@@ -183,6 +200,12 @@ class Plan:
     unmatched: tuple[Unmatched, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     maps: tuple[MapCandidate, ...] = ()
+    rounded: tuple[RoundedField, ...] = ()
+
+    @property
+    def rounded_values(self) -> int:
+        """How many numbers of the batch are rounded to doubles."""
+        return sum(each.count for each in self.rounded)
 
     @property
     def is_empty(self) -> bool:
@@ -244,6 +267,7 @@ class Plan:
             "unmatched": [_value(unmatched) for unmatched in self.unmatched],
             "badFiles": [_value(file) for file in self.bad_files],
             "maps": [_value(candidate) for candidate in self.maps],
+            "rounded": [_value(each) for each in self.rounded],
         }
 
 

@@ -60,6 +60,8 @@ class Numbers(str, Enum):
     """A double where that is exact, else a decimal."""
     DECIMAL = "decimal"
     """A decimal with the digits as written, so that 12.50 stays 12.50."""
+    DOUBLE = "double"
+    """A double, rounded where a double cannot hold the number, so that a field of fractions stays one column."""
 
 
 Pin: TypeAlias = Mode | TextForm | DataType

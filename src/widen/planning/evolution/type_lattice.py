@@ -227,6 +227,22 @@ def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
     return kind_word == BOOLEAN_WORD and word_of(leaf) in NUMERIC_WORDS
 
 
+def rounded_kinds(leaves: Iterable[DataType]) -> frozenset[str]:
+    """Return the kinds whose values a field rounds to doubles, if the policy asks for that.
+
+    Args:
+        leaves: The types inside the arrays of its columns. Beside a decimal or a float nothing is rounded, and beside
+            an integer no long: these columns hold numbers that a double does not.
+
+    Source: docs/evolution-rules.md#d1
+    """
+    numbers = {leaf for leaf in leaves if word_of(leaf) in NUMERIC_WORDS}
+    if numbers == {DOUBLE}:
+        return frozenset({DECIMAL_WORD, LONG_WORD})
+    is_rounding = DOUBLE in numbers and all(leaf == DOUBLE or str(leaf) in _WHOLE for leaf in numbers)
+    return frozenset({DECIMAL_WORD}) if is_rounding else frozenset()
+
+
 def is_epoch(leaf: DataType, kind_word: str) -> bool:
     """Tell whether the kind is long and the leaf type timestamp: the column shows what the number may mean, not it.
 

@@ -180,7 +180,9 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     """
     converter = FastConverter({slot.name: {} for slot in slots})
     has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
-    converter.bound = _LONG_BOUND if has_text_column else integer_bound(slots)
+    # What a double rounds is observed, so that it is counted, although the text column holds it.
+    is_unbounded = has_text_column and not any(slot.rounds for slot in slots)
+    converter.bound = _LONG_BOUND if is_unbounded else integer_bound(slots)
     for python_type, word in _KIND_OF_TYPE.items():
         routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
         base_routed = [slot for slot in routed if slot.name in base_columns]

@@ -56,10 +56,11 @@ def test_numbers_that_meet_are_rounded_and_counted(spark: SparkSession, tmp_path
         "id": "bigint",
         "x": "double",
         "x_array_double": "array<double>",
+        "x_array_string": "array<string>",
         "x_string": "string",
     }
-    values = [row.x for row in opened.read(spark=spark).where("x_string is null and x <> 3").collect()]
-    assert values == [2.5, 0.12345678901234568, 9007199254740992.0, 7.0, 9007199254740992.0, 0.1]
+    values = [each.x for each in opened.read(spark=spark).where("x <> 3").collect()]
+    assert sorted(values) == [0.1, 0.12345678901234568, 2.5, 7.0, 9007199254740992.0, 9007199254740992.0]
     assert [int(each.metrics["numRoundedValues"]) for each in opened.history()] == rounded[::-1]
 
 

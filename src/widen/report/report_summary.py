@@ -142,7 +142,7 @@ def _load_check(recent: Sequence[IntervalRecord]) -> Check:
         return Check("Last load", Status.WATCH, "no interval wrote a record")
     newest = recent[-1]
     day = time_text(newest.moment.time_ms)[:10]
-    return Check("Last load", Status.OK, f"last load on {day}: {newest.records or 0:,} records")
+    return Check("Last load", Status.OK, f"last load on {day}: {count_noun(newest.records or 0, 'record')}")
 
 
 def _lines_check(recent: Sequence[IntervalRecord]) -> Check:

@@ -262,4 +262,5 @@ def _footer_notes(report: Report) -> Iterator[str]:
 
 
 def _footers(report: Report) -> str:
-    return f" and the footers of {report.footers:,} files" if report.footers else ""
+    files = "file" if report.footers == 1 else "files"
+    return f" and the footers of {report.footers:,} {files}" if report.footers else ""

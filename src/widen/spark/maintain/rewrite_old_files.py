@@ -9,6 +9,7 @@ Source: PROTOCOL.md#writer-requirements-for-type-widening (rewriting files as ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Conflicted, StagedFiles, commit
+from widen.log.write.commit import Conflicted, StagedFiles, after_commit, commit
 from widen.protocol.type_changes import strip_type_changes
 from widen.spark.maintain.rewrite_files import PARAMETERS, REWRITE, rewrite_files
 from widen.spark.parquet.old_file_search import find_old_files
@@ -49,6 +50,7 @@ class OldFileRewrite:
     size_bytes: int = 0
 
     def __post_init__(self) -> None:
+        self._version: int | None = None
         self._types: object = None
         self._current: set[str] = set()
         self._old: dict[str, OldFile] = {}
@@ -64,12 +66,14 @@ class OldFileRewrite:
             CorruptFile: a file or a deletion vector cannot be read.
             JobFailed: a Spark job failed.
             ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
+            PostCommitFailed: files were rewritten, but the table cannot be read for others.
             StorageError: the store cannot be read or written.
         """
         conflicts = 0
         while True:
-            snapshot = open_snapshot(self.store)
-            pending = self._find_old_files(snapshot)
+            with nullcontext() if self._version is None else after_commit(self.store.location, self._version):
+                snapshot = open_snapshot(self.store)
+                pending = self._find_old_files(snapshot)
             if not pending.num_rows:
                 return snapshot
             conflict = self._rewrite(snapshot, _first_batch(pending, self.batch_bytes >> conflicts))
@@ -101,7 +105,7 @@ class OldFileRewrite:
             outcome = commit(self.store, snapshot, actions, REWRITE, PARAMETERS, metrics=numbers, staged=staged)
         if isinstance(outcome, Conflicted):
             return outcome
-        outcome.or_raise()
+        self._version = outcome.or_raise().version
         self.files += len(rewrite.removes)
         self.size_bytes += rewrite.metrics["numRemovedBytes"]
         self._current.update(add.path for add in rewrite.adds)

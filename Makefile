@@ -130,7 +130,9 @@ $(WORK)/venv-worker.stamp: requirements/runtime.txt tools/venv.py | $(WORK)/pyth
 	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-worker requirements/runtime.txt && touch $@
 
 $(WORK)/spark-classes.stamp: tools/spark_classes.py $(WORK)/venv.stamp
-	@$(WITH_JAVA) $(RUN) tools/spark_classes.py $(WORK)/spark-classes.jsa >/dev/null && touch $@
+	@echo "Preparing Spark's classes"
+	@{ $(WITH_JAVA) $(RUN) tools/spark_classes.py $(WORK)/spark-classes.jsa; } >$(WORK)/spark-classes.log 2>&1 || { cat $(WORK)/spark-classes.log; exit 1; }
+	@touch $@
 
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@

@@ -23,8 +23,8 @@ def main(target: str) -> int:
     part = Path(f"{target}.part")
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", f"-XX:ArchiveClassesAtExit={part}")
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         use(spark, Path(folder))
     java = spark.sparkContext._gateway.proc

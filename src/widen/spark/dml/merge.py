@@ -184,7 +184,7 @@ class _MergeDecision:
             by_clause[number] = {**(missing if clause.kind is ChangeKind.INSERT else changed), **new}
         after = dict(old)
         for field in schema:
-            # The join does not carry a column that every clause assigns: nobody reads it in deleted rows.
+            # The join need not carry a column that every clause assigns, since deleted rows are not written.
             if all(field.name in new for new in by_clause.values()):
                 after[field.name] = F.lit(None).cast(type_to_spark(field.type))
             for number, new in by_clause.items():

@@ -490,7 +490,7 @@ def test_an_unknown_outcome_keeps_the_files(
 
     with monkeypatch.context() as patch:
         patch.setattr(SqlCatalog, "commit_table", no_answer)
-        patch.setattr("widen.iceberg.commit.IcebergTransaction._is_sqlite", lambda _: False)
+        patch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
         with pytest.raises(SnapshotUnknown, match="no answer"):
             ingest(source, "shop.orders", catalog=tmp_path / "catalog.db", spark=spark)
     assert catalog.load_table("shop.orders").scan().count() == 1

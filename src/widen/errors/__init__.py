@@ -83,7 +83,8 @@ WidenError
 │   ├── TableChanged        another writer committed to the Iceberg table
 │   ├── FlowTaken           another process runs the same flow
 │   └── CommitUnknown       the store did not report whether the commit was written
-│       └── SnapshotUnknown   the catalog did not report whether it has the snapshot
+│       ├── SnapshotUnknown       the catalog did not report whether it has the snapshot
+│       └── ColumnChangeUnknown   the catalog did not report whether it has changed the columns
 └── InternalError           a defect of Widen: report it
 
 The family says who must act. Every class has a stable ``code`` (Delta's error class where Delta has one),

@@ -11,6 +11,7 @@ __all__ = [
     "CatalogError",
     "CatalogNotFound",
     "CatalogRefused",
+    "ColumnChangeUnknown",
     "ColumnInUse",
     "CorruptMetadata",
     "IcebergTableNotFound",
@@ -107,6 +108,14 @@ class TableChanged(ContentionError):
 
     code = "WIDEN_TABLE_CHANGED"
     template = "Another writer committed to {location} in the meantime: {reason}."
+
+
+class ColumnChangeUnknown(CommitUnknown):
+    """The catalog did not report whether it has changed the columns, or may still change them."""
+
+    code = "WIDEN_COLUMN_CHANGE_UNKNOWN"
+    template = "It is not known whether the columns of {location} were changed: {reason}."
+    hint = "The change may still appear. Before you repeat the call, wait a few minutes and look at the columns."
 
 
 class SnapshotUnknown(CommitUnknown):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from widen.errors import (
     CatalogError,
     CatalogRefused,
+    ColumnChangeUnknown,
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
@@ -170,8 +171,8 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
         InvalidOption: Iceberg does not have such an operation.
         UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
         TableChanged: another writer changed the columns first.
-        SnapshotUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written.
+        ColumnChangeUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     operations, location = list(operations), str(name)
     if not operations:
@@ -182,8 +183,10 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
             return transaction.commit_transaction()
         except iceberg_errors.CommitFailedException as error:
             raise TableChanged(location=location, reason=first_line(error)) from error
-        except iceberg_errors.CommitStateUnknownException as error:
-            raise SnapshotUnknown(location=location, version="of the schema", reason=first_line(error)) from error
+        except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
+            if type(error).__name__ in _NOT_COMMITTED or _is_sqlite(name):
+                raise
+            raise ColumnChangeUnknown(location=location, reason=first_line(error) or type(error).__name__) from error
 
 
 @dataclass
@@ -308,9 +311,8 @@ class IcebergTransaction:
             raise CatalogRefused(location=location, reason=reason, fix=fix) from error
         if self._is_committed(error):
             return
-        if not self._is_sqlite():
+        if not _is_sqlite(self.name):
             raise self._unknown(error) from error
-        # SQLite has rolled back, and nothing can commit later: there is no server in between.
         self._undo(staged)
         fix = "Nothing was committed. Repeat the call."
         raise CatalogError(location=location, reason=reason, fix=fix) from error
@@ -331,10 +333,6 @@ class IcebergTransaction:
         reason = first_line(error) or type(error).__name__
         return SnapshotUnknown(version=self.snapshot_id, location=str(self.name), reason=reason)
 
-    def _is_sqlite(self) -> bool:
-        catalog = self.name.catalog.open()
-        return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
-
     def _undo(self, staged: StagedFiles) -> None:
         staged.mark_absent()
         self._delete_manifests()
@@ -349,6 +347,12 @@ class IcebergTransaction:
             own = [each for each in snapshot.manifests(io) if each.added_snapshot_id == self.snapshot_id]
             for path in (*(each.manifest_path for each in own), snapshot.manifest_list):
                 io.delete(path)
+
+
+def _is_sqlite(name: TableName) -> bool:
+    """Tell whether a failed commit is rolled back: with SQLite, there is no server in between that commits later."""
+    catalog = name.catalog.open()
+    return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 
 
 _NOT_COMMITTED = frozenset(

@@ -253,7 +253,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             ColumnRefused: a subclass that names the reason.
             InvalidOption: Iceberg does not have such an operation.
             UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            ContentionError: another writer changed the columns first.
+            ContentionError: another writer changed the columns first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
         self._table = commit_columns(self._name, operations)

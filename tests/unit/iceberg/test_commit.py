@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from widen.errors import (
     CatalogError,
     CatalogRefused,
+    ColumnChangeUnknown,
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
@@ -22,7 +23,7 @@ from widen.errors import (
     UnsupportedIcebergVersion,
 )
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import NewTable, ensure_writable, open_transaction
+from widen.iceberg.commit import NewTable, commit_columns, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
@@ -246,7 +247,7 @@ def test_an_unknown_outcome_deletes_nothing(
     table: TableName, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table.catalog.open(), "commit_table", _failing(table, error, commits=False))
-    monkeypatch.setattr("widen.iceberg.commit.IcebergTransaction._is_sqlite", lambda _: False)
+    monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
     staged = Staged()
     with pytest.raises(SnapshotUnknown, match=r"not known whether snapshot \d+ of shop\.orders was committed"), staged:
         append(table, staged=staged)
@@ -266,6 +267,27 @@ def test_a_table_that_cannot_be_read_after_the_error_is_unknown_too(
     with pytest.raises(SnapshotUnknown), staged:
         append(table, staged=staged)
     assert staged.deleted == 0
+
+
+@pytest.mark.parametrize("error", UNCLEAR, ids=lambda each: type(each).__name__)
+def test_a_change_of_columns_whose_outcome_is_unknown(
+    table: TableName, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table.catalog.open(), "commit_table", _failing(table, error, commits=True))
+    monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+    with pytest.raises(ColumnChangeUnknown, match=r"not known whether the columns of shop\.orders were changed"):
+        commit_columns(table, [AddColumn((), Field("note", STRING))])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(ForbiddenError("not yours"), CatalogRefused), (OSError("locked"), CatalogError)]
+)
+def test_a_change_of_columns_that_is_not_there(
+    table: TableName, error: Exception, expected: type[CatalogError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table.catalog.open(), "commit_table", _failing(table, error, commits=False))
+    with pytest.raises(expected):
+        commit_columns(table, [AddColumn((), Field("note", STRING))])
 
 
 def test_sqlite_rolls_back(table: TableName, monkeypatch: pytest.MonkeyPatch) -> None:

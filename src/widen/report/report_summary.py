@@ -155,7 +155,7 @@ def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
 
 
 def _rounding_checks(recent: Sequence[IntervalRecord]) -> tuple[Check, ...]:
-    """Return the check of rounded numbers; none where nobody asked for rounding."""
+    """Return the check of rounded numbers; none where no number was rounded."""
     rounded = sum(each.rounded for each in recent)
     text = f"{count_noun(rounded, 'number')} of the last {_loads(recent)} rounded to double, as asked"
     return (Check("Rounded numbers", Status.OK, text),) if rounded else ()

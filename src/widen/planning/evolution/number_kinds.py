@@ -43,9 +43,9 @@ _ROUNDED = ((DECIMAL_WORD, LONG_WORD), (DECIMAL_WORD,))
 
 
 def round_numbers(part: FieldEvolution, choose: Callable[[FieldEvolution], ColumnChoice]) -> int:
-    """Let a field round numbers to doubles, if fractions meet other numbers and its columns then are such that it may.
+    """Let a field round numbers to doubles, if fractions meet other numbers and the resulting columns allow it.
 
-    That is the condition on which routes round, too. Values of maps are not rounded.
+    Routes round under the same condition. Values of maps are not rounded.
 
     Args:
         part: The field; its observation and its choice change in place.

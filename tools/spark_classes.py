@@ -2,8 +2,7 @@
 
     python tools/spark_classes.py .work/spark-classes.jsa
 
-Runs Spark once, and lets Java write an archive as it ends. Where Java cannot do so, there is no archive, and tests
-start as without it.
+Runs Spark once and lets Java write the archive when it exits. If Java cannot write it, tests run without one.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ class IcebergTransaction:
 
 
 def _is_sqlite(name: TableName) -> bool:
-    """Tell whether a failed commit is rolled back: with SQLite, there is no server in between that commits later."""
+    """Tell whether a failed commit is rolled back for certain: SQLite has no server that could still execute it."""
     catalog = name.catalog.open()
     return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 

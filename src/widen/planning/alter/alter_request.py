@@ -81,7 +81,7 @@ def to_path(path: AnyPath) -> Path:
     """Return a path as a tuple of steps.
 
     Raises:
-        InvalidPath: the text cannot be parsed, or there is no step.
+        InvalidPath: the text cannot be parsed, or the path is empty.
     """
     return parse_path(path) if isinstance(path, str) else tuple(path) or parse_path("")
 

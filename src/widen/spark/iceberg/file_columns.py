@@ -129,8 +129,7 @@ def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Ite
     """
     fields = list(fields)
     in_file = {field.name for field in fields}
-    first_names = ((next((name for name in each.names if name in in_file), None), each) for each in mapped)
-    by_name = dict(first_names)
+    by_name = {next((name for name in each.names if name in in_file), None): each for each in mapped}
     for field in fields:
         stored = by_name.get(field.name)
         below = stored.fields if stored is not None else ()

@@ -45,13 +45,7 @@ from widen.spark.typed.fixed_column_violations import (
 )
 from widen.spark.typed.kind_aggregates import PER_PASS, KindAggregates
 from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
-from widen.spark.typed.record_rebuild import (
-    count_leaves,
-    is_own_kind,
-    parse_record,
-    rebuild_fields,
-    record_text,
-)
+from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, parse_record, rebuild_fields, record_text
 from widen.spark.typed.temporal_strings import comparable_fields, has_temporal_strings
 from widen.spark.typed.typed_records import TypedRecords
 

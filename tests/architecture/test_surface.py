@@ -97,6 +97,17 @@ def test_help_shows_every_argument_and_switches_have_names(name: str) -> None:
         assert each.name != "spark" or (each.kind is each.KEYWORD_ONLY and each.default is None)
 
 
+@pytest.mark.parametrize("name", CALLABLES)
+def test_help_describes_every_argument(name: str) -> None:
+    """`ingest` describes all of its own; other functions refer to it for those that they share."""
+    documented = inspect.getdoc(CALLABLES[name]) or ""
+    shared = {"self", *inspect.signature(widen.ingest).parameters} if name != "ingest" else {}
+    if name.endswith(".__init__") or "Args:" not in documented:
+        return
+    arguments = inspect.signature(CALLABLES[name]).parameters.keys() - shared
+    assert [key for key in arguments if f"    {key}: " not in documented and f"    *{key}: " not in documented] == []
+
+
 def test_the_three_ingestions_take_the_same_options() -> None:
     """An option that is new in one is in all, with the same default."""
     shared = [

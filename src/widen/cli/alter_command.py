@@ -81,8 +81,6 @@ def parse_operations(
     """Return the operations that the options of the command ask for.
 
     Args:
-        schema: The columns of the table.
-        column: The column.
         changes: The changes of the column, or the settings of a new one.
         name: The new name to rename it to.
         add: Whether to add it.

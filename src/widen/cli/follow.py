@@ -99,7 +99,6 @@ def follow_source(
 
     Args:
         source: Directories and patterns.
-        into: The table.
         checkpoint: The directory that records the progress of the stream.
         on_interval: Called with the result of each interval.
         options: Keyword arguments of `widen.ingest_stream`.

@@ -187,7 +187,6 @@ def session_for(table: Table, update: StepDisplay) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
 
     Args:
-        table: The table.
         update: Shows the progress of the session.
 
     Raises:

@@ -102,7 +102,6 @@ def report_change(
     Args:
         before: The version before the command.
         table: The table after it.
-        json: Whether to show JSON.
         done: What the command did, in words.
         facts: The same for JSON.
     """

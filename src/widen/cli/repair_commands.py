@@ -73,7 +73,6 @@ def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: 
     Args:
         view_sql: The method of the table.
         last: The name of the table, from which the view gets its name by default.
-        name: The name of the view.
         rows: The table in SQL.
         temporary: Whether to make it a temporary view.
 
@@ -137,12 +136,8 @@ def run_fold(
     """Fold a column of a table of either format, and return whether it was done and not only shown.
 
     Args:
-        opened: The table.
-        size_bytes: The size of its files.
         wanted: The column, the target column, and what to do with the rest.
-        samples: How values are shown.
         is_dry: Whether to show only what would be lost.
-        json: Whether to write JSON.
 
     Raises:
         FoldLosesValues: values do not convert exactly, and the rest is to be refused.

@@ -114,10 +114,7 @@ def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) ->
     """Show the loads of a table of either format.
 
     Args:
-        location: The table.
-        loads: Its loads.
         lists_files: Whether to list every file.
-        json: Whether to write JSON.
     """
     if json:
         show_json(loads.to_value())
@@ -162,7 +159,6 @@ def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession],
     """Return a report with numbers from all rows of its table.
 
     Args:
-        report: The report.
         schema: The columns of the table, with all metadata.
         read: Returns the rows of the reported version.
     """
@@ -176,10 +172,7 @@ def show_report(report: Report, samples: shared_options.Shown, html: Path | None
     """Show the report of a table of either format, or write it as a page.
 
     Args:
-        report: The report.
-        samples: How values are shown.
         html: The file of the page, if one is wanted.
-        json: Whether to write JSON.
     """
     report = lazy_imports.mask_report(report, samples.value)
     if html is not None:
@@ -224,9 +217,7 @@ def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
     """Show rows: as JSON one object per line, else as a table of a few of them.
 
     Args:
-        frame: The rows.
         limit: The maximum number of rows; by default all as JSON, and a few in a table.
-        json: Whether to write JSON.
     """
     shown_limit = limit if json or limit else SHOWN_ROWS
     if json:
@@ -264,8 +255,6 @@ def select_rows(
     """Return rows of a table of either format.
 
     Args:
-        table: The table.
-        where: The condition, if any.
         select: Columns or expressions; empty for all columns.
         unified: Whether to return one column for each source field.
         point: The version or the timestamp to read, as the table's ``read`` takes them.

@@ -19,7 +19,6 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
     """Return a command for Delta tables with the option ``--catalog``, which then calls a function for Iceberg tables.
 
     Args:
-        delta: The command.
         iceberg: Has the parameters ``table`` and ``catalog``, those of the options that Iceberg tables have too, and
             with annotations those of the options that only Iceberg tables have.
     """

@@ -26,10 +26,7 @@ class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         flow_id: The id of the flow in the transactions of the target.
-        source: The location of the source.
         source_id: The id of the table there.
-        into: The location of the target.
-        query: The text of the query.
         keys: The keys, with their expressions.
         version: The last version of the source that has been read; None before the first.
         pending: The version that the current batch ends with; None between two batches.
@@ -59,11 +56,7 @@ class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The folder of a checkpoint.
-
-    Args:
-        store: The files in it.
-    """
+    """The folder of a checkpoint."""
 
     store: LogStore
 

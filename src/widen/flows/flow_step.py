@@ -37,7 +37,6 @@ class FlowSettings:
     """What a flow reads, computes and writes.
 
     Args:
-        source: The table that it reads.
         query: What it makes of the rows.
         keys: The keys by which it replaces rows; None to append rows.
         request: The table that it writes, and the conditions of each commit.
@@ -81,8 +80,6 @@ class FlowStep:
     """A flow that can be run again and again; it goes on where its checkpoint and its target are.
 
     Args:
-        spark: The session.
-        settings: What it reads, computes and writes.
         rebuild: Whether the first batch replaces all rows of the target.
         waits: Whether the source may not exist yet: an earlier flow of the chain creates it with its first rows.
     """
@@ -289,7 +286,6 @@ class FlowStep:
         """Compute the rows of all changed keys again, and replace those of the target.
 
         Args:
-            rows: The rows of the source.
             changed: Frames with all rows that were added or removed.
             version: The version of the source.
             committed: The last batch that the target has.

@@ -37,7 +37,7 @@ REMOVED = ("fail", SKIP)
 
 
 @check_arguments
-def flow(  # noqa: D417 -- `ingest` describes the others
+def flow(
     source: str | PathLike[str],
     into: str | PathLike[str],
     *,

@@ -41,7 +41,6 @@ def find_table(
 
     Args:
         into: A local path or a URL; the name of an Iceberg table in its catalog.
-        storage_options: Settings and credentials of its store.
         to: The format; by default Iceberg if there is a catalog, else Delta.
         catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
         partition_by: The partition fields of a new Iceberg table.

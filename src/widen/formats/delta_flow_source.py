@@ -37,11 +37,7 @@ from widen.spark.spark_types import DataFrame, SparkSession
 
 @dataclass(frozen=True, slots=True)
 class DeltaFlowSource(FlowSource):
-    """A Delta table that a flow reads.
-
-    Args:
-        store: Of the table.
-    """
+    """A Delta table that a flow reads."""
 
     store: LogStore
 
@@ -86,7 +82,6 @@ class DeltaVersionRange(VersionRange):
     Args:
         before: The version before the first one.
         newest: The last version.
-        changes: The changes of each version.
         is_growth: Whether all rows can be read in the schema of the last version.
     """
 

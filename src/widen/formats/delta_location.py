@@ -31,11 +31,7 @@ _LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
 
 @dataclass(frozen=True, slots=True)
 class DeltaLocation(TableLocation):
-    """Where a Delta table is or will be.
-
-    Args:
-        store: Of the table.
-    """
+    """Where a Delta table is or will be."""
 
     store: LogStore
 

@@ -70,7 +70,6 @@ def quarantine_store(table: LogStore, location: str | None) -> LogStore:
     """Return the store of the quarantine of a table.
 
     Args:
-        table: The store of the table.
         location: Of the quarantine; by default the location of the table with `SUFFIX`.
 
     Raises:
@@ -198,7 +197,6 @@ class DeltaQuarantineContent(QuarantineContent):
 
     Args:
         store: Of the quarantine.
-        snapshot: The version.
     """
 
     store: LogStore

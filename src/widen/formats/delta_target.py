@@ -66,7 +66,6 @@ class DeltaTarget:
     """One version of a Delta table; see `widen.formats.table_format.IngestTarget`.
 
     Args:
-        store: Of the table.
         snapshot: The version; None if the table does not exist yet.
         policy: What the ingestion may change, restricted to what the table supports.
     """

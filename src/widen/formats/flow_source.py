@@ -23,7 +23,6 @@ class SourceVersion:
 
     Args:
         table_id: The id of the table, which another table at the same location does not have.
-        version: The number of the version.
         features: The table features that it supports.
     """
 
@@ -143,7 +142,6 @@ class FlowSource(Protocol):
         """Return the files of a version in parts, the same at each call, oldest files first.
 
         Args:
-            version: The version.
             max_bytes: The size from which on a part is full; it has at least one file.
 
         Raises:
@@ -155,8 +153,6 @@ class FlowSource(Protocol):
         """Return the rows of a version.
 
         Args:
-            spark: The session.
-            version: The version.
             paths: The files to read; by default all.
 
         Raises:

@@ -54,11 +54,7 @@ _ADDS, _SAME_ROWS = "append", "replace"
 
 @dataclass(frozen=True, slots=True)
 class IcebergFlowSource(FlowSource):
-    """An Iceberg table that a flow reads.
-
-    Args:
-        name: The table.
-    """
+    """An Iceberg table that a flow reads."""
 
     name: TableName
 
@@ -149,7 +145,6 @@ class _Version:
     """A snapshot of a table.
 
     Args:
-        table: The table.
         point: The snapshot; none before the first one.
         schema: Its columns, with field ids and source fields.
     """
@@ -205,7 +200,6 @@ class IcebergVersionRange(VersionRange):
 
     Args:
         before: The snapshot before the first one.
-        versions: The snapshots.
     """
 
     before: _Version

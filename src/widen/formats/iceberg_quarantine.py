@@ -52,7 +52,6 @@ class IcebergQuarantine(Quarantine):
     """A quarantine, which may not exist yet.
 
     Args:
-        name: Its name.
         storage_options: Settings and credentials of the store of its files; by default those of the catalog.
     """
 
@@ -64,7 +63,6 @@ class IcebergQuarantine(Quarantine):
         """Return the quarantine of a table.
 
         Args:
-            table: The table.
             location: The name of the quarantine; by default that of the table with `SUFFIX`.
             storage_options: See above.
 
@@ -116,7 +114,6 @@ class IcebergQuarantine(Quarantine):
 
         Args:
             rows: The rows, with the columns of a quarantine.
-            transaction: The transaction.
             staged: Deletes the files if it is not committed.
 
         Raises:
@@ -198,7 +195,6 @@ class IcebergQuarantineWrite(QuarantineWrite):
     """The records that one interval has added.
 
     Args:
-        quarantine: The quarantine.
         files: The files that hold them.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
@@ -245,12 +241,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
 
 @dataclass(frozen=True, slots=True)
 class IcebergQuarantineContent(QuarantineContent):
-    """One version of a quarantine.
-
-    Args:
-        quarantine: The quarantine.
-        table: The version.
-    """
+    """One version of a quarantine."""
 
     quarantine: IcebergQuarantine
     table: Table

@@ -70,7 +70,6 @@ class IcebergLocation(TableLocation):
     """The name of an Iceberg table in a catalog.
 
     Args:
-        name: The name.
         storage_options: Settings and credentials of the store of its files; by default those of the catalog.
         partition_by: The partition fields of the table if it is created.
     """
@@ -239,7 +238,6 @@ class IcebergDraft(RowReplacingDraft):
 
     Args:
         target: The version that the plan is made for.
-        plan: The plan.
         replaced: The rows that the commit removes, if any.
     """
 

@@ -43,7 +43,6 @@ def find_interrupted(
     """Return the files of a quarantine whose load was of some of these source files, which the table does not have.
 
     Args:
-        items: The files of the quarantine.
         tag_of: Returns the tag of one, if it has one.
         files: The source files of the next load.
     """

@@ -72,12 +72,7 @@ class StreamInterval:
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The source files of a batch, none of which the table has loaded.
-
-    Args:
-        table: The location of the table.
-        files: The files.
-    """
+    """The source files of a batch, none of which the table has loaded."""
 
     table: str
     files: tuple[LoadedFile, ...]
@@ -123,9 +118,6 @@ class TableLocation(Protocol):
 
     def open(self, policy: Policy) -> IngestTarget:
         """Return the newest version of the table, or the empty location of a new one.
-
-        Args:
-            policy: What the ingestion may change.
 
         Raises:
             InvalidOption: the location has files but no table; or an Iceberg table is partitioned differently.
@@ -198,7 +190,6 @@ class IngestTarget(Protocol):
         """Rebuild the records of a batch from the table and compare them with the source.
 
         Args:
-            batch: The records.
             result: The files that they were written to.
             version: The version that holds them.
             quarantine: The records that are in the quarantine instead, if any.
@@ -236,11 +227,8 @@ class TableDraft(Protocol):
         """Commit the files of an interval together with the changes of its plan.
 
         Args:
-            plan: The changes.
             result: The files, and what is known of the records.
             staged: Guards the files: they stay as soon as the commit may be visible.
-            interval: The interval of a stream that the batch is, if any.
-            parameters: More parameters for the history.
             loaded: The source files to record as loaded, if any.
 
         Raises:
@@ -280,7 +268,6 @@ class Quarantine(Protocol):
         Args:
             kept_out: The records; see `widen.spark.text.quarantined_rows.BatchResult`. None if there are none.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
-            interval: The interval of a stream that they are of, if any.
             new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
                 has left in the quarantine are removed in the same commit.
 
@@ -363,7 +350,6 @@ class QuarantineContent(Protocol):
 
         Args:
             kept_out: The records that the table still cannot hold, if any.
-            table_version: The version of the table.
             staged: Deletes the files if the replay is not committed.
 
         Returns:

@@ -60,8 +60,6 @@ class CatalogReference:
         source: The name of a catalog in PyIceberg's configuration, or the absolute path of an embedded catalog;
             None for a catalog that the caller opened.
         kind: The class of a catalog that the caller opened, else None.
-        name: The name of that catalog.
-        properties: The properties of that catalog.
     """
 
     source: str | None
@@ -180,7 +178,6 @@ class TableName:
     """The name of a table in a catalog.
 
     Args:
-        catalog: The catalog.
         identifier: The parts of the namespace, and the name.
     """
 

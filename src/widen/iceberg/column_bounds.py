@@ -31,7 +31,6 @@ class ColumnIds:
 
     Args:
         number: Its field id.
-        type: Its type, PyIceberg's.
     """
 
     number: int
@@ -61,7 +60,6 @@ def read_bound(column: ColumnIds, bound: bytes | None) -> Any:
     """Return a bound as a Python value; None if there is none, or it has no simple value.
 
     Args:
-        column: The column.
         bound: The bound in the manifest.
 
     Example:

@@ -75,12 +75,7 @@ class ColumnState:
 
 
 def to_column_state(metadata: TableMetadata, schema: StructType) -> ColumnState:
-    """Return the state of a table for the checks.
-
-    Args:
-        metadata: The metadata of the table.
-        schema: Its current schema in the model.
-    """
+    """Return the state of a table for the checks."""
     orders = [order for order in metadata.sort_orders if order.order_id == metadata.default_sort_order_id]
     sorted_by = {field.source_id: "the table is sorted by it" for order in orders for field in order.fields}
     identity = dict.fromkeys(metadata.schema().identifier_field_ids, "it identifies the rows of the table")
@@ -93,8 +88,6 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
 
     Args:
         transaction: The open transaction of PyIceberg.
-        state: The table before the operations.
-        operations: The operations.
 
     Returns:
         The schema after them, where new columns have no ids.

@@ -83,7 +83,6 @@ def open_transaction(
     Its schema has the field ids of new columns, so that files can be written with them.
 
     Args:
-        name: The table.
         table: Its newest version; None to create it.
         operations: The changes of the columns of an existing table.
         new_table: What a new table is like.
@@ -111,12 +110,7 @@ def open_transaction(
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that a transaction creates.
-
-    Args:
-        schema: The columns.
-        partition_by: The partition fields.
-    """
+    """A table that a transaction creates."""
 
     schema: StructType
     partition_by: tuple[PartitionField, ...] = ()
@@ -135,10 +129,6 @@ def _create(name: TableName, new: NewTable) -> Transaction:
 
 def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
     """Return an open transaction with changes of columns of the newest version, which is not committed.
-
-    Args:
-        name: The table.
-        operations: The operations.
 
     Raises:
         ColumnRefused: a subclass that names the reason.
@@ -163,7 +153,6 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
     """Change the columns of a table in one commit, and return its newest version.
 
     Args:
-        name: The table.
         operations: The operations; none commits nothing.
 
     Raises:
@@ -194,9 +183,6 @@ class IcebergTransaction:
     """A transaction that is not committed.
 
     Args:
-        name: The table.
-        transaction: PyIceberg's transaction.
-        is_new: Whether it creates the table.
         snapshot_id: The id of the snapshot that it adds, once there is one.
     """
 
@@ -242,8 +228,6 @@ class IcebergTransaction:
         """Add a snapshot that adds files and removes others.
 
         Args:
-            added: The new files.
-            summary: Entries of the snapshot summary.
             removed: PyIceberg's data files to remove.
 
         Raises:

@@ -31,7 +31,6 @@ class IcebergFile:
 
     Args:
         path: The path below the data location of the table.
-        size: The size in bytes.
         stats: Its metrics, as `widen.iceberg.file_metrics.FileMetrics` in JSON.
         partition: Its partition values; see `widen.iceberg.partitions.encode_partition`.
     """
@@ -59,7 +58,6 @@ def to_data_file(file: IcebergFile, metadata: TableMetadata) -> iceberg_manifest
     """Return a written file as PyIceberg's, with its counts and bounds; the file is not opened.
 
     Args:
-        file: The file.
         metadata: The metadata that it is committed with.
     """
     metrics = file.metrics

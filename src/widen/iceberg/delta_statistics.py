@@ -40,7 +40,6 @@ def statistics_columns(schema: StructType, mode: str) -> Iterator[StatisticsColu
 
     Args:
         schema: The columns, with field ids.
-        mode: The mode of column mapping.
     """
     for (path, data_type), (_, number, is_repeated) in zip(leaves(schema), leaf_ids(schema), strict=True):
         if not is_repeated:

@@ -36,10 +36,8 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         size_bytes: The size of its pages.
-        values: The number of values, nulls included.
         nulls: The number of nulls; None if it is unknown.
         low: The lower bound in Iceberg's binary form; None if there is none.
-        high: The upper bound.
         nans: The number of NaN values; None if the column cannot have any.
     """
 
@@ -55,7 +53,6 @@ class FileMetrics(msgspec.Struct, frozen=True):
     """The metrics of one file.
 
     Args:
-        rows: The number of rows.
         offsets: Where its row groups begin.
         columns: The metrics of its leaf columns, by field id.
     """
@@ -72,7 +69,6 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
 
     Args:
         schema: The columns, with field ids.
-        properties: The table properties.
 
     Raises:
         InvalidOption: a property is not a mode.
@@ -162,7 +158,6 @@ def lower_bound(form: str, value: Any, mode: int) -> bytes | None:
 
     Args:
         form: See `encode_value`.
-        value: The smallest value.
         mode: See `metrics_modes`.
     """
     if mode == COUNTS_ONLY:
@@ -175,7 +170,6 @@ def upper_bound(form: str, value: Any, mode: int) -> bytes | None:
 
     Args:
         form: See `encode_value`.
-        value: The largest value.
         mode: See `metrics_modes`.
     """
     if mode == COUNTS_ONLY:

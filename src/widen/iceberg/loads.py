@@ -41,10 +41,6 @@ _CHERRY_PICKED = "source-snapshot-id"
 def read_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
     """Return the loads whose rows the current snapshot has, oldest first.
 
-    Args:
-        table: The table.
-        store: The store of the location of the table.
-
     Raises:
         CorruptMetadata: the record of loads is missing or damaged.
         StorageError: the store reported an error.
@@ -65,8 +61,6 @@ def record_load(
 
     Args:
         before: The table before the commit; None for a new one.
-        snapshot: The snapshot of the load.
-        store: The store of the location of the table.
         load: The load; its version and time are replaced.
         staged: Deletes the record if the commit is not made.
 

@@ -66,8 +66,6 @@ class Mirrored:
     """The outcome of mirroring a version.
 
     Args:
-        name: The Iceberg table.
-        version: The version of the Delta table.
         snapshot_id: The snapshot that shows it; None if the mirror showed it already.
         added: The number of files that were added.
         removed: The number of files that were removed.
@@ -82,10 +80,6 @@ class Mirrored:
 
 def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
     """Make an Iceberg table show a version of a Delta table, in one commit; the table is created if it is missing.
-
-    Args:
-        snapshot: The version of the Delta table.
-        name: The Iceberg table.
 
     Raises:
         MirrorRefused: the Delta table cannot be mirrored. Nothing is written.

@@ -44,7 +44,6 @@ class PartitionField:
     """A field of a partition specification.
 
     Args:
-        name: Its name.
         source: The path of the column, through structs only; empty if the column was dropped.
         transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour.
         size: The number of buckets, or the width of a truncation; else 0.
@@ -139,7 +138,6 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
 
     Args:
         fields: As `parse_partition_by` returns them.
-        schema: The columns of the new table.
 
     Raises:
         InvalidOption: a column does not exist, or the transform cannot take its values.
@@ -256,7 +254,6 @@ def bucket_of(value: bytes, buckets: int) -> int:
 
     Args:
         value: The bytes that Iceberg hashes: see `hashed_bytes`.
-        buckets: The number of buckets.
 
     Source: Iceberg's table specification, "Appendix B: 32-bit Hash Requirements".
 
@@ -315,7 +312,6 @@ def truncate_value(value: Any, width: int) -> Any:
 
     Args:
         value: An integer, a decimal, a string or bytes.
-        width: The width.
 
     Source: Iceberg's table specification, "Truncate Transform Details".
 

@@ -76,11 +76,7 @@ class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sou
     role: str | None = None
 
     def path(self, parent: Path) -> Path | None:
-        """Return the path of the source field; None if the column does not hold one.
-
-        Args:
-            parent: The path of the source field of the parent column.
-        """
+        """Return the path of the source field; None if the column does not hold one."""
         if isinstance(self.source, str):
             return (*parent, self.source)
         return None if self.source is None else tuple(self.source)
@@ -112,7 +108,6 @@ def read_sources(properties: Mapping[str, str], location: str) -> Mapping[int, C
     """Return the source field of each column, by field id, from the properties of a table.
 
     Args:
-        properties: The table properties.
         location: The table, for the error.
 
     Raises:
@@ -202,8 +197,6 @@ def report_summary(
     Events that do not fit into `MAX_EVENTS_BYTES` are left out, from the end; their number stays.
 
     Args:
-        mode: The mode of evolution.
-        plan_hash: The hash of the plan.
         events: The events of the plan, as JSON values.
         records: The number of records written.
         quarantined: The number of records in the quarantine.

@@ -32,7 +32,6 @@ def to_row_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
     """Return a filter that is true for every row for which a predicate is true.
 
     Args:
-        predicate: The condition on rows, as far as Widen understands it.
         schema: The schema to which PyIceberg binds the filter.
     """
     return _implied(predicate, schema, truth=True) or ice.AlwaysTrue()

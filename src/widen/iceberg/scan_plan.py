@@ -43,7 +43,6 @@ class ScannedFile:
 
     Args:
         path: Its location, as the manifest has it.
-        size_bytes: Its size.
         rows: The number of its rows, deleted ones included.
         sequence: Its data sequence number.
         partition: A text that is equal for all files of one partition and one spec.
@@ -64,8 +63,6 @@ class DeleteFile:
 
     Args:
         kind: How it says which rows are deleted.
-        path: Its location.
-        size_bytes: Its size.
         sequence: Its data sequence number.
         partition: The partition that it applies to, as for `ScannedFile`; None for every partition.
         rows: The number of its rows, or of the rows that its vectors delete.
@@ -97,7 +94,6 @@ class IcebergScan:
     """The files that a scan reads.
 
     Args:
-        files: The data files.
         deletes: The delete files that may apply to one of them.
     """
 
@@ -111,9 +107,6 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     Args:
         metadata: The metadata of the table, with the schema of the snapshot as the current one: PyIceberg binds the
             filter to the names of the current schema.
-        io: Reads the manifests.
-        snapshot: The snapshot.
-        row_filter: The filter.
 
     Raises:
         UnsupportedFeatureForRead: a file is not Parquet.
@@ -131,11 +124,6 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
 
 def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[ScannedFile, ...]:
     """Return the data files that a snapshot added.
-
-    Args:
-        metadata: The metadata of the table.
-        io: Reads the manifests.
-        snapshot: The snapshot.
 
     Raises:
         UnsupportedFeatureForRead: a file is not Parquet.

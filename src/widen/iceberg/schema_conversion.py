@@ -94,7 +94,6 @@ def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] 
     """Return an Iceberg schema in the types of the model.
 
     Args:
-        schema: The Iceberg schema.
         sources: The source field of each column, by field id; see `widen.iceberg.properties`.
 
     Returns:
@@ -195,7 +194,6 @@ def from_model_type(data_type: DataType, path: Path = ()) -> iceberg_types.Icebe
     """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column.
 
     Args:
-        data_type: The type.
         path: The path of the column, for the error.
 
     Raises:

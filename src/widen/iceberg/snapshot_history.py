@@ -24,12 +24,7 @@ _COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
 
 
 def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the id, the time in ms and the description of each snapshot, newest first, in the form of Delta's history.
-
-    Args:
-        metadata: The metadata of the table.
-        limit: The maximum number of snapshots.
-    """
+    """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it."""
     for number, snapshot in enumerate(ancestors(metadata)):
         if limit is not None and number >= limit:
             return
@@ -54,8 +49,6 @@ def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -
     """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``.
 
     Args:
-        metadata: The metadata of the table.
-        io: Reads the manifests.
         snapshot: The snapshot; None yields nothing.
     """
     for entry in live_entries(io, snapshot):
@@ -69,7 +62,6 @@ def live_entries(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntr
     """Yield the manifest entries of the data files of a snapshot.
 
     Args:
-        io: Reads the manifests.
         snapshot: The snapshot; None yields nothing.
     """
     for manifest in snapshot.manifests(io) if snapshot is not None else ():

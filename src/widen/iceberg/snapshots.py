@@ -30,7 +30,6 @@ class SnapshotReference:
         version: A snapshot id.
         timestamp_ms: The newest snapshot that was current at that time.
         branch: The newest snapshot of a branch.
-        tag: The snapshot of a tag.
     """
 
     version: int | None = None
@@ -71,10 +70,6 @@ def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadP
 
     The current snapshot and branches are read in the current schema of the table, everything else in the schema of
     the snapshot.
-
-    Args:
-        metadata: The metadata of the table.
-        wanted: Which snapshot.
 
     Raises:
         InvalidOption: more than one argument is given.
@@ -153,7 +148,6 @@ def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[S
     Expired ones are found in older metadata files, as far as these exist.
 
     Args:
-        metadata: The metadata of the table.
         io: Reads older metadata files.
         time_ms: The time in ms since 1970.
     """

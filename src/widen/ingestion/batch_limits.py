@@ -40,7 +40,6 @@ class Limit:
         """Tell whether a number of records is too large.
 
         Args:
-            count: The number.
             total: The number of all records of the batch.
         """
         return count > (self.share * total if self.count is None else self.count)
@@ -62,10 +61,6 @@ class BatchLimits:
 
     def ensure_fulfilled(self, plan: Plan, seen: Observation) -> None:
         """Check a batch.
-
-        Args:
-            plan: Its plan.
-            seen: Its observation.
 
         Raises:
             LimitExceeded: the batch is over a limit.

@@ -37,11 +37,7 @@ from widen.spark.text.text_tasks import BatchWriteSpec
 
 @dataclass(frozen=True, slots=True)
 class CommitGuard:
-    """What a batch requires of the version that it is committed to, at each attempt.
-
-    Args:
-        interval: The interval of a stream that the batch is, if any.
-    """
+    """What a batch requires of the version that it is committed to, at each attempt."""
 
     interval: StreamInterval | None = None
 
@@ -54,7 +50,6 @@ class CommitGuard:
 
         Args:
             draft: The table as the plan changes it.
-            plan: The plan.
         """
         return draft
 
@@ -64,10 +59,7 @@ class BatchRequest:
     """The table that a batch goes to, and the conditions.
 
     Args:
-        table: The location of the table.
-        policy: What the ingestion may change.
         plan_hash: The hash of the only plan that is allowed; None for every plan that the policy allows.
-        interval: The interval of a stream that the batch is, if any.
         may_be_empty: Whether a batch without a record, or without a value, is allowed. A stream allows it: an
             interval that fails would block all later ones.
         progress: Called when the next step begins.
@@ -120,7 +112,6 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
     """Plan, write and commit a batch, again if another writer commits first.
 
     Args:
-        batch: The records.
         request: The conditions.
         target: The table as it was opened; it is opened again only after a conflict.
 
@@ -228,7 +219,6 @@ def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: Ta
     """Make one pass over a batch: write it, or only observe it as long as there is no column.
 
     Args:
-        batch: The records.
         progress: Called when the next step begins.
         spec: The columns, and what is known of the batch.
         draft: The table as the plan changes it.

@@ -23,7 +23,7 @@ from widen.spark.text.contract_check import ContractReport
 
 
 @check_arguments
-def check_contract(  # noqa: D417 -- `ingest` describes the others
+def check_contract(
     source: IngestSource,
     contract: Mapping[str, Any] | str | PathLike[str],
     *,

@@ -57,8 +57,6 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
     """Return the result of a committed interval, verified on request, and publish its events.
 
     Args:
-        batch: The records.
-        written: The committed batch.
         request: The table and the conditions of the commit.
         watch: The verification and the callback.
 

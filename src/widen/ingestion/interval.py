@@ -34,7 +34,7 @@ from widen.spark.text.quarantined_rows import BatchResult
 
 
 @check_arguments
-def plan(  # noqa: D417 -- `ingest` describes the others
+def plan(
     source: IngestSource,
     into: str | PathLike[str],
     *,

@@ -149,7 +149,6 @@ class FileChoice:
     """Chooses the files of a source to load, and keeps the comparison.
 
     Args:
-        target: The table.
         is_new: Whether to leave out files that the table has loaded.
         changed: What to do with changed files then.
         skips_bad: Whether to leave out files then that could not be read before; else they are tried again.
@@ -201,10 +200,7 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
     """Return the records to load; None if the source has no new files.
 
     Args:
-        reader: Reads the source.
-        spark: The session.
         source: Paths or rows.
-        choice: Which of the files to load.
 
     Raises:
         SourceError: the source cannot be used.
@@ -231,8 +227,6 @@ def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> Lo
     """Return what to record with the commit of a batch; None if its records are not from files.
 
     Args:
-        batch: The batch.
-        seen: Its observation.
         is_exclusive: See `LoadRecord`.
     """
     if not (batch.files or batch.bad_files):

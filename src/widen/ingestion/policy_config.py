@@ -50,7 +50,6 @@ class _PolicySource:
     """Settings from one origin, by the keys of `SETTINGS`.
 
     Args:
-        values: The settings.
         place: Returns the place of a key for errors; inside a table, that of its key too.
     """
 

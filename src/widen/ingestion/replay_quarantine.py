@@ -60,7 +60,7 @@ class ReplayResult:
 
 
 @check_arguments
-def replay(  # noqa: D417 -- `ingest` describes the others
+def replay(
     source: str | PathLike[str],
     into: str | PathLike[str],
     *,

@@ -32,7 +32,6 @@ class WrittenBatch:
 
     Args:
         target: The version of the table that the plan is made for.
-        plan: The changes to the table.
         draft: The table as the plan changes it; the files are written under it.
         result: The files of the last pass, and what it observed; its counts are those of the batch.
         version: The version of the table that holds the batch; None as long as it is not committed.
@@ -55,7 +54,6 @@ def write_until_plan_is_stable(
     """Pass over a batch until a pass confirms its plan and has written every record.
 
     Args:
-        target: The table.
         observed: What is known of the batch already.
         write: Makes one pass.
 

@@ -37,7 +37,7 @@ OnInterval: TypeAlias = Callable[[IngestResult], object]
 
 
 @check_arguments
-def ingest_stream(  # noqa: D417 -- `ingest` describes the others
+def ingest_stream(
     source: IngestSource,
     into: str | PathLike[str],
     *,
@@ -145,7 +145,6 @@ class _StreamWork:
 
     Args:
         read: Returns the batch of an interval from the rows of the stream; None if there is nothing to read.
-        checkpoint: The checkpoint location of the stream.
         request: The table and the conditions of the commits.
         watch: The verification and the callback of each interval.
         on_interval: Called with the result of each interval.

@@ -54,7 +54,6 @@ def has_type(value: object, expected: Any) -> bool:
     """Tell whether a value has a type; one-shot iterables are not consumed to look at their items.
 
     Args:
-        value: The value.
         expected: A resolved annotation.
     """
     origin, args = get_origin(expected), get_args(expected)

@@ -147,7 +147,6 @@ def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
     """Return the path in the spelling of the schema, and the type at that path.
 
     Args:
-        schema: The schema to search.
         path: Names are matched exactly first, then without case.
 
     Raises:
@@ -217,7 +216,6 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
     Args:
         schema: The schema, or any struct.
         path: Relative to ``schema``. If it is empty, ``new`` must be a struct and replaces the whole schema.
-        new: The new type.
 
     Raises:
         ColumnNotFound: the column does not exist.

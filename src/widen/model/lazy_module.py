@@ -12,9 +12,6 @@ from types import ModuleType
 def import_lazily(name: str) -> ModuleType:
     """Return a module that is imported when one of its attributes is first used.
 
-    Args:
-        name: The full name of the module.
-
     Example:
         >>> import_lazily("json").dumps([1])
         '[1]'

@@ -54,7 +54,6 @@ def ensure_contract(contract: object, place: str = "contract") -> None:
     """Check that a contract can be held.
 
     Args:
-        contract: The decoded JSON.
         place: What it is called in the error.
 
     Raises:
@@ -100,7 +99,6 @@ def find_breaches(contract: Any, document: JsonDocument, path: Path = ()) -> Ite
 
     Args:
         contract: A contract that `ensure_contract` accepts.
-        document: The document.
         path: The keys to it.
     """
     if contract is True or contract == {}:

@@ -30,7 +30,6 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     """The values of one kind: how many, and what is true of all of them.
 
     Args:
-        count: The number of values.
         integer_digits: The most digits before the point.
         scale: The most digits after the point.
         fits_int32: Every value is an integer of 32 bits.
@@ -61,10 +60,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
         """Count a value, or several with the same facts, position and sample, in place.
 
         Args:
-            facts: The facts of the value.
-            position: The position of its record.
             sample: Its text; only the beginning is kept.
-            count: The number of values.
         """
         self.count += count
         self.integer_digits = max(self.integer_digits, facts.integer_digits)
@@ -192,7 +188,6 @@ class Observation(msgspec.Struct, omit_defaults=True):
         """Return the observation of both.
 
         Args:
-            other: The other observation.
             combine: Combines the counts: ``add`` for two parts of a batch, ``max`` for two observations of one batch.
         """
         return Observation(

@@ -36,7 +36,6 @@ def observe_record(fields: RecordObservation, record: dict[str, JsonDocument], p
     Args:
         fields: The observation of earlier records; changes in place.
         record: A record from `widen.observe.json_document.parse_document`.
-        position: The position of the record.
 
     Source: docs/evolution-rules.md#one-interval
     """
@@ -50,7 +49,6 @@ def observe_value(field: FieldObservation, value: JsonDocument, position: Record
     Args:
         field: The observation of earlier values; changes in place.
         value: The value; numbers are tokens.
-        position: The position of its record.
         dim: How many arrays contain the value.
 
     Source: docs/evolution-rules.md#d7, #d8

@@ -82,7 +82,6 @@ class TemporalString(AtomicType):
     """The type of strings some of which are read as dates or timestamps; everything else takes it for a string.
 
     Args:
-        name: The name of the type string.
         has_instants: Whether instants in UTC are read as timestamps.
         has_local_times: Whether timestamps without a time zone are read as such.
     """

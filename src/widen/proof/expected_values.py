@@ -76,12 +76,7 @@ class ValueCounts:
 
 
 class ExpectedRecord:
-    """Computes what the columns of a table must hold for records.
-
-    Args:
-        schema: Schema of the table.
-        policy: Policy of the ingestion.
-    """
+    """Computes what the columns of a table must hold for records."""
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self.fields: ColumnsByKey = columns_by_key(schema, policy)

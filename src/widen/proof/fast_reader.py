@@ -46,11 +46,7 @@ class _SameHandler(dict[type, Handler]):
 
 
 class FastReader:
-    """Returns the forms of records that need no closer look.
-
-    Args:
-        expectation: The exact path.
-    """
+    """Returns the forms of records that need no closer look."""
 
     def __init__(self, expectation: ExpectedRecord) -> None:
         self._counts = ValueCounts()

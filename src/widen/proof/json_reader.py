@@ -117,11 +117,7 @@ def _with_deep_json(value: Json, levels: int) -> Json:
 
 
 def split_file(data: bytes) -> Iterator[bytes]:
-    """Yield the texts of a file: the items of an array, one document, or records with the text between them.
-
-    Args:
-        data: Content of the file.
-    """
+    """Yield the texts of a file: the items of an array, one document, or records with the text between them."""
     data = _content(data)
     spans = _array_items(data)
     if spans is not None:
@@ -137,9 +133,6 @@ def split_lines(data: bytes) -> list[bytes]:
     """Return the lines of a file if each looks like one record, else nothing.
 
     If one of them is a record, `split_file` yields the same texts; it parses each.
-
-    Args:
-        data: Content of the file.
     """
     data = _content(data)
     lines = [line for line in data.splitlines() if line.strip()]

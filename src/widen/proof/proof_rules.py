@@ -188,7 +188,6 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
 
     Args:
         schema: Schema of the table: objects are maps where a column is a map, and texts where a column stores text.
-        policy: Policy of the ingestion.
     """
     root = ProofRule()
     for column in schema:
@@ -273,9 +272,6 @@ class CorruptTextRedactor:
     """Hides texts that are not records where the policy masks or excludes fields.
 
     Such a text has no fields, so only the whole text can be hidden.
-
-    Args:
-        policy: Policy of the ingestion.
     """
 
     def __init__(self, policy: Policy) -> None:

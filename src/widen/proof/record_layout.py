@@ -50,7 +50,6 @@ class RecordLayout:
     """How the source writes its records.
 
     Args:
-        root: The order of the keys.
         item_separator: Text between the items of a container.
         key_separator: Text between a key and its value.
         has_sample: Whether any record showed it. If not, forms are encoded with sorted keys.
@@ -143,7 +142,6 @@ class LayoutMatcher:
 
     Args:
         fields: The columns of each key.
-        layout: The layout of the texts.
     """
 
     def __init__(self, fields: ColumnsByKey, layout: RecordLayout) -> None:

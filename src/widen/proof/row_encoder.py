@@ -49,8 +49,6 @@ class RowEncoder:
 
     Args:
         schema: Schema of the table; the rows have its columns in its order.
-        policy: Policy of the ingestion.
-        layout: The layout of the encoded forms.
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:

@@ -36,7 +36,6 @@ class RowReader:
 
     Args:
         schema: Schema of the table; the rows have its columns in its order.
-        policy: Policy of the ingestion.
     """
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
@@ -144,12 +143,7 @@ def _group_items(items: list[Any], lengths: list[int | None]) -> list[Any]:
 
 
 def read_maps(inner: SourceColumn, values: pa.MapArray) -> list[Any]:
-    """Return the forms of maps.
-
-    Args:
-        inner: The column of their values.
-        values: The maps.
-    """
+    """Return the forms of maps."""
     pairs = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     keys, items = pairs.flatten().flatten()
     entries = list(zip(keys.to_pylist(), _read_nested(inner, items, inner.dim), strict=True))
@@ -314,7 +308,6 @@ def _is_epoch(value: Any, *, has_dates: bool) -> bool:
     """Tell whether a value is an integer in the unit of a timestamp column (D5), also as the text that a string has.
 
     Args:
-        value: A value of another column.
         has_dates: Whether an integer may be the count of a date instead.
     """
     if isinstance(value, str):
@@ -335,7 +328,6 @@ def is_consistent(first: Any, other: Any) -> bool:
     """Tell whether two columns of a field may hold these values for one source value.
 
     Args:
-        first: The value of the first column.
         other: The value of a column with a wider type (U14).
     """
     if first is None or other is None:

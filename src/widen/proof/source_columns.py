@@ -45,7 +45,6 @@ class SourceColumn:
         position: Position of the column in its struct.
         dim: Number of arrays around the leaf type.
         type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
-        type: The leaf type.
         fields: For records: the columns of each key.
         value: For maps: the column of the values.
         epoch_unit: For timestamps: unit of integers, if the policy names one.
@@ -78,9 +77,6 @@ def computed_keys(schema: StructType) -> frozenset[str]:
     """Return the fields whose columns the table fills itself where a record has no value; the proof leaves them out.
 
     The table has either the value of the source there or a computed one, and it does not say which.
-
-    Args:
-        schema: Schema of the table.
     """
     return frozenset(source_key(field) for field in schema if is_computed(field))
 
@@ -90,7 +86,6 @@ def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
 
     Args:
         schema: Schema of the table; its metadata names the field of each column.
-        policy: Policy of the ingestion.
 
     Source: docs/evolution-rules.md#d9, #d14
     """

@@ -26,7 +26,6 @@ class ExpectedRow:
     """The row that the table must have for one record.
 
     Args:
-        form: Form of the row.
         values: Number of values in the record; a text that is not a record counts as one.
         converted: Number of these values that the table has in another form than the source.
     """
@@ -37,12 +36,7 @@ class ExpectedRow:
 
 
 class SourceReader:
-    """Reads the texts of a source.
-
-    Args:
-        schema: Schema of the table that holds the records.
-        policy: Policy of the ingestion.
-    """
+    """Reads the texts of a source."""
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
@@ -55,7 +49,6 @@ class SourceReader:
         A text of spaces has no row.
 
         Args:
-            text: One JSON text.
             file_values: Fields that the records get from their file.
         """
         fast = self._fast.read(text, file_values)
@@ -84,13 +77,7 @@ class SourceReader:
 
 
 class SourceEncoder:
-    """Encodes the texts of a source, most of them without parsing.
-
-    Args:
-        schema: Schema of the table that holds the records.
-        policy: Policy of the ingestion.
-        layout: The layout of the encoded forms.
-    """
+    """Encodes the texts of a source, most of them without parsing."""
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
         self._reader, self._layout = SourceReader(schema, policy), layout

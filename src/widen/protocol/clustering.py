@@ -23,9 +23,6 @@ class _Clustering(msgspec.Struct, rename="camel"):
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[Path, ...]:
     """Return the physical paths of the clustering columns.
 
-    Args:
-        domains: The metadata domains of the table.
-
     Raises:
         CorruptLog: the domain cannot be decoded.
 

@@ -80,7 +80,6 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
     Args:
         schema: The schema with logical names.
         path: The logical path, spelled as in the schema.
-        mode: The column mapping mode.
 
     Raises:
         CorruptLog: a field on the path lacks its physical name.

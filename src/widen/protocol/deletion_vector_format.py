@@ -201,7 +201,6 @@ def read_bitmap_layout(data: bytes, path: str) -> tuple[BitmapLayout, bytes]:
     """Return the layout of a vector, and the bytes after its magic number.
 
     Args:
-        data: The bytes of one vector.
         path: The path for error messages.
 
     Raises:

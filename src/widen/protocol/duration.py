@@ -68,7 +68,6 @@ def duration_text(properties: Mapping[str, str], key: str) -> str:
     """Return a duration for messages, e.g. ``30 days``.
 
     Args:
-        properties: The properties of the table.
         key: A key of `DEFAULTS`.
     """
     return _WORD.sub("", properties.get(key, DEFAULTS[key]).strip().lower(), count=1)
@@ -95,7 +94,6 @@ def duration_ms(properties: Mapping[str, str], key: str) -> int:
     """Return a duration in milliseconds.
 
     Args:
-        properties: The properties of the table.
         key: A key of `DEFAULTS`.
 
     Raises:

@@ -28,8 +28,6 @@ class IcebergCompat:
     """One version of Iceberg compatibility.
 
     Args:
-        version: The number of the version.
-        feature: The table feature.
         switch: The property that enables it.
         has_nested_ids: Whether elements, keys and values have their own ids.
     """
@@ -81,11 +79,6 @@ def has_nested_ids(properties: Mapping[str, str]) -> bool:
 
 def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType) -> None:
     """Check that a table satisfies the rules of the compatibility that it enables.
-
-    Args:
-        protocol: The protocol of the table.
-        metadata: The metadata of the table.
-        schema: The schema in the metadata.
 
     Raises:
         IcebergIncompatible: the table violates a rule; the error names the rule and the column.

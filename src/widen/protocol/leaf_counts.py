@@ -65,7 +65,6 @@ def read_leaf_counts(
     Counts that do not belong to the leaves of the schema are ignored, because commitInfo is free-form.
 
     Args:
-        info: The commitInfo.
         adds: The files that the commit added, in the order of the log.
         schema: The schema of the table after the commit, with physical names.
         partition_keys: The physical names of the partition columns, which files do not have.

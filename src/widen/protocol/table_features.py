@@ -247,7 +247,6 @@ def without_feature(protocol: Protocol, removed: str, added: Iterable[str] = ())
     """Return the protocol without a feature, with the lowest version numbers that its other features allow.
 
     Args:
-        protocol: The current protocol.
         removed: The feature to remove.
         added: Features to add at the same time.
 

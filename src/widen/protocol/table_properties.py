@@ -106,7 +106,6 @@ class AllowedValues:
 
     Args:
         pattern: A regular expression that the whole value must match.
-        expected: The hint for other values.
         numbers: The numbers it can be, for properties that are integers.
     """
 

@@ -42,8 +42,6 @@ def tracking_columns(protocol: Protocol, properties: Mapping[str, str], location
     """Return the row tracking columns of a table, or None if row tracking is not enabled.
 
     Args:
-        protocol: The protocol of the table.
-        properties: The properties of the table.
         location: The location of the table, for the error.
 
     Raises:

@@ -24,7 +24,6 @@ class Widening:
         old: The names of the old types in the schema JSON.
         new: The names of the new types in the schema JSON.
         same_family: Whether automatic widening that is limited to one family of types applies it.
-        iceberg: Whether Iceberg V2 supports it too.
         integer_digits: For integer to decimal: the minimum number of digits before the decimal point.
         keeps_scale: For decimal to decimal: whether the scale must stay the same.
     """

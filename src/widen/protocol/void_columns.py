@@ -17,7 +17,6 @@ def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
     """Check that rows of a table can be written; a table that fails the check can still be read and altered.
 
     Args:
-        schema: The schema of the table.
         partition_by: The partition columns, which may not be stored in files.
 
     Raises:

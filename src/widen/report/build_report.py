@@ -29,7 +29,6 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
     """Return the report of one version of a table, without reading rows.
 
     Args:
-        snapshot: The version.
         footers: Which footers to read where the log does not count all columns.
 
     Raises:
@@ -84,7 +83,6 @@ class CommitCounts:
     """The commits of a table, and what they wrote to its columns, oldest first.
 
     Args:
-        intervals: The commits.
         counts: The number of values that each commit wrote, by leaf; leaves without a known count are left out.
         first: The first version that wrote a value, by leaf.
         last: The last version that wrote a value, by leaf.
@@ -98,12 +96,7 @@ class CommitCounts:
     uncounted: set[Path] = field(default_factory=set)
 
     def add_versions(self, count: ColumnCounts, moment: VersionTime) -> None:
-        """Add what the next commit wrote.
-
-        Args:
-            count: The counts of its files.
-            moment: Its version and time.
-        """
+        """Add what the next commit wrote."""
         counted = {}
         for path, tally in count.tallies.items():
             if tally.uncounted:
@@ -216,7 +209,6 @@ def report_columns(schema: StructType, count: ColumnCounts, commits: CommitCount
     """Yield the leaf columns of a report, in schema order.
 
     Args:
-        schema: The schema with its metadata.
         count: The counts of the live files.
         commits: What the commits wrote.
     """

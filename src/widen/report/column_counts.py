@@ -24,7 +24,6 @@ class LeafColumn:
     Args:
         path: Its logical path.
         physical: Its physical path in the files.
-        type: Its current type.
         is_counted: Whether statistics can count its nulls, which needs a path without arrays and maps.
         partition_key: The key of its partition values; empty unless it is a partition column.
     """
@@ -62,8 +61,6 @@ class ColumnTally:
         rows: How many rows the files have whose count is known.
         values: How many values the leaf has in them; each value in an array or a map counts.
         uncounted: How many files do not say how many values they have.
-        low: The smallest value so far.
-        high: The largest value so far.
         is_bounded: Whether each file with a value records its bounds.
     """
 
@@ -108,7 +105,6 @@ class ColumnCounts:
     """The tallies of all leaves over the files counted so far.
 
     Args:
-        columns: The leaves.
         rows: How many rows the files hold; None if a file does not record its row count.
         tallies: The tallies, by leaf path.
     """
@@ -145,9 +141,6 @@ def leaves_of(
     """Return the leaf columns of a schema in its order.
 
     Args:
-        schema: The schema.
-        protocol: The protocol of the table.
-        properties: The properties of the table.
         keys: The partition value keys, by partition column.
 
     Raises:

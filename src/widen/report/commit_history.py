@@ -27,8 +27,6 @@ class CommitRecord:
     """One commit.
 
     Args:
-        moment: Its version and time.
-        info: Its commit info.
         before: The schema before it; None if the table did not exist or the log no longer has that schema.
         after: The schema after it; None if the log does not have it.
         adds: The files that it added; empty unless read with files.
@@ -87,7 +85,6 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
     """Yield the commits up to a version of a table, oldest first.
 
     Args:
-        snapshot: The version.
         limit: The most commits to return, counted from the newest.
         with_files: Whether to read the added files too, which is slower.
 
@@ -107,10 +104,6 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
 
 def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalRecord]:
     """Return the commits up to a version of a table, newest first, with the metrics that they record.
-
-    Args:
-        snapshot: The version.
-        limit: The most commits to return.
 
     Raises:
         CorruptLog: a commit is damaged.

@@ -41,7 +41,6 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
 
     Args:
         table: The version, as PyIceberg has loaded it.
-        name: Its name.
         options: The options that commands for the table need, e.g. its catalog.
 
     Raises:
@@ -137,12 +136,7 @@ class _History:
 
 
 class _LiveFiles:
-    """Counts of the live files.
-
-    Args:
-        metadata: The metadata of the table.
-        columns: The leaf columns.
-    """
+    """Counts of the live files."""
 
     def __init__(self, metadata: TableMetadata, columns: Sequence[LeafColumn]) -> None:
         self.files = self.size_bytes = 0

@@ -17,8 +17,6 @@ def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> I
     """Yield the loads of a table, one row per load, or one per file.
 
     Args:
-        location: The table.
-        loads: Its loads.
         lists_files: Whether to list every file.
     """
     yield title_part(location)

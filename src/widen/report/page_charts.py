@@ -36,8 +36,6 @@ class Bar:
     """Consecutive intervals as one bar, with what they wrote above the line and what they changed below it.
 
     Args:
-        left: The left edge in percent.
-        width: The width in percent.
         up: The records, and the corrupt ones among them.
         down: The changes by grade, most severe first.
         label: The intervals and their numbers, in words.
@@ -55,7 +53,6 @@ class LoadChart:
     """The chart of loads and changes.
 
     Args:
-        bars: Its bars, oldest first.
         most: The most records of a bar.
         ticks: The labels of the time axis, from left to right.
         per_bar: How many intervals a bar stands for at most.

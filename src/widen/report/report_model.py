@@ -33,15 +33,9 @@ class IntervalRecord:
     """One commit with its written records and column changes.
 
     Args:
-        moment: Its version and time.
-        operation: The operation name in the history.
         records: How many rows its files have; None if the log does not record it.
         corrupt: How many of them are corrupt records; None if the log does not record it.
         files: How many files it added.
-        size_bytes: The size of the added files.
-        changes: The column changes, in schema order.
-        parameters: The operation parameters in the history.
-        is_first: Whether it created the table.
         quarantined: How many records were quarantined; None if the log does not record it.
         changed_rows: How many rows it inserted, updated and deleted, as its metrics say.
         rounded: How many numbers its ingestion rounded to doubles.

@@ -18,7 +18,6 @@ def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
     """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do.
 
     Args:
-        rows: The rows of the reported version.
         schema: Its columns, with all metadata.
         report: The report from the metadata of the table.
 

@@ -26,7 +26,6 @@ def mask_report(report: Report, samples: Samples | str) -> Report:
 
     Args:
         report: The report with raw values.
-        samples: How values are shown.
     """
     samples = Samples(samples)
     columns = tuple(_column(column, samples) for column in report.columns)
@@ -43,7 +42,6 @@ def shown_intervals(intervals: Iterable[IntervalRecord], samples: Samples | str)
 
     Args:
         intervals: The intervals with raw values.
-        samples: How values are shown.
     """
     return tuple(_interval(each, Samples(samples)) for each in intervals)
 

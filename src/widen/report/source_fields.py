@@ -21,9 +21,7 @@ def drifted_fields(
     """Yield the source fields with several sibling columns, in schema order.
 
     Args:
-        schema: The schema with its metadata.
         columns: The leaf columns with their statistics.
-        origins: The origins of columns, by path.
     """
     siblings: dict[tuple[Path, tuple[str, ...]], list[ReportColumn]] = {}
     for path, item in fields(schema):
@@ -39,7 +37,6 @@ def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime
     """Return a source field with the values that each interval wrote to its columns.
 
     Args:
-        family: The field.
         counts: The number of values of each leaf that each interval wrote, oldest first.
     """
     history = []

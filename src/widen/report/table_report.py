@@ -24,7 +24,6 @@ class ColumnOrigin:
     """The version that added a column, and why.
 
     Args:
-        moment: The version and its time.
         reason: Why the records needed the column.
     """
 
@@ -41,7 +40,6 @@ class ReportColumn:
     """One leaf column and the statistics of its values in the live files.
 
     Args:
-        path: Its path.
         type: Its type in Spark SQL.
         evolved_from: The source field, if the column is a sibling of the column with the plain name; else empty.
         comment: Its comment; empty if it has none.
@@ -119,7 +117,6 @@ class IntervalCount:
     """How many values one interval wrote to each column of a source field.
 
     Args:
-        version: The version of the interval.
         values: The number of values of each column alone, in their order: a sibling of strings also receives the values
             of the others, which do not count here. The elements of an array count one by one.
     """
@@ -133,7 +130,6 @@ class SourceField:
     """A source field with several columns, because it has values of several kinds.
 
     Args:
-        source: Its path.
         columns: The columns, in schema order; the row count of a struct column is a lower bound.
         history: The values of each interval whose counts are known and not all 0, oldest first.
     """
@@ -156,11 +152,9 @@ class Report:
     """The contents of a table and its history.
 
     Args:
-        location: The location of the table.
         moment: The reported version and its time.
         rows: How many rows it has; None if a file does not record its row count.
         files: How many files it has.
-        size_bytes: The size of the files.
         deleted: How many rows are deleted by deletion vectors; without a scan the column counts include them.
         columns: The leaf columns, in schema order.
         intervals: The commits that the log still has, oldest first.

@@ -27,7 +27,6 @@ class TypeStep:
     Args:
         path: The path from the field to the leaf, of `element`, `key` and `value`; empty for the field itself.
         old: The type before it, in Spark SQL.
-        new: The type after it.
     """
 
     path: Path
@@ -40,12 +39,9 @@ class SummaryLine:
     """One column or nested field.
 
     Args:
-        path: Its path.
         relative_path: Its path inside its parent field.
-        depth: How many fields enclose it.
         type: Its type in Spark SQL.
         brief_type: Its type without nested fields.
-        nullable: Whether it may be null.
         evolved_from: The source field, if it is a sibling of the column with the plain name; else empty.
         comment: Its comment; empty if it has none.
         steps: Its type history, oldest first.
@@ -79,15 +75,9 @@ class TableSummary:
     """The summary of one version of a table.
 
     Args:
-        location: The location of the table.
-        moment: The version and its time.
         files: How many live files it has.
-        size_bytes: The size of the live files.
         reader_version: The minimum reader version of the protocol.
         writer_version: The minimum writer version of the protocol.
-        features: The names of the table features.
-        properties: The table properties.
-        partition_by: The partition columns.
         schema: The logical schema.
         lines: Its columns and nested fields, parents first.
         old_types: The files with old types, by column; None if they were not determined.
@@ -133,7 +123,6 @@ def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = No
     """Return the summary of one version of a table.
 
     Args:
-        snapshot: The version.
         old_types: The files with old types, by column; None if they were not determined.
         obstacle: Why the old types could not be determined; else empty.
 

@@ -224,8 +224,6 @@ def written_text(records: int | None, files: int, size_bytes: int, corrupt: int,
 
     Args:
         records: The number of records; None if it is unknown.
-        files: The number of files.
-        size_bytes: Their size.
         corrupt: The number of lines that are not records.
         not_objects: How many of these lines are JSON.
     """

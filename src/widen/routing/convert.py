@@ -70,8 +70,6 @@ def convert(
 
     Args:
         value: A string, a boolean, or a number as its token.
-        word: Kind word of the value.
-        to_word: Kind word of the column.
         to_type: Type of the column without arrays.
         epoch_unit: Unit of an integer that goes to a timestamp; None to infer it from the magnitude.
 

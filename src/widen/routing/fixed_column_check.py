@@ -67,7 +67,6 @@ class FixedColumnViolation:
 
         Args:
             kept_out: Observation of the quarantined records; grows.
-            position: File and number of the record.
         """
         for key, dims in self.location:
             field = get_field(kept_out, key)

@@ -48,9 +48,7 @@ def judge_fold(value: Any, type: DataType, old: Any, into: DataType) -> tuple[st
 
     Args:
         value: The value from Spark, not None.
-        type: Type of its column.
         old: Value of the other column in the same row.
-        into: Type of the other column.
     """
     (leaf, dim), (to_leaf, to_dim) = leaf_and_dim(type), leaf_and_dim(into)
     new = _convert_back(value, (leaf, dim), (to_leaf, to_dim))

@@ -17,11 +17,7 @@ from widen.planning.evolution.policy_field_rules import build_field_rules
 
 
 class Redactor:
-    """Hides values that the policy masks or excludes.
-
-    Args:
-        policy: Policy of the ingestion.
-    """
+    """Hides values that the policy masks or excludes."""
 
     def __init__(self, policy: Policy) -> None:
         redacted = policy.excluded | policy.masked

@@ -23,7 +23,6 @@ def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
     stood.
 
     Args:
-        route: Columns of each key.
         record: The record, with numbers as tokens.
 
     Source: docs/evolution-rules.md#d10
@@ -53,7 +52,6 @@ def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int
     """Tell whether columns hold all of a value, each part in at least one of them.
 
     Args:
-        slots: The columns.
         value: The value, with numbers as tokens.
         dim: Number of arrays around the value.
     """

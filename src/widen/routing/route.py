@@ -31,7 +31,6 @@ class ColumnSlot:
         name: Name of the column in its struct.
         word: Kind word of the leaf type; also ``timestamp_ntz`` and ``map``.
         dim: Number of arrays around the leaf type.
-        type: The leaf type.
         record: For records: the route of their fields.
         entries: For maps: the slot of the values, which has the name of the column.
         epoch_unit: For timestamps: unit of integers, if the policy names one.
@@ -63,7 +62,6 @@ def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRout
 
     Args:
         schema: Schema of the table, with its metadata.
-        policy: Policy of the ingestion.
 
     Source: docs/evolution-rules.md#u14, #d9
     """

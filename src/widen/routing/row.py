@@ -22,7 +22,6 @@ def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
     there is none. Null and a missing key are the same in a table.
 
     Args:
-        route: Columns of each key.
         record: The record, with numbers as tokens.
 
     Source: docs/evolution-rules.md#u14

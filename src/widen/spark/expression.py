@@ -55,7 +55,6 @@ def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> No
 
     Args:
         rows: A DataFrame with the columns that the condition may use.
-        condition: The condition.
 
     Raises:
         NotDeterministic: the condition may give different results for the same row.

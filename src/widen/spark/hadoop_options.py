@@ -91,9 +91,7 @@ def with_store_settings(
     without a place in S3, the given one is returned.
 
     Args:
-        spark: The session of the caller.
         places: Sources and checkpoints.
-        storage_options: Settings and credentials of the store.
     """
     found: dict[str, str] = {}
     for place in places:

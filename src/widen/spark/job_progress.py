@@ -34,7 +34,6 @@ def watch_jobs(spark: SparkSession, report: Callable[[JobProgress], object]) -> 
     """Report the progress of the jobs that run while this is open.
 
     Args:
-        spark: The session.
         report: Called from another thread.
     """
     tracker = _status_tracker(spark)

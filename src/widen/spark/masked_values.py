@@ -20,12 +20,7 @@ _MARKS = ((r"\p{Lu}", "X"), (r"[\p{L}&&[^X]]", "x"), (r"\p{N}", "9"))
 
 
 def show_values(values: Column, data_type: DataType) -> Column:
-    """Return values as errors show them; in masked ones every scalar is a text, and names of fields stay.
-
-    Args:
-        values: The values.
-        data_type: Their type.
-    """
+    """Return values as errors show them; in masked ones every scalar is a text, and names of fields stay."""
     return values if _shows_raw() else _mask_values(values, data_type)
 
 

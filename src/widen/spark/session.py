@@ -71,11 +71,7 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
 
 
 def is_driver(spark: SparkSession) -> bool:
-    """Tell whether this process is the driver of Spark, and sees the files that Spark lists; a Connect client is not.
-
-    Args:
-        spark: The session.
-    """
+    """Tell whether this process is the driver of Spark and sees the files that Spark lists, unlike a Connect client."""
     return getattr(spark, "sparkContext", None) is not None
 
 

@@ -68,10 +68,6 @@ def _zip_package(archive: Path) -> Path:
 def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
     """Check that the executors of a session run this version of Python and can import modules.
 
-    Args:
-        spark: The session.
-        modules: The names of the modules.
-
     Raises:
         InvalidOption: an executor runs another version of Python, or lacks a module.
         JobFailed: the job failed.

@@ -45,7 +45,6 @@ class ColumnDefaults:
         """Return a query in which no row of VALUES has DEFAULT; other queries stay as they are.
 
         Args:
-            query: The query.
             names: The columns that the values go to.
         """
         reader, filled, at = TokenReader(query), "", 0

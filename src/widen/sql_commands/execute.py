@@ -80,7 +80,6 @@ def run_statement(
     """Run a statement, and return the changed table or the result of the query.
 
     Args:
-        statement: The statement.
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
         storage_options: Settings and credentials of the store of the table.
 

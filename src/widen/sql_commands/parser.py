@@ -91,8 +91,6 @@ class _Option:
 
     Args:
         at: The position, in characters from the start of the text.
-        what: The name of the clause.
-        meaning: The value of the clause.
     """
 
     at: int

@@ -40,7 +40,6 @@ class _Reference:
     Args:
         start: The position of its first character.
         end: The position after its last one, the version included.
-        table: Its name.
         version: The text of its version, if it has one.
         timestamp: The SQL expression of its time, if it has one.
         changes: The texts of the first and the last version of its changes, if these are read.
@@ -61,7 +60,6 @@ class QueryRunner:
     """Runs queries in a session.
 
     Args:
-        spark: The session.
         options: Settings and credentials of the stores of the tables.
     """
 

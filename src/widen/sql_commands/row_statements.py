@@ -31,8 +31,6 @@ class Insert:
     """Append rows, or overwrite with them.
 
     Args:
-        table: The table.
-        query: The new rows in Spark SQL.
         columns: The columns that the values of a row go to, in order; None for all columns of the table.
         by_name: Whether columns are matched by name instead.
         overwrites: Whether the rows replace others.
@@ -56,7 +54,6 @@ class Update:
     """Update rows.
 
     Args:
-        table: The table.
         assignments: The new values by column.
         where: The condition; None for all rows.
     """
@@ -71,7 +68,6 @@ class Delete:
     """Delete rows.
 
     Args:
-        table: The table.
         where: The condition; None for all rows.
     """
 
@@ -84,12 +80,7 @@ class Merge:
     """Merge a source into a table.
 
     Args:
-        table: The table.
         source: The source, as in a FROM clause: a table, or a query in parentheses.
-        on: The condition of the join.
-        clauses: The clauses, in order.
-        target_alias: The alias of the table.
-        source_alias: The alias of the source.
         evolves: Whether the table may get new columns and wider types.
     """
 
@@ -107,12 +98,8 @@ class CreateTableAs:
     """Create a table with rows.
 
     Args:
-        table: The name of the table.
-        query: The rows in Spark SQL.
-        partition_by: The partition columns.
         location: The location; None without a LOCATION clause.
         comment: The description; None without a COMMENT clause.
-        properties: The properties.
         if_not_exists: Whether to keep an existing table as it is.
     """
 

@@ -24,8 +24,6 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
     """Change the rows of a table, and return it at its new version.
 
     Args:
-        statement: The statement.
-        table: Its table.
         runner: Runs the query in the statement.
 
     Raises:

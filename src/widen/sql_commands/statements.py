@@ -40,12 +40,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumns:
-    """Change columns.
-
-    Args:
-        table: The table.
-        changes: The changes by column path.
-    """
+    """Change columns."""
 
     table: TableName
     changes: Mapping[Path, ColumnChanges]
@@ -62,12 +57,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """Add columns or nested fields.
-
-    Args:
-        table: The table.
-        columns: The new columns by path.
-    """
+    """Add columns or nested fields."""
 
     table: TableName
     columns: Mapping[Path, NewColumn]
@@ -78,8 +68,6 @@ class DropColumns:
     """Drop columns or nested fields.
 
     Args:
-        table: The table.
-        columns: The paths of the columns.
         if_exists: Whether to ignore a missing one.
     """
 
@@ -159,12 +147,8 @@ class CreateTable:
     """Create an empty table.
 
     Args:
-        table: The name of the table.
-        schema: The columns with their metadata.
-        partition_by: The partition columns.
         location: The location; None without a LOCATION clause.
         comment: The description; None without a COMMENT clause.
-        properties: The properties.
         if_not_exists: Whether to keep an existing table instead of raising an error.
     """
 
@@ -190,7 +174,6 @@ class Vacuum:
     """Delete the files that no version needs.
 
     Args:
-        table: The table.
         hours: The retention in hours; None for that of the table.
         dry_run: Whether only to list the files.
     """
@@ -205,7 +188,6 @@ class Optimize:
     """Write small files together.
 
     Args:
-        table: The table.
         where: The condition on partition columns; None for the whole table.
         zorder_by: The columns to sort by.
     """

@@ -84,7 +84,6 @@ class TokenReader:
     """A position in the tokens of a statement, or of a part of one.
 
     Args:
-        text: The statement.
         tokens: The tokens of the part; by default all of the statement.
         end: The position where the part ends; by default the end of the statement.
     """

@@ -45,9 +45,6 @@ class FeatureRemoval:
     """The removal of one feature from one table.
 
     Args:
-        store: The log store of the table.
-        name: The name of the feature.
-        truncates: Whether to truncate the history.
         is_fast: Whether the history may be kept, behind protected checkpoints.
         renewal: Rewrites files to the current types.
     """
@@ -166,7 +163,6 @@ def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed |
 
     Args:
         renewal: Rewrites the old files of the table.
-        operation: The operation name of the commit.
 
     Raises:
         ContentionError: too many conflicts, or the outcome of a commit is unknown.

@@ -30,7 +30,6 @@ def load(module: str, name: str = "") -> object:
     """Import a module that may need Spark, and return it or one of its names.
 
     Args:
-        module: The full module name.
         name: A name in the module; empty for the module itself.
 
     Raises:

@@ -21,10 +21,6 @@ class MergeBuilder(Generic[_T]):
     its kind whose condition is true applies. Expressions are strings in Spark SQL or columns; they refer to both sides
     by alias, e.g. ``s.amount + t.amount``.
 
-    Args:
-        run: Called by `execute` with the clauses.
-        clauses: The clauses added so far.
-
     Source: Delta Lake's MERGE
     """
 

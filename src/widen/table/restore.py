@@ -25,12 +25,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The commit that restores a version.
-
-    Args:
-        actions: The actions of the commit.
-        metrics: The operation metrics.
-    """
+    """The commit that restores a version."""
 
     actions: tuple[Action, ...]
     metrics: dict[str, int]
@@ -40,7 +35,6 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
     """Return the plan to restore a version, or None if it is the newest version.
 
     Args:
-        now: The newest version.
         then: The version to restore.
 
     Raises:

@@ -19,10 +19,7 @@ class ChangeSlice:
     """A file with rows that one version changed in one way.
 
     Args:
-        version: The version.
-        time_ms: The time of its commit.
         change_type: How the rows changed; None if each row of the file says so.
-        file: The file.
         without: The same file with only the unchanged rows, if there are any.
     """
 

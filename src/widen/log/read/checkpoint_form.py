@@ -25,7 +25,6 @@ def ensure_form(path: str, file: pq.ParquetFile, size_bytes: int) -> None:
     Args:
         path: The path of the file, for the error.
         file: The open checkpoint.
-        size_bytes: The size of the file.
 
     Raises:
         CorruptLog: a column has another type, or a row group claims too much memory.

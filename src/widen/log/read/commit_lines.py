@@ -43,7 +43,6 @@ def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFil
 
     Args:
         path: The path of the file, for the error.
-        data: The content of the file.
         keys: The keys of the actions to return, e.g. `PROTOCOL`.
 
     Raises:

@@ -71,8 +71,6 @@ def commit_times_ms(
 
     Args:
         commits: All existing commits up to some version, oldest first.
-        infos: The commitInfo of each commit.
-        properties: The configuration of the table.
     """
     first = first_version_with_timestamps(properties)
     return [
@@ -85,7 +83,6 @@ def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int,
     """Return the newest version that was committed at or before a time.
 
     Args:
-        store: The store of the table.
         commits: All existing commits, oldest first.
         timestamp_ms: The time, in ms since the epoch.
         properties: The newest configuration of the table.

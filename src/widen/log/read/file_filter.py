@@ -86,9 +86,7 @@ class _Evaluation:
     """The conditions of a predicate on some files.
 
     Args:
-        rows: The files.
         selection: What the predicate is about.
-        conditions: The conditions of the predicate.
 
     Raises:
         pa.ArrowException: the statistics of a file are not what Arrow decodes exactly.

@@ -102,9 +102,7 @@ def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa
     """Return a column of maps that all have the same keys.
 
     Args:
-        names: The keys.
         values: The column of strings of each key.
-        count: The number of maps.
     """
     width = len(names)
     if width == 1:
@@ -219,7 +217,6 @@ def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
     """Return the action that removes a file from the table, with all metadata of the file.
 
     Args:
-        add: The file.
         now_ms: The time of removal, in ms since the epoch.
         data_change: Whether rows are lost that no other file of the commit holds.
 
@@ -244,9 +241,7 @@ def file_key(path: str, vector: DeletionVector | None, location: str = "") -> st
     """Return the unique key of a logical file: its path and the id of its deletion vector.
 
     Args:
-        path: The path of the action.
         vector: The deletion vector of the action.
-        location: The location of the table.
 
     Source: PROTOCOL.md#action-reconciliation
     """
@@ -262,7 +257,6 @@ def file_keys(paths: pa.Array, vectors: pa.Array, location: str = "") -> list[st
     Args:
         paths: A column of strings without nulls.
         vectors: A struct column that begins with storage type, path or inline data, and offset; names do not matter.
-        location: The location of the table.
     """
     keys = canonical_paths(paths, location)
     if vectors.null_count < len(vectors):

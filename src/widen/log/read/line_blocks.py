@@ -95,7 +95,6 @@ class FileActionReader:
 
     Args:
         partitions: The keys of partition values, which are the physical names of the partition columns.
-        location: The location of the table.
     """
 
     def __init__(self, partitions: Sequence[str], location: str) -> None:

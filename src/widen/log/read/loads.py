@@ -33,8 +33,6 @@ class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
     """A source file as it was when it was loaded.
 
     Args:
-        path: The path or URI.
-        size_bytes: The size.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         content: A hash of its content; empty if it was not computed.
     """
@@ -61,7 +59,6 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         version: The version of the table that holds the records.
         loaded_ms: The time of the load, in ms since 1970 UTC.
-        files: The files.
         records: The number of records written.
         corrupt: The number of lines that are not records, kept in the corrupt-record column.
         kept_out: The number of records in the quarantine instead.
@@ -112,12 +109,7 @@ def find_head(snapshot: Snapshot | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordFolder:
-    """The folder with the record files of a table.
-
-    Args:
-        store: The store of the table.
-        path: The path of the folder in the table.
-    """
+    """The folder with the record files of a table."""
 
     store: LogStore
     path: str = FOLDER
@@ -138,9 +130,6 @@ class RecordFolder:
 
     def read_loads(self, head: str) -> tuple[Load, ...]:
         """Return the loads of a record file and of its segments, oldest first.
-
-        Args:
-            head: The name of the record file.
 
         Raises:
             CorruptLog: a record file is missing or damaged.

@@ -37,7 +37,6 @@ def replay_live_files(
         newest_first: The commits after the checkpoint.
         checkpoint: The rows of the checkpoint, if there is one; it holds each file once.
         partitions: The physical names of the partition columns.
-        location: The location of the table.
 
     Returns:
         Rows of `widen.log.read.file_list.FILES`; their order is not promised.
@@ -101,7 +100,6 @@ class _CommitTail:
         """Return, for each row, whether no newer line removes its file.
 
         Args:
-            keys: The keys of the rows.
             removes: The pending removes of the block, each with the number of add actions before it.
             first: The number of the first row among the add actions of the block.
         """

@@ -67,7 +67,6 @@ class LogSegment:
     """The files that make up one version.
 
     Args:
-        version: The table version.
         checkpoint: The newest complete checkpoint at or before the version, if there is one.
         tail: The commits and log compactions after the checkpoint, oldest first, without gaps.
         commits: All listed commits up to the version, oldest first.

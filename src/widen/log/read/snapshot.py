@@ -57,8 +57,6 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
     Only the protocol and the metadata are read; file actions are not decoded.
 
     Args:
-        store: The store of the table.
-        version: The version to open.
         timestamp_ms: Open the newest version at or before this time, in ms since the epoch.
 
     Raises:
@@ -114,7 +112,6 @@ class Snapshot:
     """One version of a table. Immutable; its parts are read on first use and cached.
 
     Args:
-        store: The store of the table.
         segment: The log files that make up the version.
     """
 
@@ -352,9 +349,6 @@ class Snapshot:
 
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
         """Return the version, the time in ms and the commitInfo of each commit up to this version, newest first.
-
-        Args:
-            limit: The maximum number of commits.
 
         Raises:
             CorruptLog: a commit is damaged.

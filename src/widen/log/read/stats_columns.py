@@ -171,7 +171,6 @@ def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Se
     """Return the column ``partitionValues_parsed``: partition values in the current types of the table.
 
     Args:
-        schema: The schema of the table.
         columns: The logical names of the partition columns.
         keys: The physical names of the partition columns, in the same order.
 

@@ -21,7 +21,6 @@ class VersionChanges:
     """The changes of one version.
 
     Args:
-        version: The table version.
         time_ms: When it was committed, in ms since the epoch.
         metadata: The new metadata, if the version changed it.
         change_files: The change data files. If there are any, they hold all row changes of the version.
@@ -43,8 +42,6 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
     """Yield the changes of each version in a range, oldest first.
 
     Args:
-        store: The store of the table.
-        first: The first version.
         last: The last version, inclusive.
 
     Raises:

@@ -71,8 +71,6 @@ def next_checksum(
 
     Args:
         previous: The checksum of the version before; None for version 0 or if it is unmerged.
-        actions: The actions of the commit.
-        txn_id: The transaction id of the commit.
         in_commit_timestamp: The in-commit timestamp in ms, if the table has them.
 
     Source: PROTOCOL.md#version-checksum-file

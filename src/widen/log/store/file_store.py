@@ -16,7 +16,6 @@ class FileEntry:
 
     Args:
         path: Relative to the table, as the store spells it (not percent-encoded).
-        size_bytes: The length of the file.
         modified_ms: When the file was last written, in ms since the epoch.
     """
 

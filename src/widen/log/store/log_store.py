@@ -198,7 +198,6 @@ def skip_folders(entries: Iterable[FileEntry], skips: Callable[[str], bool]) -> 
     """Yield the files that are not in a folder to skip.
 
     Args:
-        entries: Files.
         skips: Tells whether to skip a folder, by its path; asked once for each.
     """
     known: dict[str, bool] = {"": False}

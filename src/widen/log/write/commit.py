@@ -91,13 +91,11 @@ def commit(
     After the commit, a checksum and, if due, a checkpoint are written; if that fails, the commit stands.
 
     Args:
-        store: The store of the table.
         base: The version that the actions are based on; None to create version 0.
         actions: At most one metadata action, at most one protocol action, and any others.
         operation: The operation in the history, e.g. ``WRITE``.
         parameters: The parameters in the history; lists and objects become JSON text.
         reads: What the actions depend on.
-        metrics: The metrics in the history.
         max_attempts: The number of lost races after which the commit gives up.
         staged: The files that the actions name. Once the log entry is being written they are kept, unless the entry is
             proved absent.

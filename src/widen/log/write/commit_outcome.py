@@ -109,10 +109,6 @@ def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]
 def after_commit(location: str, version: int) -> Iterator[None]:
     """Run work that follows a commit; every error and interrupt then says that the version is committed.
 
-    Args:
-        location: The location of the table.
-        version: The committed version.
-
     Raises:
         PostCommitFailed: the work failed; ``__cause__`` has the reason.
     """

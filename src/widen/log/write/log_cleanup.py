@@ -20,9 +20,6 @@ MINUTE_MS, DAY_MS = 60_000, 86_400_000
 def clean_up_if_enabled(snapshot: Snapshot) -> int:
     """Delete expired log files, unless the table disables that or its retention is invalid.
 
-    Args:
-        snapshot: The newest version.
-
     Returns:
         The number of deleted files.
 
@@ -46,7 +43,6 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     deleted together, or none.
 
     Args:
-        snapshot: The newest version.
         retention_ms: How long versions are kept, in ms.
         unit_ms: The start of the retention is rounded down to a multiple of this, in ms.
         now_ms: The current time, in ms since the epoch.

@@ -47,11 +47,7 @@ def run_post_commit_hooks(
     Errors are logged, not raised: the commit is visible, and readers need neither file.
 
     Args:
-        store: The store of the table.
-        version: The committed version.
-        info: The commitInfo of the version.
         actions: The actions of the version, as written.
-        properties: The properties of the table in this version.
     """
     try:
         _write_checksum(store, version, info, actions)

@@ -60,7 +60,6 @@ def commit_with_loads(
     the data files stay as they are.
 
     Args:
-        store: The store of the table.
         base: The version that the commit is based on; None to create the table.
         load: The load; its version and time are replaced.
         commit_on: Makes one attempt to commit the version after a base, together with a transaction identifier. It
@@ -93,7 +92,6 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
     """Return the transaction identifier that makes the loads of an earlier version those of a new one.
 
     Args:
-        now: The newest version.
         then: The version whose loads count.
         version: The version that the commit will make.
 
@@ -124,7 +122,6 @@ def write_record(folder: RecordFolder, head: str | None, load: Load, version: in
     """Write a record file with one more load, and return the number that names it; see `record_file`.
 
     Args:
-        folder: The folder of the table.
         head: The newest record file; None if there is none.
         load: The load, with its version and time.
         version: A number that grows with each commit to the table.
@@ -157,9 +154,7 @@ def put_record(folder: RecordFolder, version: int, record: Record, staged: Stage
     """Write a record file under a name that no other writer uses, and return the number that names it.
 
     Args:
-        folder: The folder of the table.
         version: A number that grows with each commit to the table.
-        record: The record.
         staged: Deletes the file if the commit is not made.
 
     Raises:

@@ -23,9 +23,6 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
     The table must support row tracking already, so that new files always have row ids. After a conflicting commit, the
     files are listed again: adding a file that was removed meanwhile would bring back its rows.
 
-    Args:
-        store: The store of the table.
-
     Raises:
         ContentionError: too many commits conflicted, or the outcome of one is unknown.
         InternalError: a file has no row count.

@@ -28,7 +28,6 @@ def high_water_mark(domain: DomainMetadata | None, default: int) -> int:
     """Return the highest assigned row id.
 
     Args:
-        domain: The metadata domain of row tracking.
         default: The value without a domain.
 
     Raises:
@@ -52,7 +51,6 @@ def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highe
 
     Args:
         actions: The actions of one commit.
-        properties: The configuration of the table.
         highest: The highest assigned row id.
         version: The version to be written.
 

@@ -62,11 +62,9 @@ class VacuumPlan:
     """The files to delete.
 
     Args:
-        snapshot: The version that was checked.
         retention_ms: The retention of the table, in ms.
         requested_ms: The retention that the caller asked for, if any.
         cutoff_ms: Only files that are older, and not needed since then, are deleted; in ms since the epoch.
-        files: The files.
         folders: The number of folders that were searched.
     """
 
@@ -97,7 +95,6 @@ def plan_vacuum(
     """Return which files of a table can be deleted; deletes nothing.
 
     Args:
-        store: The store of the table.
         requested_ms: The retention in ms; by default that of the table.
         force: Whether the retention may be shorter than that of the table.
         walk: Lists the files of the table; by default the walk of the store.
@@ -139,7 +136,6 @@ def run_vacuum(
     another vacuum deletes the rest.
 
     Args:
-        plan: The plan.
         delete: Deletes files of the table; by default the store does.
 
     Returns:
@@ -266,7 +262,6 @@ def needed_paths(snapshot: Snapshot, cutoff_ms: int) -> set[str]:
     within the retention could be deleted; therefore the files that the commits since then name are needed, too.
 
     Args:
-        snapshot: The newest version.
         cutoff_ms: The time, in ms since the epoch.
 
     Raises:

@@ -23,7 +23,6 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
     """Return why a change cannot be committed on a base; None if every commit since the base is there.
 
     Args:
-        store: The store of the table.
         base: The version that the change is based on; None for version 0.
 
     Raises:
@@ -50,9 +49,7 @@ def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unk
     tell: another writer with an old base may have written it again.
 
     Args:
-        store: The store of the table.
         base: The version that the change is based on.
-        version: The version.
         if_unknown: What to return if the store fails: the version is written, so this must not look like a failed
             commit.
     """

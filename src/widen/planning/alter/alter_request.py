@@ -52,8 +52,6 @@ class NewColumn(_TypeField, total=False):
     """A column to add.
 
     Args:
-        type: Its type.
-        comment: Its comment.
         nullable: Whether it is nullable. A new column must be.
         first: Whether to add it at the beginning of its struct instead of the end.
         after: The name of the column to add it after.
@@ -88,10 +86,6 @@ def to_path(path: AnyPath) -> Path:
 
 def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> tuple[op.Operation, ...]:
     """Parse changes of existing columns, in the given order.
-
-    Args:
-        schema: The schema of the table.
-        changes: The changes by column path.
 
     Raises:
         ColumnNotFound: a column does not exist.
@@ -170,7 +164,6 @@ def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewCo
     """Parse columns to add, in the given order. A column may be added inside one that is added before it.
 
     Args:
-        schema: The schema of the table.
         columns: The type or a `NewColumn`, by path.
 
     Raises:
@@ -210,8 +203,6 @@ def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Opera
     """Parse the rename of a column.
 
     Args:
-        schema: The schema of the table.
-        path: The column.
         name: Its new name, without the parent.
 
     Raises:
@@ -226,8 +217,6 @@ def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool
     """Parse columns to drop.
 
     Args:
-        schema: The schema of the table.
-        paths: The columns.
         if_exists: Whether to ignore columns that do not exist.
 
     Raises:

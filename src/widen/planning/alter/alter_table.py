@@ -27,7 +27,6 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
     Each operation is checked against the state that the ones before it leave.
 
     Args:
-        state: The version that was read.
         operations: Operations that one history entry can describe, see `widen.planning.alter.operation_parameters`.
 
     Raises:

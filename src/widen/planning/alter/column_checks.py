@@ -86,8 +86,6 @@ def ensure_names_allowed(new: Iterable[Field], properties: Mapping[str, str], pa
     """Check the names of columns and of all fields in them, and that no struct has a name twice.
 
     Args:
-        new: The columns.
-        properties: The properties of the table.
         parent: The path of the struct they are in; empty for the table itself.
 
     Raises:

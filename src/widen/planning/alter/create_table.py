@@ -33,10 +33,8 @@ def plan_create_table(
 
     Args:
         schema: The columns, partition columns included.
-        partition_by: The names of the partition columns.
         properties: The properties, including ``delta.feature.*``, which are not stored.
         now_ms: The time of creation, in ms since the epoch.
-        description: The description of the table.
 
     Raises:
         InvalidColumnName: a name is not allowed.

@@ -28,8 +28,6 @@ def update_dependents(metadata: Metadata, schema: StructType, operation: Operati
     """Return the metadata after an operation, apart from the schema.
 
     Args:
-        metadata: The metadata before the operation.
-        schema: The schema before the operation.
         operation: The operation. The caller has checked it.
     """
     match operation:

@@ -58,7 +58,6 @@ class RemovableFeature:
     """A feature that can be dropped.
 
     Args:
-        name: The feature.
         properties: The properties to unset before.
         has_types: Whether its traces are type changes, in files and in the metadata of columns.
         keeps_history: Whether older versions need it, so that they must be truncated or protected before.
@@ -107,9 +106,7 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
     """Return the feature to drop, after checking that it can be dropped.
 
     Args:
-        state: The version that was read.
         name: The name of the feature; its case matters.
-        truncates: Whether the history is truncated.
 
     Raises:
         FeatureIsProperty: the name is that of a property.
@@ -158,7 +155,6 @@ def without_type_changes(state: TableState, operation: str) -> MetadataChange | 
 
     Args:
         state: A version in which all files have the current types.
-        operation: Its name in the history.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
@@ -178,7 +174,6 @@ def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: b
 
     Args:
         state: A version that does not use it. The commit must become the next version.
-        row: The feature.
         truncates: Whether the history is truncated, for the commit parameters.
         protects: Whether older versions use it and stay, behind checkpoints that are protected from now on.
 

@@ -56,10 +56,8 @@ class HandoverPlan:
     """What a handover does.
 
     Args:
-        client: The name of the client.
         drops: The features to drop, in order.
         unwritable: The features that remain and with which the client does not append.
-        losses: What is lost, in words.
     """
 
     client: str
@@ -72,7 +70,6 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     """Return what to do so that a client reads a table.
 
     Args:
-        state: The newest version of the table.
         client: A name of `CLIENTS`.
         appends: Whether the client must also append.
 

@@ -41,7 +41,6 @@ def advance_identities(metadata: Metadata, names: Collection[str], mode: str, ad
     Args:
         metadata: The metadata that the rows were written with.
         names: The identity columns with generated values.
-        mode: The column mapping mode.
         adds: The new files, with statistics of these columns.
 
     Source: PROTOCOL.md#identity-columns

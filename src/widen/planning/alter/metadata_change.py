@@ -30,7 +30,6 @@ def with_operations(state: TableState, operations: Sequence[Operation]) -> Metad
     """Return the metadata after operations, with type changes recorded and column ids assigned.
 
     Args:
-        state: The version that was read.
         operations: The operations in order. The caller has checked them.
 
     Raises:
@@ -69,7 +68,6 @@ def assign_column_ids(
     """Assign ids and physical names to fields without one.
 
     Args:
-        schema: The schema.
         configuration: The properties of the table.
         name: The physical name for a field.
 

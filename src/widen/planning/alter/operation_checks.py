@@ -37,7 +37,6 @@ def ensure_operation_allowed(state: TableState, operation: op.Operation) -> None
     """Check that the metadata of a table allows an operation. Rows are not read here.
 
     Args:
-        state: The table before the operation.
         operation: The operation, with paths spelled as in the schema.
 
     Raises:

@@ -26,7 +26,6 @@ def operation_parameters(state: TableState, operations: Sequence[op.Operation]) 
     """Return the name and the parameters of a commit that applies operations.
 
     Args:
-        state: The table before the commit.
         operations: Only additions, only drops, only changes of existing columns, or a single other operation.
 
     Raises:

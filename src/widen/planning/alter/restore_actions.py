@@ -42,7 +42,6 @@ def restore_actions(
     protection of checkpoints stay, and so do the metadata domains of other writers.
 
     Args:
-        now: The newest version.
         then: The version to restore.
         now_domains: The metadata domains of the newest version.
         then_domains: The metadata domains of the version to restore.

@@ -60,7 +60,6 @@ def uncovered_kinds(columns: Iterable[FieldColumn], kinds: Kinds, *, keeps_boole
     """Return the kinds that no single column holds exactly, in the order of kinds.
 
     Args:
-        columns: The columns of the field.
         kinds: The kinds of the interval.
         keeps_booleans: Whether a numeric column does not cover booleans.
 
@@ -91,7 +90,6 @@ def choose_columns(
     Args:
         columns: The existing columns of the field; empty at first sight.
         kinds: The kinds of the interval; not empty.
-        mode: Widen or split.
         table_format: The format, which decides what can be widened in place.
         keeps_booleans: Whether booleans never go to numeric columns.
 

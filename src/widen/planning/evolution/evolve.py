@@ -69,7 +69,6 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     Args:
         schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
         observation: The fields and kinds in the batch.
-        policy: The changes that are allowed.
 
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
@@ -82,7 +81,6 @@ class _StructCursor:
 
     Args:
         path: Its path in the schema, with steps into arrays and maps.
-        source: The path of its source field.
         is_new: Whether it is in a column that this plan adds.
     """
 
@@ -306,7 +304,6 @@ class _Evolution:
 
         Args:
             data_type: The type, with only the declared sub-fields in its records.
-            observed: The observation of the field.
             cursor: The position in the column.
             largest: The dim of the record that gets all sub-fields.
         """

@@ -23,7 +23,6 @@ class FieldColumn:
     """An existing column of a field, or the values of its maps.
 
     Args:
-        name: The name of the column.
         leaf: The type inside its arrays.
         dim: The number of nested arrays.
         above: The steps from the column to the arrays; empty unless it is a column of maps.
@@ -71,7 +70,6 @@ class ColumnWidening:
 
     Args:
         column: The column before.
-        leaf: The new type inside its arrays.
         kinds: The kinds that require it.
     """
 

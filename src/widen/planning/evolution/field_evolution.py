@@ -41,11 +41,6 @@ class FieldEvolution:
     """The evolution of one key of a struct, or of the values of the maps at that key.
 
     Args:
-        key: The key.
-        source: The path of the source field.
-        mode: The mode of the field.
-        observed: The observation of the field.
-        columns: The existing columns of the field.
         pinned: The type of its first column, if the policy says so.
         fixed: Why its column is fixed, if it is.
         maps: How many arrays are around each map that contains the values, outermost first.
@@ -167,7 +162,6 @@ def sub_fields(observed: FieldObservation, dim: int, largest: int) -> RecordObse
     """Return the sub-fields for a column of records: all of them if it has most arrays, else those seen at its dim.
 
     Args:
-        observed: The observation of the field.
         dim: The number of arrays of the column.
         largest: The number of arrays of the column with most.
 
@@ -192,11 +186,6 @@ def merge_kinds(kinds: Kinds, selected: Iterable[Kind]) -> KindObservation:
 
 def pending_fields(observed: FieldObservation, columns: list[FieldColumn], source: Path) -> Iterator[PendingField]:
     """Yield the fields with only nulls and empties that no column can hold. Fields that are rescued are not pending.
-
-    Args:
-        observed: The observation of the field.
-        columns: Its columns after the plan.
-        source: The path of the source field.
 
     Source: docs/evolution-rules.md#d7
     """
@@ -228,7 +217,6 @@ def columns_by_key(struct: StructType, *, is_root: bool) -> dict[str, tuple[Fiel
     """Return the columns of a struct by the key of their source field.
 
     Args:
-        struct: The struct.
         is_root: Whether it is the whole table, which may have columns with a role.
     """
     columns: dict[str, tuple[FieldColumn, ...]] = {}

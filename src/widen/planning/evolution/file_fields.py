@@ -54,11 +54,6 @@ def with_file_fields(schema: StructType, observed: RecordObservation, names: fro
 
     A declared column that was never ingested into holds the source field of its name. If no record has that field, it
     holds the file field instead: a table partitioned by ``day`` takes the folders ``day=…``.
-
-    Args:
-        schema: The columns of the table.
-        observed: The fields of the records.
-        names: The names of the file fields.
     """
     source_names = {field.metadata[SOURCE][-1] for field in schema if SOURCE in field.metadata}
     free = {name for name in names if name not in observed and name + SIGN not in source_names}

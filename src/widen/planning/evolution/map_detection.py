@@ -32,9 +32,7 @@ class MapCandidate:
     """A field whose objects look like maps, but become records.
 
     Args:
-        source: The path of the field.
         keys: The number of different keys.
-        objects: The number of objects.
     """
 
     source: Path
@@ -50,10 +48,6 @@ def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
     """Return a field as a candidate if its objects look like maps.
 
     Typed sources declare their records, and their observation counts no objects; so they never do.
-
-    Args:
-        source: The path of the field.
-        observed: The observation of the field.
     """
     keys = [field for record in observed.records.values() for field in record.values()]
     objects = sum(seen.count for kind, seen in observed.kinds.items() if kind.word == RECORD_WORD)

@@ -101,12 +101,7 @@ class RescuedField:
 
 @dataclass(frozen=True, slots=True)
 class RoundedField:
-    """Numbers that are rounded to doubles, since the policy asks for that.
-
-    Args:
-        source: The path of the source field.
-        count: The number of values.
-    """
+    """Numbers that are rounded to doubles, since the policy asks for that."""
 
     source: Path
     count: int
@@ -155,9 +150,7 @@ class BadFile:
     """A file of the source that cannot be read; the quarantine names it.
 
     Args:
-        path: The file.
         reason: Why.
-        size_bytes: Its size.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         content: A hash of its content; empty if it was not computed.
     """

@@ -76,7 +76,6 @@ class FixedColumn:
     """A column that ingestion must not reroute: it gets no evolved column, and records that do not fit are quarantined.
 
     Args:
-        column: Its name.
         reason: Why it is fixed, e.g. ``a partition column``.
         can_widen: Whether its type may be widened in place.
         is_required: Whether it is NOT NULL, and the table does not fill it itself.
@@ -106,7 +105,6 @@ class Policy:
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
         epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
             value decides.
-        excluded: The fields that are not ingested.
         masked: The fields whose values are masked.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         file_fields: The names of the fields that records get from their file.

@@ -56,10 +56,6 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
 def with_time_fields(policy: Policy, schema: StructType) -> Policy:
     """Return a policy in which the fields whose main columns are dates or timestamps take ISO 8601 texts.
 
-    Args:
-        policy: The policy.
-        schema: The columns of the table.
-
     Source: docs/evolution-rules.md#d6
     """
     return replace(
@@ -89,7 +85,6 @@ def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
 
     Args:
         schema: The schema of the table, with the metadata of its columns.
-        policy: The policy.
 
     Source: docs/evolution-rules.md#d6, #d16
     """

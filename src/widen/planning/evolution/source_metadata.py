@@ -77,9 +77,6 @@ def to_layout(schema: StructType) -> StructType:
     """Return the columns of a table for a new table: names, types, comments and the source fields of the columns.
 
     What belongs to the files of the old table (physical names, the history of types) and its constraints are left out.
-
-    Args:
-        schema: The schema of the table, with metadata.
     """
 
     def kept(_: Path, field: Field) -> Field:
@@ -128,8 +125,6 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
     """Return a new column with the metadata and the comment that name its source field.
 
     Args:
-        name: Its name.
-        data_type: Its type.
         source: The path of the source field from the root.
         is_evolved: Whether it is beside the column with the plain name.
 
@@ -150,7 +145,6 @@ def with_sources(schema: StructType, planned: StructType) -> StructType:
     Declared columns get it with the first interval, so that a later rename does not change their source field.
 
     Args:
-        schema: The columns of the table.
         planned: The columns in the plan, which say whether a column holds a file field.
 
     Source: docs/evolution-rules.md#d9

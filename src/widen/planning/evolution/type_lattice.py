@@ -208,7 +208,6 @@ def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> 
 
     Args:
         leaf: The type inside the arrays of the column.
-        kind_word: The word of the kind.
         observed: What is known of its values.
 
     Source: docs/evolution-rules.md#d2, #d16
@@ -257,7 +256,6 @@ def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation)
     Args:
         leaf: The type inside the arrays of the column.
         dim: The number of arrays of the column.
-        kind: The kind.
         observed: What is known of its values.
 
     Source: docs/evolution-rules.md#u7, #d2

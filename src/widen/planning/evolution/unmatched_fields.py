@@ -28,7 +28,6 @@ class Unmatched:
 
     Args:
         option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
-        source: The path of the field.
         reason: Why it has no effect.
         nearest: The existing fields with the most similar names.
     """
@@ -49,10 +48,8 @@ def find_unmatched(
     """Return the rules of a policy without effect, sorted by option and field.
 
     Args:
-        policy: The policy.
         base: The columns of the table before the batch; None if it does not exist yet.
         planned: The columns after the batch.
-        observed: The observation of the batch.
     """
     existing, closed = _existing_fields(planned, observed)
     existing |= {(name,) for name in policy.file_fields}

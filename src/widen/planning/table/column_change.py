@@ -19,8 +19,6 @@ class ChangeReason:
 
     Args:
         rules: The codes of the rules that apply.
-        source: The path of the source field.
-        kinds: The kinds of the values.
         count: How many such values the batch has.
         grade: The effect on readers: additive, widening, conflict or structural.
         file: The file of the first such value; empty if not known.
@@ -53,7 +51,6 @@ class ColumnChange:
 
     Args:
         what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED`, `ROUTED`, `MOVED` or `CHANGED`.
-        column: Its path.
         old: The old type; for `RENAMED` the old path, for `CHANGED` the old value in words. Empty if there is none.
         new: The new type; for `RENAMED` the new path, for `CHANGED` the new value, for `MOVED` the new position.
         reasons: Why an ingestion made it; empty for a manual change.

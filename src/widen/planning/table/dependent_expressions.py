@@ -36,13 +36,7 @@ def ensure_independent(state: TableState, path: Path) -> None:
 
 
 def dependent_expressions(path: Path, schema: StructType, expressions: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the expressions that reference a column, a field inside it, or a struct around it.
-
-    Args:
-        path: The column.
-        schema: The schema of the table.
-        expressions: The expressions, by name.
-    """
+    """Return the expressions that reference a column, a field inside it, or a struct around it."""
     return {name: text for name, text in expressions.items() if is_referenced(path, referenced_columns(text, schema))}
 
 
@@ -77,9 +71,7 @@ def row_conditions(schema: StructType, protocol: Protocol, properties: Mapping[s
     """Yield the conditions that every row must satisfy: a label, e.g. ``constraint positive``, and the expression.
 
     Args:
-        schema: The schema of the table, with all metadata.
         protocol: The protocol of the table. A condition applies only if its feature is supported.
-        properties: The properties of the table.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.

@@ -28,10 +28,6 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
 
     An array item adds the step ``element``. A map lookup adds ``value``, and references ``key`` as well.
 
-    Args:
-        text: A Spark SQL expression.
-        schema: The schema of the table.
-
     Example:
         >>> from widen.model.type_parser import parse_type
         >>> sorted(referenced_columns("a > 0 AND m[7] = 1", parse_type("struct<a: int, m: map<int,int>>")))

@@ -92,9 +92,6 @@ def recorded_reasons(info: CommitInfo) -> list[tuple[Path, ChangeReason]]:
     """Return the reasons that an ingestion recorded, each with its column.
 
     Events that cannot be parsed are ignored, because commit info is free-form.
-
-    Args:
-        info: The commit info.
     """
     parameters = info.get("operationParameters")
     text = parameters.get(EVENTS) if isinstance(parameters, dict) else None
@@ -186,12 +183,7 @@ def _retyped(path: Path, old: DataType, new: DataType) -> Iterator[ColumnChange]
 
 
 def summarize_operation(parameters: Mapping[str, Any], operation: str) -> str:
-    """Return a short summary of a property or fold operation; empty for other operations.
-
-    Args:
-        parameters: The operation parameters in the history.
-        operation: The operation name in the history.
-    """
+    """Return a short summary of a property or fold operation; empty for other operations."""
     text = parameters.get("properties")
     if operation == "SET TBLPROPERTIES" and isinstance(text, str):
         return f"set {', '.join(f'{key} = {value}' for key, value in _object(text).items())}"

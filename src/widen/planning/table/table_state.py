@@ -24,9 +24,6 @@ class TableState:
     """The version of a table that a command is planned against.
 
     Args:
-        version: Its number.
-        protocol: Its protocol.
-        metadata: Its metadata.
         clustered_by: The physical paths of its clustering columns.
     """
 
@@ -55,9 +52,6 @@ class MetadataChange:
     """A commit that changes no data.
 
     Args:
-        actions: Its actions.
-        operation: Its name in the history.
-        parameters: Its parameters in the history.
         operations: What it does to the columns, in order; empty for other changes.
     """
 

@@ -50,7 +50,6 @@ def build_contract(schema: StructType, title: str) -> dict[str, Any]:
     """Return the contract of a table.
 
     Args:
-        schema: The schema of the table, with metadata.
         title: What it is a contract of.
     """
     return {"$schema": DIALECT, "title": title, **_object(field for field in schema if role_of(field) is None)}

@@ -29,14 +29,7 @@ class Rest(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """A fold of one column into another.
-
-    Args:
-        column: The path of the column.
-        type: Its type.
-        into: The path of the target column.
-        into_type: The type of the target column.
-    """
+    """A fold of one column into another."""
 
     column: Path
     type: DataType
@@ -84,7 +77,6 @@ def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> Fol
     """Plan the fold of a column.
 
     Args:
-        schema: The schema of the table, with metadata.
         column: The evolved column.
         into: Another column of its field; by default the one with the plain name.
 

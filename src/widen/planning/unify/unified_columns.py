@@ -47,7 +47,6 @@ class UnifiedColumn:
 
     Args:
         name: Its name: that of the column of the field with the plain name.
-        type: Its type.
         sql: The expression that computes it from the columns of the table.
         columns: The columns that it combines.
     """
@@ -60,9 +59,6 @@ class UnifiedColumn:
 
 def unify_schema(schema: StructType) -> list[UnifiedColumn]:
     """Return one column for each source field, in the order of the schema. Columns with a role do not change.
-
-    Args:
-        schema: The schema of the table, with metadata.
 
     Source: docs/evolution-rules.md#one-logical-field
     """
@@ -77,10 +73,8 @@ def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = F
     """Return the SQL statement for a view with one column for each source field.
 
     Args:
-        schema: The schema of the table, with metadata.
         name: The name of the view, quoted for SQL.
         rows: The table, quoted for SQL.
-        is_temporary: Whether the view is temporary.
     """
     columns = ",\n".join(f"  {column.sql} AS {quote_name(column.name)}" for column in unify_schema(schema))
     return f"CREATE OR REPLACE {'TEMPORARY ' * is_temporary}VIEW {name} AS\nSELECT\n{columns}\nFROM {rows}"
@@ -105,8 +99,6 @@ class _ColumnRef:
     """A reference to a value in one column.
 
     Args:
-        sql: The expression.
-        type: Its type.
         given: A shorter expression that is null exactly if this one is; empty if there is none.
     """
 

@@ -20,7 +20,6 @@ class Relation:
     """A table or source that column names are resolved against.
 
     Args:
-        schema: Its columns.
         alias: Its alias; in a path it takes precedence over a column of that name.
     """
 
@@ -51,7 +50,6 @@ def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | No
     """Parse the names of assigned columns, and return their paths spelled as in the table.
 
     Args:
-        target: The table.
         texts: The names, e.g. ``amount`` or ``address.zip``.
         source: The source whose columns may be added to the table; None if no column may be added.
 
@@ -75,7 +73,6 @@ def overlay_types(schema: StructType, types: Mapping[Path, DataType]) -> StructT
     Generated columns are not part of it unless they are assigned.
 
     Args:
-        schema: The schema of the table.
         types: The types by path. A path that is not in the schema adds a column or a field.
     """
     columns = [field for field in schema if not has_generated_values(field) or _is_named(types, field.name)]

@@ -19,10 +19,7 @@ def is_representable_in(schema: StructType, version: int, shown: StructType, sho
     The later version may only have new columns, and columns that became nullable.
 
     Args:
-        schema: The schema of the version of the rows.
-        version: The version of the rows.
         shown: The schema to return them in.
-        shown_version: The version of that schema.
     """
     if version <= shown_version:
         return _has_grown(schema, shown, lambda old, new: new or not old)

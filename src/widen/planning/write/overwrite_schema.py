@@ -57,10 +57,6 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
 
     All columns become nullable, without type history: no file that was written before stays in the table.
 
-    Args:
-        state: The table.
-        incoming: The schema of the data.
-
     Raises:
         ColumnNotFound: the data lack a partition column.
         ConstraintDependsOnColumn: a constraint references a column that is dropped or gets another type.
@@ -92,8 +88,6 @@ def partition_predicate(
     """Return the condition that holds for the rows of some partitions. Values that cannot be parsed match any value.
 
     Args:
-        schema: The schema of the table.
-        columns: The partition columns.
         partitions: The partition values as text, in the order of the columns; at least one partition.
 
     Source: PROTOCOL.md#partition-value-serialization

@@ -58,9 +58,7 @@ def schema_change_options(
     """Return the schema changes that a write may make, as far as the table supports them.
 
     Args:
-        state: The table.
         merge_schema: Whether the table may get new columns and wider types.
-        widening: Which types may widen automatically.
         cast: Whether values may be cast even if a cast can fail.
 
     Raises:
@@ -73,11 +71,6 @@ def schema_change_options(
 
 def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOptions) -> SchemaGrowth:
     """Return the schema changes after which data fit a table.
-
-    Args:
-        state: The table.
-        incoming: The schema of the data.
-        options: The changes that are allowed.
 
     Raises:
         SchemaMismatch: the data do not fit, or a constraint or a generated column prevents a widening.
@@ -103,7 +96,6 @@ def ensure_types_unreferenced(state: TableState, operations: Iterable[Operation]
     """Check that no expression of the table depends on the type of a column that would widen automatically.
 
     Args:
-        state: The table.
         operations: The changes that a write would make.
 
     Raises:
@@ -142,8 +134,6 @@ def can_retry_write(before: TableState, first: SchemaGrowth, now: TableState, ag
 
     Args:
         before: The table when the write started.
-        first: The first plan.
         now: The table after the conflicting commits.
-        again: The new plan.
     """
     return before.metadata.id == now.metadata.id and again.added <= first.added

@@ -35,7 +35,6 @@ class SchemaChangeOptions:
 
     Args:
         adds: Whether new columns and nested fields may be added, and void columns may get a type.
-        widens: Which types may widen.
         casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
         can_cast: Which types may be cast to which, if casts are allowed.
@@ -64,8 +63,6 @@ class CastValues:
 
     Args:
         path: The column, spelled as in the table.
-        old: Its type in the data.
-        new: Its type in the table.
     """
 
     path: Path
@@ -81,7 +78,6 @@ class TypeMismatch:
     """A column of the data that cannot be written to the table under any options.
 
     Args:
-        path: The column.
         reason: Why it cannot.
     """
 
@@ -114,8 +110,6 @@ def merge_schema(current: StructType, incoming: StructType, options: SchemaChang
 
     Args:
         current: The schema of the table, with all metadata.
-        incoming: The schema of the data.
-        options: The changes that are allowed.
 
     Raises:
         SchemaMismatch: the data do not fit. The error lists every such column, with both types and what it would need.

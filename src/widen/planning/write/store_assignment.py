@@ -48,7 +48,6 @@ def can_cast(old: DataType, new: DataType) -> bool:
 
     Args:
         old: The type of the value, not of the same structure as the new one.
-        new: The type of the column.
 
     Source: Delta Lake's UPDATE and MERGE: an explicit cast in ANSI mode, which fails for a value that does not fit.
         Differs: binary is not cast to string, since it may not be UTF-8.

@@ -22,9 +22,7 @@ class FileSelection:
     """The files of a table that may have rows that match a predicate.
 
     Args:
-        predicate: The condition on rows.
         schema: The schema of the table, with logical names.
-        mode: The column mapping mode.
         partition_by: The logical names of the partition columns.
     """
 

@@ -91,7 +91,6 @@ class FileStatistics:
 
         Args:
             path: The physical path, through structs only.
-            data_type: The current type.
         """
         low, high = (_scalar(_at(self._value.get(key), path), data_type) for key in (MIN_VALUES, MAX_VALUES))
         nulls = _at(self._value.get(NULL_COUNT), path)
@@ -238,7 +237,6 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
 
     Args:
         schema: The schema with logical names.
-        properties: The properties of the table.
         partition_by: The partition columns, which never get statistics.
 
     Raises:

@@ -89,7 +89,6 @@ class Compare:
 
     Args:
         path: The path of the column, spelled as in the schema.
-        type: The current type of the column.
         operator: A key of `NEGATED`.
         value: The constant, as `to_comparable` returns it.
     """

@@ -67,7 +67,6 @@ def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObs
 
     Args:
         profile: The profile until now.
-        route: Columns of each key.
         observed: Fields of the records that were read exactly.
     """
     mixed: set[SourcePath] = set()

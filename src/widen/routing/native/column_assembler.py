@@ -46,7 +46,6 @@ class ColumnAssembler:
     """Assembles the columns of one chunk of decoded records.
 
     Args:
-        positions: File and number of each record.
         observation: What the records hold beyond the columns; grows.
         rejected: Indexes of the records that need the exact path; grows.
     """
@@ -59,8 +58,6 @@ class ColumnAssembler:
         """Return the values of the columns of one struct: values for Arrow, or decoded records of a nested shape.
 
         Args:
-            shape: Shape of the records.
-            records: The decoded records.
             roots: For each, the index of the record in the chunk that it is a part of. Empty if the shape needs no
                 routing.
 
@@ -84,8 +81,6 @@ class ColumnAssembler:
         """Observe and reject the same as `columns` and the columns of nested shapes, but make no columns.
 
         Args:
-            shape: Shape of the records.
-            records: The decoded records.
             roots: For each, the index of the record in the chunk that it is a part of.
         """
         for single in shape.single_columns:
@@ -196,8 +191,6 @@ def columns_by_python_type(
     """Return the columns of a field as far as the Python types of its values determine them.
 
     Args:
-        item: The field.
-        decoded: Its values.
         texts: Their texts, if the values came as texts.
     """
     python_types = list(map(type, decoded))
@@ -221,8 +214,6 @@ def _convert_by_type(
 
     Args:
         conversions: The types that the column takes, each with its conversion.
-        decoded: The values.
-        python_types: The type of each.
         main: The type of most of them: its values are taken all at once.
         others: The indexes of the values of all other types.
         texts: The text of each value, if the values came as texts.

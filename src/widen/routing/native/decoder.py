@@ -33,11 +33,7 @@ _NEGATIVE_ZEROS = (b":-0", b",-0", b"[-0")
 
 
 class RecordDecoder:
-    """Decodes the records that fit the columns; see the module.
-
-    Args:
-        shape: Shape of the records.
-    """
+    """Decodes the records that fit the columns; see the module."""
 
     def __init__(self, shape: RecordShape) -> None:
         self._decode = msgspec.json.Decoder(shape.struct).decode
@@ -64,21 +60,12 @@ def is_changed(text: bytes, decoded: Any) -> bool:
     """Tell whether a decoded value may lack something of its text: a duplicate key, or digits of a number.
 
     The answer ignores parts that are still text (`msgspec.Raw`).
-
-    Args:
-        text: One JSON value.
-        decoded: The value from a decoder.
     """
     return not is_encoded(text, decoded) and (_has_duplicates(text, decoded) or (_may_round(text) and _rounds(text)))
 
 
 def is_encoded(text: bytes, decoded: Any) -> bool:
-    """Tell whether a value, encoded again, gives its text; spaces between tokens do not count.
-
-    Args:
-        text: One JSON value.
-        decoded: The value from a decoder.
-    """
+    """Tell whether a value, encoded again, gives its text; spaces between tokens do not count."""
     encoded = _encode(decoded)
     if encoded == text:
         return True

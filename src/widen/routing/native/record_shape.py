@@ -47,7 +47,6 @@ class SingleColumn:
 
     Args:
         attribute: Attribute of the decoded record.
-        name: Name of the column.
         shape: Shape of the records in the column, if it holds records.
     """
 
@@ -58,12 +57,7 @@ class SingleColumn:
 
 @dataclass(frozen=True, slots=True)
 class NestedColumn:
-    """An array or record column that takes the values of its own form; no other column takes any part of them.
-
-    Args:
-        name: Name of the column.
-        decoder: Decoder of that form.
-    """
+    """An array or record column that takes the values of its own form; no other column takes any part of them."""
 
     name: str
     decoder: msgspec.json.Decoder[Any]
@@ -87,12 +81,8 @@ class MultiColumnField:
     """A field that needs routing: it has several columns, or its values need a conversion or a closer look.
 
     Args:
-        key: Key in the source.
         attribute: Attribute of the decoded record.
         location: The records around the field.
-        slots: Its columns.
-        rules: Its field rules.
-        shapes: Shapes of the records in its columns, by the name of the column.
         converter: Conversions of scalars to its columns.
         is_strict: Whether values that came as text and have no conversion need the exact path.
         is_required: Whether null needs the exact path, since a column is NOT NULL.

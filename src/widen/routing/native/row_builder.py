@@ -49,7 +49,6 @@ class OriginColumn:
     """The column with the source text of each row.
 
     Args:
-        column: Its name.
         is_for_all: Whether every row has it; else only quarantined records.
     """
 
@@ -59,14 +58,7 @@ class OriginColumn:
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """Natively decoded records of one shape.
-
-    Args:
-        shape: Their shape.
-        records: The decoded records.
-        texts: The text of each record.
-        positions: File and number of each record.
-    """
+    """Natively decoded records of one shape."""
 
     shape: RecordShape
     records: list[Any]
@@ -88,7 +80,6 @@ class RowBuilder:
 
     Args:
         schema: Schema of the table to write; it says where each key goes.
-        policy: Policy of the ingestion.
         base: Schema before the interval; None if the table does not exist yet.
         origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
         file_fields: Fields that the records get from their files.
@@ -119,9 +110,6 @@ class RowBuilder:
         """Return a builder of the rows of another schema, which goes on with the same observation.
 
         Call it only when no texts are waiting.
-
-        Args:
-            schema: The schema.
         """
         builder = RowBuilder(schema, self._policy, self._base_schema, self._origin, self._file_fields)
         builder.observation, builder._search_budgets = self.observation, self._search_budgets
@@ -155,7 +143,6 @@ class RowBuilder:
 
         Args:
             texts: JSON values as UTF-8. A text that is not a record makes a row that keeps the text.
-            positions: File and number of each text.
         """
         if self._search_budgets:
             self._search_excluded(texts)

@@ -175,7 +175,6 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     """Return the conversions of scalars to the columns of a field that need no closer look.
 
     Args:
-        slots: The columns.
         base_columns: Names of the columns from before the interval.
     """
     converter = FastConverter({slot.name: {} for slot in slots})
@@ -208,7 +207,6 @@ def add_array_conversions(converter: FastConverter, slots: tuple[ColumnSlot, ...
 
     Args:
         converter: The conversions of scalars to the columns.
-        slots: The columns.
     """
     for python_type, array_type in _ARRAY_OF_TYPE.items():
         word = _KIND_OF_TYPE[python_type]
@@ -232,8 +230,6 @@ def to_typed_array(items: list[Any], text: bytes, bound: int) -> list[Any]:
     """Return a decoded array as one of its own type if its items are all of a type, else unchanged.
 
     Args:
-        items: The array.
-        text: Its text.
         bound: Integers from this magnitude on need a closer look.
     """
     if not items:

@@ -42,7 +42,6 @@ class ScalarField:
     """A field and the columns of its scalars.
 
     Args:
-        slots: Its columns.
         columns: The columns of each Python type whose values need no closer look.
         bound: Integers from this magnitude on need a closer look.
         takes_null: Whether null needs no closer look.
@@ -62,10 +61,7 @@ def build_scalar_field(
     """Return a field of the records of a route.
 
     Args:
-        key: Key of the field.
-        route: Columns of each key.
         base: Columns from before the interval.
-        rules: Rules of the records.
         profile: What the batch has shown so far.
     """
     slots, own_rules = route.get(key, ()), rules.at(key)

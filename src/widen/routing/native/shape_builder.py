@@ -57,10 +57,8 @@ def build_record_shape(
     """Return the shape of the records of a route.
 
     Args:
-        route: Columns of each key.
         profile: What the batch has shown so far.
         base: Route of the columns from before the interval.
-        rules: Field rules of the records.
     """
     return _ShapeBuilder(profile).record(route, base or {}, rules, ())
 
@@ -70,12 +68,9 @@ class _ShapedField:
     """A field and its columns.
 
     Args:
-        key: Key in the source.
         attribute: Attribute of the decoded record.
         location: The records around the field.
-        slots: Its columns.
         base: Its columns from before the interval, by name.
-        rules: Its field rules.
     """
 
     key: str

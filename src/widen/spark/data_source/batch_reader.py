@@ -51,13 +51,7 @@ def plan_batch_columns(options: SourceOptions, snapshot: Snapshot) -> TableColum
 
 
 class BatchReader(DataSourceReader):
-    """Reads one version of a table, or the changes between two versions.
-
-    Args:
-        options: The options of the read.
-        snapshot: The version.
-        columns: The columns to return.
-    """
+    """Reads one version of a table, or the changes between two versions."""
 
     def __init__(self, options: SourceOptions, snapshot: Snapshot, columns: TableColumns) -> None:
         self._options, self._snapshot, self._columns = options, snapshot, columns

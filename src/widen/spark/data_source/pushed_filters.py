@@ -32,7 +32,6 @@ def to_predicate(pushed: Any, schema: StructType) -> Predicate:
 
     Args:
         pushed: An instance of a subclass of ``pyspark.sql.datasource.Filter``, which Spark 4.0 does not have.
-        schema: The columns of the table.
     """
     name = type(pushed).__name__
     if name == "Not":

@@ -63,7 +63,6 @@ def plan_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
     """Return what a read of a version returns.
 
     Args:
-        snapshot: The version.
         has_changes: Whether rows have the columns of the change data feed.
 
     Raises:
@@ -125,7 +124,6 @@ def read_task(columns: TableColumns, partition: InputPartition) -> Iterator[pa.R
 
     Args:
         columns: What the read returns.
-        partition: The task.
 
     Raises:
         DataSourceRefused: only Spark can read a file exactly.

@@ -38,7 +38,6 @@ class StreamOffset:
     """A place in a table: everything before it is processed.
 
     Args:
-        table_id: The id of the table.
         version: The version to read next.
         index: How many files of the version are processed.
         is_initial: Whether all rows of the version are read, and not only its changes.
@@ -121,7 +120,6 @@ class StreamPlan:
         """Return where the batch after an offset ends; the offset itself if there is nothing to read.
 
         Args:
-            start: The offset.
             limits: How much the batch may read.
             newest: The last version to read; by default, the newest of the table.
 

@@ -65,13 +65,7 @@ def parse_limits(options: SourceOptions) -> BatchLimits:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads new rows of a table, or all its changes, batch by batch.
-
-    Args:
-        options: The options of the stream.
-        plan: What it reads.
-        columns: The columns of its rows.
-    """
+    """Reads new rows of a table, or all its changes, batch by batch."""
 
     def __init__(self, options: SourceOptions, plan: StreamPlan, columns: TableColumns) -> None:
         self._options, self._plan, self._columns = options, plan, columns

@@ -56,15 +56,9 @@ class WritePlan:
     """What a write does to a table. Picklable.
 
     Args:
-        options: The options of the write.
-        incoming: The columns of the rows.
         is_overwrite: Whether all rows are replaced.
-        store: The store of the table.
         read_version: The version that the plan is based on; None if the write creates the table.
-        base_metadata: The metadata of that version.
         metadata: The metadata that the rows are written with.
-        protocol: The protocol of the table.
-        layout: How the files are written.
     """
 
     options: SourceOptions
@@ -111,8 +105,6 @@ def plan_write(
     """Return what a write does to the newest version of a table, or to a new table.
 
     Args:
-        options: The options of the write.
-        incoming: The columns of the rows.
         is_overwrite: Whether all rows are replaced.
         job: The folder of the files, if it is known already.
 

@@ -35,7 +35,6 @@ class WrittenFiles(WriterCommitMessage):
     """The files that a task has written.
 
     Args:
-        plan: The write.
         files: The files, each with its partition values as in the log.
         query_id: The id of the streaming query, if the task belongs to one.
     """
@@ -49,7 +48,6 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFil
     """Write the rows of a task.
 
     Args:
-        plan: The write.
         batches: The rows, with the columns of the plan.
 
     Raises:

@@ -31,11 +31,7 @@ HAS_STREAM_WRITER = _StreamArrowWriter is not DataSourceStreamWriter
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes the rows of a batch in one commit.
-
-    Args:
-        plan: The write.
-    """
+    """Writes the rows of a batch in one commit."""
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
@@ -60,9 +56,6 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
 
     Spark makes one writer for the tasks and another one for the commits. Physical names of new columns are random, so
     a commit uses the plan that the tasks have used.
-
-    Args:
-        plan: The write.
     """
 
     def __init__(self, plan: WritePlan) -> None:
@@ -119,7 +112,6 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
 
     Args:
         plan: The write, as it was planned before the first row.
-        written: The files.
         txn: The batch of a stream; if the table already has it, nothing is committed.
 
     Raises:

@@ -28,7 +28,6 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
 
     Args:
         spark: The session that analyses the expressions.
-        schema: The schema of the table, with all metadata.
 
     Raises:
         InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.

@@ -47,8 +47,6 @@ def check_operations(
     """Check what only Spark can tell of operations: that it accepts defaults, and that all rows allow the rest.
 
     Args:
-        spark: The session.
-        store: The log store of the table.
         snapshot: The version whose rows are read, in one job; none starts if no operation requires it.
         operations: The operations to commit. They are allowed by the schema.
 
@@ -127,7 +125,6 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
     """Check that defaults are constants of a type that their columns accept, without running a job.
 
     Args:
-        spark: The session.
         defaults: The defaults to set.
         schema: The schema of the table afterwards.
 
@@ -160,10 +157,6 @@ def column_bound(
     """Return the highest or the lowest value of an integer column; None if the column has no values.
 
     Args:
-        spark: The session.
-        store: The store of the table.
-        snapshot: The version to check.
-        path: The column.
         is_lowest: Whether to return the lowest value.
 
     Raises:

@@ -30,8 +30,6 @@ class AssignedValue:
     """The value that is assigned to a column.
 
     Args:
-        column: The expression.
-        type: Its type.
         is_patch: Whether fields that the value lacks keep their old values; otherwise they become null.
     """
 
@@ -45,7 +43,6 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
 
     Args:
         rows: Rows with the columns that the expressions may refer to.
-        expressions: The expressions by the path of the assigned column.
 
     Raises:
         InvalidCondition: Spark cannot use one of them.
@@ -88,8 +85,6 @@ def assign_columns(
     """Return the new values of the columns that are assigned, whole or in part.
 
     Args:
-        schema: The schema of the table.
-        values: The assigned values by column path.
         old: Returns the old value of a column, by its name.
 
     Returns:
@@ -151,8 +146,6 @@ def recompute_generated_columns(
 
     Args:
         rows: The decided rows, with `CLAUSE`.
-        schema: The schema of the table, with all metadata.
-        protocol: The protocol of the table.
         given: The columns that each clause assigns, by the number of the clause.
 
     Source: PROTOCOL.md#generated-columns

@@ -40,10 +40,7 @@ class ChangeContext:
     """The version that a change reads, and the files that may have rows to change.
 
     Args:
-        spark: The session.
-        snapshot: The version that is read.
         metadata: The metadata that files are written with.
-        selection: The files that may have rows to change.
     """
 
     spark: SparkSession
@@ -148,8 +145,6 @@ class ChangeResult:
     """The result of a change, before it is committed.
 
     Args:
-        removed: The removed files.
-        added: The added files.
         revised: The files with a new deletion vector; `removed` has them with their old one.
         recorded: The change data files.
         rows: The number of changed rows of each clause, by the number of the clause.

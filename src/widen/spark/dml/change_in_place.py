@@ -34,8 +34,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
     If anything fails, the written files are deleted (best effort).
 
     Args:
-        context: The context of the change.
-        where: The condition on the rows.
         new: The new values by column, for an update; other columns stay as they are.
         kind: Whether to update or to delete.
 

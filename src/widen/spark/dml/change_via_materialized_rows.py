@@ -45,7 +45,6 @@ def change_via_materialized_rows(
     Nothing is committed. If anything fails, the written files are deleted (best effort).
 
     Args:
-        context: The context of the change.
         decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
         kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written, if a row of the table was decided twice.

@@ -34,7 +34,6 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
     """Return the rows that versions changed, each with its change type, version and commit time.
 
     Args:
-        spark: The session, classic or Connect.
         snapshot: The version whose schema the rows have.
         changes: The changes of the versions, in order; the schema can represent them.
 
@@ -59,8 +58,6 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
 
     Args:
         shown: The version whose schema the rows get.
-        first: The first version.
-        last: The last version.
 
     Raises:
         InvalidOption: the last version is before the first.

@@ -37,8 +37,6 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
     """Return what a fold would do; nothing is written.
 
     Args:
-        spark: The session.
-        snapshot: The version to change.
         fold: The columns to fold.
 
     Raises:
@@ -51,10 +49,6 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
 
 def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
     """Return how many values of a column can be folded.
-
-    Args:
-        rows: The rows of the table with a value in the column.
-        fold: The columns to fold.
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
@@ -78,9 +72,6 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
     """Rewrite the files that have values in the column, and return the result. Nothing is committed.
 
     Args:
-        spark: The session.
-        snapshot: The version to change.
-        fold: The columns to fold.
         rest: What to do with values that do not convert exactly.
 
     Raises:
@@ -109,12 +100,7 @@ def change_condition(fold: FoldPlan, rest: Rest) -> Column:
 
 
 def folded_columns(schema: StructType, fold: FoldPlan) -> dict[str, Column]:
-    """Return the new values of the changed columns, by name, in the rows that a fold changes.
-
-    Args:
-        schema: The schema of the table.
-        fold: The columns to fold.
-    """
+    """Return the new values of the changed columns, by name, in the rows that a fold changes."""
     nothing = F.lit(None).cast(type_to_spark(fold.type))
     values = {
         fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),

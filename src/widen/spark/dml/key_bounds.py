@@ -27,7 +27,6 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
     A key column takes part if its values and those of the keys have one order, which Python has too.
 
     Args:
-        columns: The key columns of the table.
         keys: The keys, a column for each key column, in their order.
 
     Raises:

@@ -44,8 +44,6 @@ class ResolvedMerge:
     """A merge that has been checked and can run.
 
     Args:
-        source: The source rows.
-        on: The join condition.
         target_alias: The alias of the table in expressions.
         source_alias: The alias of the source in expressions.
         clauses: The clauses in the order of their numbers: first those for matched rows.
@@ -89,11 +87,6 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     """Merge rows, and return the result. Nothing is committed.
 
     If anything fails, the written files are deleted (best effort).
-
-    Args:
-        snapshot: The version.
-        growth: The growth of the schema.
-        merge: The merge.
 
     Raises:
         AmbiguousMerge: several rows of the source match one row that is changed.

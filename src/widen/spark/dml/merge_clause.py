@@ -28,8 +28,6 @@ class MergeClause:
     """A change of the rows of one side that no earlier clause of that side applies to.
 
     Args:
-        side: The rows that the clause is for.
-        kind: The kind of change.
         condition: The condition on the rows; None for all rows.
         values: The assigned values by column path; None assigns all columns of the source.
     """

@@ -34,8 +34,6 @@ class MergeSides:
     """The source of a merge, the join condition, and the aliases.
 
     Args:
-        source: The source rows.
-        on: The join condition.
         source_alias: The alias of the source in expressions.
         target_alias: The alias of the table in expressions.
     """
@@ -55,7 +53,6 @@ def resolve_merge(
     assigns.
 
     Args:
-        state: The state of the table.
         sides: The two sides of the join.
         clauses: The clauses, ordered by `widen.spark.dml.merge_clause.order_clauses`.
         options: The schema changes that are allowed; casts always are.

@@ -35,10 +35,7 @@ class Sides:
     """The two sides of the rows of a join.
 
     Args:
-        target_alias: The alias of the table.
         target_columns: The columns of the table; empty if the rows have only the source.
-        source_alias: The alias of the source.
-        source_columns: The columns of the source.
     """
 
     target_alias: str
@@ -55,8 +52,6 @@ def evaluated(
     Args:
         rows: The join, with `SOURCE`, `FILE` and `ROW`.
         sides: The sides of the join.
-        clauses: The clauses of the merge.
-        values: The values that each clause assigns.
 
     Returns:
         `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
@@ -74,7 +69,6 @@ def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Pat
     """Return the names of the values of a clause in the result of `evaluated`.
 
     Args:
-        number: The number of the clause.
         values: The values that it assigns.
     """
     return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}

@@ -42,7 +42,6 @@ def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict
     """Return the metrics of a MERGE.
 
     Args:
-        outcome: The result of the merge.
         clauses: The clauses, in the order of their numbers.
     """
 

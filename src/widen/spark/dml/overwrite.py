@@ -32,7 +32,6 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
     """Replace all rows, and return the result. Nothing is committed.
 
     Args:
-        snapshot: The version.
         frame: The rows; they fit the schema.
         metadata: The metadata that they are written with.
 
@@ -54,7 +53,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
     Partitions are compared by value, not by the text in the log.
 
     Args:
-        snapshot: The version.
         frame: The rows; they fit the schema.
         metadata: The metadata that they are written with.
 
@@ -81,10 +79,8 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
     """Replace the rows that match a condition, and return the result. Nothing is committed.
 
     Args:
-        snapshot: The version.
         frame: The rows; they fit the schema, and each must match the condition.
         metadata: The metadata that they are written with.
-        where: The condition.
 
     Raises:
         ReplaceWhereMismatch: a row does not match the condition.

@@ -36,8 +36,6 @@ class ReplacedRows:
     """The rows of a table that a batch replaces.
 
     Args:
-        spark: The session.
-        columns: The key columns of the table.
         keys: The keys, in columns named `KEY` and the number of the key column; None for all rows of the table.
     """
 
@@ -50,7 +48,6 @@ def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame)
     """Return the rows whose keys are among some keys; null is equal to null.
 
     Args:
-        rows: The rows.
         expressions: The key of a row, in Spark SQL.
         keys: The keys, in columns named `KEY` and a number.
     """
@@ -75,7 +72,6 @@ def remove_replaced_rows(
     Nothing is committed. If anything fails, the written files are deleted (best effort).
 
     Args:
-        snapshot: The version.
         metadata: The metadata that files are written with.
         replaced: The rows to remove.
         added: The files with the new rows, which the same commit adds.

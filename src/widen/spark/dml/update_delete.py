@@ -37,8 +37,6 @@ def delete(
     If the condition refers to partition columns only, whole files are removed, and no file is read.
 
     Args:
-        spark: The session.
-        snapshot: The version to change.
         where: The condition on the rows; None for all rows.
         metadata: The metadata that files are written with; by default that of the version.
 
@@ -66,8 +64,6 @@ def update(
     """Update rows, and return the result. Nothing is committed.
 
     Args:
-        spark: The session.
-        snapshot: The version to change.
         assignments: The new values by column path; they refer to the row before the update.
         where: The condition on the rows; None for all rows.
 

@@ -59,7 +59,6 @@ class FlowKeys:
         """Return the rows of the source with some keys.
 
         Args:
-            rows: The rows of the source.
             keys: As `find_changed` returns them.
         """
         return semi_join_keys(rows, list(self.expressions.values()), keys)
@@ -68,7 +67,6 @@ class FlowKeys:
         """Check that every row of the target has a key of the rows that it was computed from.
 
         Args:
-            result: The rows of the target.
             keys: The keys of the rows of the source.
 
         Raises:

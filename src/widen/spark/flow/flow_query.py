@@ -22,21 +22,13 @@ Transform: TypeAlias = Callable[[DataFrame], DataFrame]
 
 
 def type_features(rows: DataFrame) -> frozenset[str]:
-    """Return the table features that the types of rows need.
-
-    Args:
-        rows: The rows.
-    """
+    """Return the table features that the types of rows need."""
     types = {leaf for _, leaf in leaves(from_spark(rows.schema))}
     return required_features({}, StructType(tuple(Field(str(leaf), leaf) for leaf in types)))
 
 
 def to_layout(rows: DataFrame) -> StructType:
-    """Return the columns that a table for rows begins with; those without a type are left out.
-
-    Args:
-        rows: The rows.
-    """
+    """Return the columns that a table for rows begins with; those without a type are left out."""
     schema = as_nullable(from_spark(rows.schema))
     return StructType(tuple(Field(field.name, field.type) for field in schema if _has_type(field.type)))
 
@@ -50,7 +42,6 @@ class FlowQuery:
     """What a flow makes of the rows of its source: a function, a query, or nothing.
 
     Args:
-        transform: The function, if there is one.
         sql: The query, if there is one; its table is ``source``.
     """
 
@@ -68,10 +59,6 @@ class FlowQuery:
 
     def run(self, spark: SparkSession, source: DataFrame) -> DataFrame:
         """Return the rows of the target.
-
-        Args:
-            spark: The session.
-            source: The rows of the source.
 
         Raises:
             InvalidOption: Spark cannot run the query, or the function does not return a DataFrame.

@@ -27,7 +27,6 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     """Append rows to the newest version of a table, in one commit.
 
     Args:
-        name: The table.
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
         options: Which changes of the columns are allowed.
 
@@ -58,7 +57,6 @@ def open_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergW
     """Return what writes files for a transaction.
 
     Args:
-        transaction: The transaction.
         schema: The columns of the files, with field ids.
     """
     metadata = transaction.metadata

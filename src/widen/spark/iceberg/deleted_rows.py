@@ -50,7 +50,6 @@ def vector_positions(spark: SparkSession, io: FileIO, sequences: Mapping[str, in
     """Return the rows that deletion vectors delete: the location of the data file as `FILE`, `ROW` and `SEQUENCE`.
 
     Args:
-        spark: The session.
         io: Opens the Puffin files; executors get a copy of it.
         sequences: Their locations, each with its data sequence number.
     """
@@ -73,7 +72,6 @@ def read_vectors(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
     """Yield the data file and the deleted rows of every deletion vector in a Puffin file.
 
     Args:
-        content: The bytes of the file.
         path: Its location, for errors.
 
     Raises:

@@ -43,7 +43,6 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
     """Return where a file has the columns of a table.
 
     Args:
-        columns: The columns of the file.
         schema: The columns of the table, with their field ids.
         mapping: The name mapping of the table, for files without field ids.
         path: The path of the file, for errors.

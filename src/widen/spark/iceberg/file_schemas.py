@@ -42,7 +42,6 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
     Args:
         spark: The session, whose executors read the footers of many files.
         io: Opens the files; executors get a copy of it.
-        paths: Their locations.
 
     Raises:
         CorruptFile: a file is missing, cannot be read or is not Parquet.

@@ -46,11 +46,7 @@ class IcebergFold:
     """A fold of a column in one version of a table.
 
     Args:
-        name: The table.
-        table: The version.
         schema: Its columns, with field ids and source fields.
-        plan: The columns to fold.
-        spark: The session.
     """
 
     name: TableName
@@ -154,10 +150,7 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSess
     """Return the fold of a column in the newest version of a table.
 
     Args:
-        name: The table.
-        column: The column.
         into: The target column; by default the one with the plain field name.
-        spark: The session.
 
     Raises:
         ColumnNotFound: a column does not exist.

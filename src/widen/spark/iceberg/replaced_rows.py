@@ -50,10 +50,8 @@ def remove_replaced_rows(
 
     Args:
         replaced: The rows to remove.
-        io: Of the table.
         point: The snapshot to remove them from, with the metadata of the commit.
         schema: The columns of the commit, with field ids.
-        writer: Writes the files.
 
     Raises:
         CorruptFile: a data file or a delete file cannot be read.

@@ -55,7 +55,6 @@ class IcebergSource:
     """A table as a scan reads it.
 
     Args:
-        spark: The session, classic or Connect.
         io: Opens footers and delete files; executors get a copy of it.
         point: The snapshot and its schema.
     """
@@ -70,8 +69,6 @@ class IcebergSource:
         Args:
             schema: The columns to read, with field ids.
             predicate: The condition on rows that may be pushed to the files.
-            columns: What the files call the columns.
-            files: The files.
         """
         listed = _listed(files)
         group = ScanGroup(
@@ -118,7 +115,6 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
     """Return the rows of a snapshot in the types of its schema, with the columns in its order, all nullable.
 
     Args:
-        source: The table and the snapshot.
         schema: The schema in the model, with field ids.
         where: The condition on rows. PyIceberg also skips files by partitions and bounds if it is Spark SQL.
 
@@ -146,9 +142,7 @@ def read_files(
     """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
 
     Args:
-        source: The table and the snapshot.
         schema: The schema in the model, with field ids.
-        scan: The files.
         predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
         with_file: Whether a column `FILE` has the file of each row.
 

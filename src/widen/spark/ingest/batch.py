@@ -61,7 +61,6 @@ class Batch(Interface):
 
         Args:
             base: The schema of the table; None if the table does not exist yet.
-            policy: The policy.
         """
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
@@ -81,7 +80,6 @@ class Batch(Interface):
 
         Args:
             attempt: The columns, and what is known already.
-            writer: Writes the files of the table.
 
         Raises:
             RowRefused: a row violates a rule of the table that quarantine does not cover.
@@ -122,14 +120,11 @@ class TextBatch:
     """A batch of records as JSON texts.
 
     Args:
-        spark: The session.
         read: Returns the raw batch.
         name: The name of the source in errors.
         left_out: The names of the files that are not read.
         file_fields: The fields that records get from their files.
         names: The names of these fields.
-        files: The files that are read.
-        bad_files: The files that cannot be read.
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
         ranges: The same texts for a task in this process, if they are few.
     """

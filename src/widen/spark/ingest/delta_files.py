@@ -29,7 +29,6 @@ class DeltaWriter(TableWriter):
     """Writes rows as files of a Delta table.
 
     Args:
-        store: The store of the table.
         protocol: The protocol of the table when the files are committed.
         metadata: The metadata of the table when the files are committed.
     """
@@ -69,12 +68,7 @@ class DeltaWriter(TableWriter):
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows(TableRows):
-    """The rows of one version of a Delta table.
-
-    Args:
-        store: The store of the table.
-        snapshot: The version.
-    """
+    """The rows of one version of a Delta table."""
 
     store: LogStore
     snapshot: Snapshot

@@ -58,8 +58,6 @@ class IcebergWriter(TableWriter):
     Args:
         store: The data location of the table.
         schema: The columns when the files are committed, with field ids.
-        partition_by: The partition fields.
-        properties: The table properties.
     """
 
     store: LogStore
@@ -141,7 +139,6 @@ class IcebergRows:
 
     Args:
         store: The data location of the table.
-        schema: The schema of the snapshot.
         paths: The files that the snapshot added, below the data location.
     """
 

@@ -80,7 +80,6 @@ class BatchReader:
         """Return a source as a batch.
 
         Args:
-            spark: The session.
             source: Paths or rows.
 
         Raises:
@@ -95,7 +94,6 @@ class BatchReader:
         """Return the files that paths name.
 
         Args:
-            spark: The session.
             source: Files, directories and patterns.
 
         Raises:
@@ -107,7 +105,6 @@ class BatchReader:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
-            spark: The session.
             files: The columns of `widen.spark.source.source_files.list_files`.
 
         Raises:
@@ -121,7 +118,6 @@ class BatchReader:
         """Return files as a batch.
 
         Args:
-            spark: The session.
             source: The files; at least one.
 
         Raises:

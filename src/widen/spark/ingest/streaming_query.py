@@ -36,7 +36,6 @@ def file_stream(
     """Return the stream of new files in locations, with the columns of `list_files`.
 
     Args:
-        spark: The session.
         paths: Directories (with all below them) and glob patterns.
         max_files: The most files in a micro-batch.
         max_bytes: The size from which on a micro-batch is full; it has at least one file.
@@ -182,7 +181,6 @@ def start_stream(
         work: Writes an interval. With Spark Connect it runs on the server and must be picklable.
         checkpoint: The location of the progress of this stream; no other stream may use it.
         once: Whether the stream ends after it has ingested everything that is available now.
-        every_seconds: The shortest time between two micro-batches.
 
     Raises:
         JobFailed: Spark cannot start the stream.

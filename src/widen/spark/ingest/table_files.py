@@ -64,12 +64,7 @@ class TableWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """Parquet files that Python tasks can read themselves: their columns have the names and types of the table.
-
-    Args:
-        store: The store of the files.
-        paths: Their paths.
-    """
+    """Parquet files that Python tasks can read themselves: their columns have the names and types of the table."""
 
     store: LogStore
     paths: tuple[str, ...]
@@ -86,7 +81,6 @@ class TableRows(Protocol):
         """Return the rows of some files.
 
         Args:
-            spark: The session.
             paths: The paths of the files, as in `WrittenFile`.
 
         Raises:
@@ -97,6 +91,5 @@ class TableRows(Protocol):
         """Return those of some files that the version has; None if only Spark can read them.
 
         Args:
-            spark: The session.
             paths: The paths of the files, as in `WrittenFile`.
         """

@@ -61,8 +61,6 @@ class TypedBatch:
         name: The name of the source in errors.
         left_out: The names of the files that are not read.
         names: The names of the fields that records get from their files.
-        files: The files that are read.
-        bad_files: The files that cannot be read.
     """
 
     parts: Sequence[TypedRecords]
@@ -186,13 +184,7 @@ def _observe_parts(parts: Iterable[PreparedRecords]) -> Observation:
 
 @dataclass(frozen=True)
 class _Writing:
-    """Writes the records of one part as rows of a table.
-
-    Args:
-        part: The records.
-        attempt: What to write.
-        writer: Writes the files of the table.
-    """
+    """Writes the records of one part as rows of a table."""
 
     part: PreparedRecords
     attempt: BatchWriteSpec

@@ -52,10 +52,6 @@ class ColumnFacts:
 def profile_columns(rows: DataFrame, schema: StructType) -> tuple[int, dict[Path, ColumnFacts]]:
     """Return the number of rows of a version, and the profile of each leaf.
 
-    Args:
-        rows: The rows of the version.
-        schema: Its columns.
-
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: a Spark job failed.

@@ -68,7 +68,6 @@ class Compaction:
 
     Args:
         session: Returns the session; a plan needs it only to evaluate a condition.
-        store: The store of the table.
         request: What to compact.
         done: The files that were replaced so far.
     """
@@ -82,7 +81,6 @@ class Compaction:
         """Return the tasks for a version.
 
         Args:
-            snapshot: The version.
             among: The paths of the files to consider; by default all files that the request names.
 
         Raises:

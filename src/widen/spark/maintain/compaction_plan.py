@@ -38,7 +38,6 @@ class CompactionTask:
 
     Args:
         files: The files; those of one partition go into one file unless the job sorts the rows.
-        size_bytes: Their total size.
     """
 
     files: pa.Table
@@ -50,7 +49,6 @@ def plan_compaction(files: pa.Table, target_bytes: int, *, sorts: bool) -> list[
 
     Args:
         files: The files to consider: rows of a list of files.
-        target_bytes: The size.
         sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
     """
     partitions: dict[Partition, list[_Candidate]] = {}

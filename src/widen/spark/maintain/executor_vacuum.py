@@ -33,7 +33,6 @@ class ExecutorVacuum:
     """Lists and deletes the files of a table.
 
     Args:
-        spark: The session, classic or Connect.
         store: The store of the table; the executors reopen it.
     """
 

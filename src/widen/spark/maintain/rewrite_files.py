@@ -45,12 +45,7 @@ _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
 
 @dataclass(frozen=True, slots=True)
 class RewrittenFiles:
-    """Files that replace others.
-
-    Args:
-        adds: The new files.
-        removes: The old files.
-    """
+    """Files that replace others."""
 
     adds: tuple[Add, ...]
     removes: tuple[Remove, ...]
@@ -93,7 +88,6 @@ def rewrite_files(
     If the rewrite fails, the new files are deleted as far as the store allows.
 
     Args:
-        spark: The session, classic or Connect.
         snapshot: The version that the files belong to.
         files: Rows of its list of files.
         rows: The number of their rows that are not deleted.

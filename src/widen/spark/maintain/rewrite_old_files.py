@@ -36,11 +36,9 @@ class OldFileRewrite:
     """The rewrite of one table, with its progress.
 
     Args:
-        store: The store of the table.
         session: Returns the session; called only to rewrite files, or to read very many footers.
         batch_bytes: The most bytes of old files that one commit replaces.
         files: The number of files rewritten so far.
-        size_bytes: Their total size.
     """
 
     store: LogStore

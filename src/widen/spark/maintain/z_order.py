@@ -28,7 +28,6 @@ def sort_along_curve(
     """Return rows in partitions that are ranges of a Z-order curve, each sorted.
 
     Args:
-        rows: The rows.
         columns: The columns, as SQL expressions; at most `MOST_COLUMNS`.
         partition_by: The partition columns of the table; they come first in the order of each partition.
         outputs: The number of partitions to return.

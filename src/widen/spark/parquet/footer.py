@@ -68,7 +68,6 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
     """Return the footers of files, in the order of the paths.
 
     Args:
-        spark: The session.
         store: The store of the table; for many files, the executors reopen it.
         paths: Plain paths relative to the table.
         columns: The physical paths of the leaf columns that get statistics.
@@ -100,7 +99,6 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
     """Return the footer of one file.
 
     Args:
-        store: The store of the table.
         columns: The physical paths of the leaf columns that get statistics.
         path: The plain path, relative to the table.
 
@@ -115,7 +113,6 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
     """Return what the footer of one file says of every leaf; needs no Spark.
 
     Args:
-        store: The store of the table.
         path: The plain path, relative to the table.
 
     Raises:

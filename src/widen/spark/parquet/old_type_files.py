@@ -33,8 +33,6 @@ class OldFile:
     """A file that holds an old type.
 
     Args:
-        path: The path in the log.
-        size_bytes: The size of the file.
         rows: The number of rows, deleted ones included.
         types: The old type of each leaf in Spark SQL, by logical path.
     """
@@ -52,8 +50,6 @@ class OldType:
     Args:
         path: The logical path of the leaf.
         type: The old type in Spark SQL.
-        files: The number of files.
-        size_bytes: Their total size.
     """
 
     path: Path

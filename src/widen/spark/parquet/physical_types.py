@@ -60,10 +60,7 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
     fields, array elements, map keys and map values. Differences other than a widening are ignored.
 
     Args:
-        store: The store of the table.
         schema: The schema of the table, in logical names.
-        mode: The mode of column mapping.
-        path: The plain path of the file.
 
     Returns:
         The number of rows, and the old type of each such leaf by its logical path.
@@ -175,9 +172,7 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
     reader by name does not find the wrong one.
 
     Args:
-        store: The store of the table.
         schema: The columns to find, in logical names, with their ids.
-        path: The plain path of the file.
 
     Raises:
         CorruptFile: the file is not Parquet, or it has no field ids, so its columns are unknown.
@@ -200,7 +195,6 @@ def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) ->
 
     Args:
         columns: The Arrow fields of the file.
-        struct: The columns to find.
         path: The path of the struct.
     """
     by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}

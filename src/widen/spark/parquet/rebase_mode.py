@@ -57,9 +57,6 @@ def proleptic_writes(spark: SparkSession) -> Iterator[None]:
 
     Spark reads this only from the session, not from options of a writer. So settings of the session for another
     calendar are overridden and restored at the end.
-
-    Args:
-        spark: The session, classic or Connect.
     """
     _pins.begin(spark)
     try:

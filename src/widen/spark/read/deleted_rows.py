@@ -55,7 +55,6 @@ def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str,
     """Return the deleted rows of files as words for `without_marked`.
 
     Args:
-        spark: The session.
         store: The store of the table; the executors open it again.
         vectors: The key of each file, with its vector.
     """
@@ -115,7 +114,6 @@ def marked_rows(words: pa.Array, masks: pa.Array) -> pa.Array:
 
     Args:
         words: The numbers of the words.
-        masks: Their masks.
     """
     bits = pa.Array.from_buffers(pa.bool_(), 64 * len(masks), [None, masks.buffers()[1]], offset=64 * masks.offset)
     at = pc.indices_nonzero(bits)

@@ -47,7 +47,6 @@ def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[Sca
     Args:
         spark: The session, whose executors read the footers of many files.
         snapshot: The version, with column mapping by ``id``.
-        groups: Groups of its files.
 
     Raises:
         CorruptFile: a file is not Parquet, or has no field ids.

@@ -46,7 +46,6 @@ def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[s
 
     Args:
         spark: The session that will read it.
-        store: The store of the table.
         files: The URI in Spark's spelling, the size in bytes and the modification time in ms of each file.
     """
     if spark.conf.get(IGNORED, "false") == "true":

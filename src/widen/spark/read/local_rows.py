@@ -44,7 +44,6 @@ class RowSlice:
     """Rows of one file.
 
     Args:
-        file: The file.
         first_byte: Only row groups that begin at this byte or later are read.
         end_byte: Only row groups that begin before this byte are read; None for no limit.
         kept: The same file in another version, whose rows are left out; None to leave out none.
@@ -61,9 +60,7 @@ class LocalScan:
     """How this process reads the files of a table. Picklable.
 
     Args:
-        store: The store of the table.
         schema: The columns to return, with the metadata of column mapping.
-        mode: The mode of column mapping.
         partition_keys: The keys of the partition values in file actions, by column.
     """
 
@@ -130,10 +127,6 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
 def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
     """Return the rows of a version in its current types, in the order of its files.
 
-    Args:
-        snapshot: The version.
-        limit: The most rows to return.
-
     Raises:
         NotLocal: only Spark can read the table exactly.
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
@@ -187,8 +180,6 @@ def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> p
     """Return values of the same or a narrower type in another type; missing fields of structs become null.
 
     Args:
-        values: The values.
-        data_type: The type to return.
         mode: The mode of column mapping: whether the values have the physical names of the type.
 
     Raises:

@@ -84,7 +84,6 @@ def stored_types(
 
     Args:
         spark: The session, whose executors read the footers of many files.
-        snapshot: The version.
         files: Rows of its list of files.
         wanted: The leaves, as `decimals_to_know` returns them.
     """

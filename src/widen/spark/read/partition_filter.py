@@ -40,9 +40,6 @@ def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table
     """Return the files of the partitions for which a condition is true; None if it may use other columns too.
 
     Args:
-        spark: The session.
-        snapshot: The version.
-        files: Files of the version.
         where: The condition, which `ensure_deterministic_condition` has checked. The columns that a Column object uses
             are unknown.
 
@@ -69,12 +66,6 @@ def files_in_same_partitions(
     spark: SparkSession, snapshot: Snapshot, files: pa.Table, written: Sequence[Texts]
 ) -> pa.Table:
     """Return the files whose partitions are among the given ones.
-
-    Args:
-        spark: The session.
-        snapshot: The version.
-        files: Files of the version.
-        written: The texts of the given partitions.
 
     Raises:
         JobFailed: the Spark job failed.

@@ -30,7 +30,6 @@ class DataColumn:
 
     Args:
         read: The column in the files: its name there, and the old type if the files are known to have it.
-        shown: The column in the table.
         guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
     """
 
@@ -115,8 +114,6 @@ def _convert_column(column: Column, have: DataType, want: DataType, guarded: Col
     """Return a column of one shape as one of the same shape with other names and types.
 
     Args:
-        column: The column in the files.
-        have: Its type.
         want: The type to return; struct fields correspond by position.
         guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
     """

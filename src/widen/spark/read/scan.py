@@ -71,9 +71,6 @@ def read_snapshot(
     """Return the rows of a version in its current types, with the columns in the order of the schema, all nullable.
 
     Args:
-        spark: The session, classic or Connect.
-        store: The store of the table.
-        snapshot: The version.
         where: The condition on rows. Spark SQL also skips files by partition values and statistics; a Column does not.
         only: The files to read, by their paths in the log; by default all files of the version.
 
@@ -92,9 +89,6 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
     """Return the rows of files like `read_snapshot`, with the location of each row in the columns `FILE` and `ROW`.
 
     Args:
-        spark: The session, classic or Connect.
-        store: The store of the table.
-        snapshot: The version.
         files: Rows of its list of files; `file_keys` returns their values in `FILE`.
 
     Raises:
@@ -109,8 +103,6 @@ def read_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: 
     """Return the rows of files like `read_snapshot`; the files need not be live in the version.
 
     Args:
-        spark: The session, classic or Connect.
-        store: The store of the table.
         snapshot: The version whose columns and types the rows have.
         files: Rows of a list of files.
 
@@ -134,9 +126,6 @@ def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns
 
     Args:
         rows: As `read_with_locations` returns them, with the columns in which files materialize both values.
-        store: The store of the table.
-        files: The files that the rows are from.
-        columns: The names of these columns.
 
     Source: PROTOCOL.md#reader-requirements-for-row-tracking
     """
@@ -154,7 +143,6 @@ def unify_rows(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows with one column for each source field, which coalesces all columns of the field.
 
     Args:
-        rows: Rows of the table.
         schema: The schema of the same version, with its metadata.
 
     Source: docs/evolution-rules.md#one-interval
@@ -175,8 +163,6 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
     """Return which files a scan reads and how, without the files that cannot have a matching row.
 
     Args:
-        snapshot: The version.
-        predicate: The condition on rows, as far as Widen understands it.
         only: The files to read, by their paths in the log; by default all files of the version.
 
     Raises:
@@ -254,8 +240,6 @@ def open_files(
     """Return files as Spark reads them: with the names that columns have in the files.
 
     Args:
-        spark: The session, classic or Connect.
-        scan: The columns of the table.
         group: What the files have in common.
         paths: What `list_files` returns for them.
         base: The directory below which directories name partitions.
@@ -278,8 +262,6 @@ def list_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequ
     """Return the URIs for Spark to open: the files, or for many files one manifest of them.
 
     Args:
-        spark: The session.
-        store: The store of the table.
         files: Their sizes and modification times.
         uris: Their locations, as Spark spells them.
     """

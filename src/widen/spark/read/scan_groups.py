@@ -67,10 +67,7 @@ class ScanPlan:
 
     Args:
         schema: The schema of the table, in logical names.
-        mode: The mode of column mapping.
         partition_by: The logical names of the partition columns.
-        predicate: The condition on rows, as far as Widen understands it.
-        groups: The files.
     """
 
     schema: StructType
@@ -103,12 +100,7 @@ def group_files(scan: ScanPlan, files: pa.Table) -> Iterable[ScanGroup]:
 
 
 def split_group(group: ScanGroup, stored: Sequence[StoredTypes | None]) -> Iterable[ScanGroup]:
-    """Yield the group split by the old types in its files; rare layouts are read like unknown ones.
-
-    Args:
-        group: The group.
-        stored: The old types in each of its files.
-    """
+    """Yield the group split by the old types in its files; rare layouts are read like unknown ones."""
     files: dict[StoredTypes | None, int] = dict.fromkeys(stored, 0)
     for types in stored:
         files[types] += 1

@@ -26,10 +26,6 @@ _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFiles, tuple[BadFile, ...]]:
     """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
 
-    Args:
-        spark: The session.
-        source: The files.
-
     Raises:
         SourceError: the files cannot be used for another reason.
     """
@@ -69,7 +65,6 @@ def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple
 
     Args:
         kept_out: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
-        spark: The session.
         files: The bad files. Their rows have no text.
     """
     if not files:

@@ -30,7 +30,6 @@ class CsvDialect:
         escape: Character before a quote inside a field; None if the quote is doubled.
         header: Whether the first line of every file has the names; else the names are ``_c0``, ``_c1``, ...
         null: Unquoted text of null.
-        encoding: Encoding of the files.
         detects: Whether texts that are JSON numbers, true or false become such values.
     """
 

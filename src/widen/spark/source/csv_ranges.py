@@ -38,7 +38,6 @@ class CsvRanges(msgspec.Struct, frozen=True):
 
     Args:
         ranges: The bytes. A file that is read as a whole may have fields with line breaks.
-        dialect: How the rows are written.
     """
 
     ranges: list[FileRange]
@@ -49,11 +48,6 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     """Return the raw batch of CSV files that `widen.spark.source.file_ranges.can_read` accepts.
 
     Several tasks read a large file, unless one of its fields has a line break; then one task reads it.
-
-    Args:
-        spark: The session.
-        source: The files.
-        dialect: How their rows are written.
 
     Raises:
         SourceError: a large file has an encoding in which a line break is not a single byte.
@@ -75,13 +69,7 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
 
 
 def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:
-    """Return CSV files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks.
-
-    Args:
-        spark: The session.
-        files: The files.
-        dialect: How their rows are written.
-    """
+    """Return CSV files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks."""
     if not are_few(spark, files):
         return None
     ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
@@ -96,8 +84,6 @@ def has_breaks(quote: str, file: BinaryIO, part: FileRange) -> bool:
 
     Args:
         quote: Character around quoted fields.
-        file: The file.
-        part: The range.
     """
     mark = quote.encode()
     return any(

@@ -35,7 +35,6 @@ class FieldGroup:
     Args:
         file: URI of the file.
         part: The byte where the split of a large file begins.
-        names: Names of the fields.
         columns: The texts of each field; null for a missing value.
         refused: Texts that are not records, each with its index among the records and such texts.
         detects: Whether texts that are JSON numbers, true or false become such values.
@@ -87,8 +86,6 @@ def parse_rows(
 
     Args:
         rows: Complete rows, as `widen.spark.source.csv_dialect.to_utf8` returns them.
-        names: Names of the fields.
-        dialect: How the rows are written.
         file: URI of their file.
         part: The byte where their split begins.
     """

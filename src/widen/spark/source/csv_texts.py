@@ -30,11 +30,6 @@ def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> D
 
     Tasks read a large file in parallel, unless one of its fields has a line break; then one task reads it.
 
-    Args:
-        spark: The session.
-        source: The files.
-        dialect: How their rows are written.
-
     Raises:
         SourceError: a large file has an encoding in which a line break is not a single byte.
     """

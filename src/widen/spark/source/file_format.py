@@ -47,11 +47,7 @@ COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
 
 def format_of(path: str) -> FileFormat | None:
-    """Return the format that a file name tells, or None.
-
-    Args:
-        path: A path or a URI.
-    """
+    """Return the format that a file name tells, or None."""
     name = path.rsplit("/", 1)[-1].lower()
     for file_format, endings in FILE_ENDINGS.items():
         compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS

@@ -72,7 +72,6 @@ def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
 
     Args:
         spark: The session. If it skips missing or corrupt files, Spark has to read them.
-        files: The files.
     """
     skips = any(str(spark.conf.get(name, "false")).lower() == "true" for name in _SETTINGS)
     return (
@@ -86,10 +85,6 @@ def small_ranges(spark: SparkSession, files: Sequence[SourceFile]) -> pa.RecordB
     """Return files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks.
 
     A Spark job takes longer than such a task.
-
-    Args:
-        spark: The session.
-        files: The files.
     """
     if not are_few(spark, files):
         return None
@@ -119,8 +114,6 @@ def read_ranges(
     """Return a raw batch of ranges.
 
     Args:
-        spark: The session.
-        whole: Files that are read as a whole.
         lined: Files with a record on each line.
         partitions: Number of partitions, if there are so many bytes.
     """
@@ -134,7 +127,6 @@ def task_bytes(files: Iterable[SourceFile], partitions: int) -> int:
     """Return how many bytes one task reads.
 
     Args:
-        files: The files.
         partitions: Number of partitions, if there are so many bytes.
     """
     return max(MIN_TASK_BYTES, ceil(sum(file.size_bytes for file in files) / partitions))
@@ -144,7 +136,6 @@ def range_frame(spark: SparkSession, tasks: Sequence[str], part: int) -> DataFra
     """Return a raw batch with a row and a partition for each task.
 
     Args:
-        spark: The session.
         tasks: What each task reads, as JSON.
         part: The value of `PART` in all rows.
     """
@@ -222,7 +213,6 @@ def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callabl
     """Return what a check says of the first bytes of each file. One job reads them all, unless they are few.
 
     Args:
-        spark: The session.
         files: Files that `can_read` accepts.
         check: The check; it runs in the tasks, or in this process.
     """
@@ -242,7 +232,6 @@ def check_ranges(
     """Return what a check says of each range. One job reads them all.
 
     Args:
-        spark: The session.
         ranges: Ranges of files that `can_read` accepts.
         check: The check; it runs in the tasks.
     """

@@ -40,12 +40,7 @@ _HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
 
 
 def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
-    """Return the raw batch of JSON files. The tasks read plain local files themselves.
-
-    Args:
-        spark: The session.
-        source: The files.
-    """
+    """Return the raw batch of JSON files. The tasks read plain local files themselves."""
     if not can_read(spark, source.files):
         return read_json_by_spark(spark, source)
     small = [file for file in source.files if is_small(file)]
@@ -58,12 +53,7 @@ def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
 
 
 def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:
-    """Return the raw batch of JSON files that Spark reads.
-
-    Args:
-        spark: The session.
-        source: The files.
-    """
+    """Return the raw batch of JSON files that Spark reads."""
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
     is_lined_by_path = dict.fromkeys(large, False)
@@ -132,8 +122,6 @@ def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None 
     """Return the lines of files as a raw batch.
 
     Args:
-        spark: The session.
-        paths: The files.
         separator: End of a line; None for any line break.
     """
     return _raw(_lines(spark, [*map(as_literal, paths)], separator), is_whole=False)

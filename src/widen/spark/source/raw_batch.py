@@ -29,7 +29,6 @@ class TextGroup:
         file: URI of the file.
         part: The byte where the split of a large file begins.
         is_whole: Whether each text is a whole file or one record.
-        texts: The texts.
     """
 
     file: str

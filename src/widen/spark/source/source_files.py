@@ -56,7 +56,6 @@ class SourceFiles:
         roots: Files, directories and patterns from the caller; empty if exactly these files are meant.
         files: Files to read, by name.
         left_out: Files beside them whose names tell no known format.
-        format: Format of the files.
         options: How to read them, for example the separator of CSV.
     """
 
@@ -96,10 +95,6 @@ def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
     """Return into how many partitions a source is read at most: as many as its bytes fill, but one for each core.
 
     Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
-
-    Args:
-        spark: The session.
-        source: The files.
     """
     # A session of Connect does not tell its cores.
     cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
@@ -117,7 +112,6 @@ def find_source(
     """Return the files that paths name.
 
     Args:
-        spark: The session that lists the files.
         paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
             a format count, if there are any.
         format: Format of the files; None to infer it from their names, with JSON as the default.
@@ -225,10 +219,6 @@ HASH_DIGITS = 32
 def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
     """Return files with hashes of their contents; Spark reads them all.
 
-    Args:
-        spark: The session.
-        source: The files.
-
     Raises:
         SourceError: a file cannot be read, or is larger than the 2 GB that Spark hashes.
     """
@@ -253,10 +243,8 @@ def choose_files(
     """Return the files to read: those of the requested format, or of the one format that their names tell.
 
     Args:
-        found: All files.
         format: Requested format; None to infer it from the names.
         options: How to read the files.
-        roots: Paths from the caller.
 
     Returns:
         None if no name tells a format.

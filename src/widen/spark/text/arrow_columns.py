@@ -40,11 +40,7 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
 
 
 def observe_chunk(builder: RowBuilder) -> None:
-    """Observe all texts added since the last call like `drain_arrow_batches`, but make no rows of them.
-
-    Args:
-        builder: The builder with the texts.
-    """
+    """Observe all texts added since the last call like `drain_arrow_batches`, but make no rows of them."""
     chunk = builder.pop_chunk()
     while chunk.records:
         assembler = ColumnAssembler(chunk.positions)
@@ -74,9 +70,6 @@ def _struct(
 
     Args:
         assembler: Turns the records into columns.
-        shape: Shape of the records.
-        records: The decoded records.
-        fields: The fields of the struct.
         roots: For each record, the index of the record of the chunk that it is a part of; None if these are the records
             of the chunk, or if nothing below needs routing.
     """

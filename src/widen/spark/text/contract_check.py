@@ -37,7 +37,6 @@ class ContractReport(msgspec.Struct, frozen=True):
     """How a batch keeps a contract.
 
     Args:
-        records: The number of records.
         breaches: The number of breaches, all of them.
         counts: The number of breaches by field and reason; further fields are under an empty name.
         listed: The first breaches, by file and number.
@@ -92,7 +91,6 @@ def check_rows(rows: DataFrame, contract: object) -> ContractReport:
 
     Args:
         rows: The columns of `PLACED_TEXT`.
-        contract: The contract.
 
     Raises:
         CorruptFile: a file cannot be read.

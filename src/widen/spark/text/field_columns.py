@@ -50,7 +50,6 @@ def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema
 
     Args:
         builder: The builder of the rows; knows the columns.
-        group: The records.
         file_name: Name of their file, as in their positions.
         schema: Schema of the rows; columns without values are null.
     """

@@ -62,7 +62,6 @@ def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -
     Args:
         texts: A raw batch.
         spec: What the rows are made for.
-        writer: Writes the files of the table.
 
     Raises:
         RowRefused: the table cannot hold a row, and no rule foresaw it.
@@ -134,11 +133,7 @@ def quarantined_texts(rows: DataFrame) -> DataFrame:
 
 
 def quarantined_files(rows: DataFrame) -> DataFrame:
-    """Return the files that cannot be read, as records that stay in the quarantine; see `with_original_positions`.
-
-    Args:
-        rows: Rows of the quarantine.
-    """
+    """Return the files that cannot be read, as records that stay in the quarantine; see `with_original_positions`."""
     name = F.concat_ws("#", F.col("file"), F.col("position"))
     number = F.lit(0).cast("bigint")
     return rows.where(F.col("text").isNull()).select("text", name.alias("file"), number.alias("position"), "reason")

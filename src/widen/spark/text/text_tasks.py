@@ -314,9 +314,6 @@ class RecordPositions:
         """Yield the JSON texts of a group with their positions.
 
         In a later split of a large file the position names the byte where the split begins.
-
-        Args:
-            group: Texts of one file.
         """
         if not group.is_whole:
             yield group.texts, self._next(group.file, group.part, len(group.texts))

@@ -53,7 +53,6 @@ class RecordForm:
 
     Args:
         form: Form that a record and its row share.
-        values: Number of values.
         converted: Number of values that the table has in another form than the source; None for rows.
         place: File and number of the record in it.
     """
@@ -130,7 +129,6 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
     """Compare source records with the rows of a table.
 
     Args:
-        source: The records.
         table: The rows of the table, and the quarantined records.
         share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
             out.
@@ -280,7 +278,6 @@ def _explain_lost(
     """Return the places and paths of lost values, and the number of values of these records that are not lost.
 
     Args:
-        source: The records.
         table: The rows.
         lost: Some records without a row: their digests with their places.
         extra: The digests of some rows without a record.

@@ -44,9 +44,6 @@ def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files:
     """Return the records of a raw batch.
 
     Args:
-        texts: The raw batch.
-        schema: Schema of the table that holds the records.
-        policy: Policy of the ingestion.
         files: Reader of the fields that records get from their files.
     """
     digests = digest_records(texts, partial(_read_texts, schema, policy, files))
@@ -70,9 +67,6 @@ def build_row_side(
     """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
-        rows: The rows.
-        schema: Schema of the table.
-        policy: Policy of the ingestion.
         kept_out: Quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """

@@ -36,7 +36,6 @@ class HeldColumn:
     """The part of a value that a column holds.
 
     Args:
-        column: The expression.
         is_total: Whether the expression is null only where the value is.
     """
 
@@ -49,7 +48,6 @@ def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) 
 
     Args:
         fields: The values at each key of a record, with their type.
-        schema: The schema of the table.
         policy: The policy, with what it says about single fields.
 
     Source: docs/evolution-rules.md#u14
@@ -157,8 +155,6 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
 
     Args:
         values: The values; null counts as held.
-        data_type: Their type.
-        slots: The columns of their field.
         dim: How many levels of arrays surround the values.
     """
     deep = [slot for slot in slots if slot.dim >= dim]

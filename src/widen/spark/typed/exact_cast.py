@@ -48,9 +48,6 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
     """Return scalars as values of a column, null where it cannot hold them exactly; None if the types do not convert.
 
     Args:
-        values: The scalars.
-        old: Their type.
-        new: The type of the column.
         unit: The unit of integers that become timestamps; by default their size decides.
 
     Source: docs/evolution-rules.md#u14, #u16, #d2
@@ -79,7 +76,6 @@ def read_temporal(texts: Column, data_type: DataType) -> Column:
     """Return strings as dates or timestamps, null where they are none or a column would not keep all of them.
 
     Args:
-        texts: The strings.
         data_type: What to read them as: date, timestamp or timestamp_ntz.
 
     Source: docs/evolution-rules.md#d6

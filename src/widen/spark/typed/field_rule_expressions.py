@@ -26,7 +26,6 @@ def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[st
 
     Args:
         fields: The values at each key, with their type.
-        rules: The field rules.
 
     Source: docs/evolution-rules.md#d13, #d16
     """

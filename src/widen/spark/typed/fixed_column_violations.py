@@ -31,7 +31,6 @@ class TypedViolation:
     """A reason to quarantine a record.
 
     Args:
-        source: The path of the source field.
         kind: The kind of the value; ``null`` for a required value that is missing.
         is_violated: Whether a record has the violation.
         reason: The text of the violation.
@@ -48,7 +47,6 @@ def find_typed_violations(fields: Mapping[str, Typed], route: RecordRoute) -> li
 
     Args:
         fields: The values at each key of a record, with their type.
-        route: The columns of each key.
     """
     return list(_find_violations(fields, fixed_column_route(route), ()))
 

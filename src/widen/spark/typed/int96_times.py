@@ -46,7 +46,6 @@ def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTi
     The times are looked at only in files with INT96 that Spark did not write.
 
     Args:
-        spark: The session.
         paths: The files. Where pyarrow cannot open one, Spark reads its bytes.
 
     Raises:
@@ -68,12 +67,6 @@ def read_cut_times(
     spark: SparkSession, paths: Sequence[str], schema: StructType, leaves: CutTimes
 ) -> tuple[DataFrame, StructType]:
     """Return the records with times that Spark would cut: their file, their number, and the columns with such times.
-
-    Args:
-        spark: The session.
-        paths: The files.
-        schema: The schema of their records in Spark.
-        leaves: The leaves with such times.
 
     Returns:
         Columns with numbers as names: the key of the file, the number of the record, and then one for each

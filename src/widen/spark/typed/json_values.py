@@ -26,12 +26,7 @@ def to_json_text(values: Column) -> Column:
 
 
 def to_document(values: Column, data_type: DataType) -> Column:
-    """Return values in the form that is written as JSON.
-
-    Args:
-        values: The values.
-        data_type: Their type.
-    """
+    """Return values in the form that is written as JSON."""
     if document_type(data_type) == with_field_steps(data_type):
         return values
     match data_type:
@@ -52,7 +47,6 @@ def from_document(values: Column, data_type: DataType) -> Column:
 
     Args:
         values: Documents of the type `document_type`, with the field names of `with_field_steps`.
-        data_type: The type of the original values.
     """
     if with_field_steps(document_type(data_type)) == with_field_steps(data_type):
         return values

@@ -36,7 +36,6 @@ class _KindAggregate:
     Args:
         observation: The observation to fill in.
         values: The value of a record, or an array of its values.
-        is_array: Whether it is an array.
         type: The type of scalars; None for records and maps.
         optional: The field with the kind, if the type of the values does not say that they are of it.
     """

@@ -30,11 +30,6 @@ _FIX = (
 def ensure_uncut(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> None:
     """Check that no time in ORC files has nanoseconds, which no column can hold.
 
-    Args:
-        spark: The session.
-        frame: The records of the files.
-        paths: The files.
-
     Raises:
         SourceError: a time has nanoseconds; the error names its file.
     """

@@ -25,7 +25,6 @@ class PreparedRecords:
     """Records with the field rules applied.
 
     Args:
-        records: The original records.
         fields: The values at each key, with their type.
         pending: The fields of type void.
     """
@@ -57,10 +56,8 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
     """Return records with the field rules of a policy applied.
 
     Args:
-        records: The original records.
         name: The name of the source in errors.
         base: The schema of the table; None if the table does not exist yet.
-        policy: The policy.
 
     Raises:
         SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.

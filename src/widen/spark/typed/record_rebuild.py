@@ -69,7 +69,6 @@ def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
 
     Args:
         source: The schema of the prepared records.
-        schema: The schema of the table.
         policy: The policy, with what it says about single fields.
     """
     cells = columns_by_key(schema, policy)
@@ -109,7 +108,6 @@ def parse_record(text: Column, source: StructType, *, is_lenient: bool = False) 
 
     Args:
         text: The texts, which may lack fields.
-        source: The schema of the records.
         is_lenient: Whether values of another type become null; else they are an error.
     """
     document = document_type(source)

@@ -71,7 +71,6 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
     """Return the rows of a DataFrame as records.
 
     Args:
-        frame: The rows.
         name: The name of the source in errors.
         is_placed: Whether the last column is the location of each record.
 
@@ -96,8 +95,6 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     """Return the records of Parquet, Avro or ORC files.
 
     Args:
-        spark: The session.
-        source: The files.
         file_fields: The fields that records get from their files.
 
     Raises:

@@ -38,7 +38,6 @@ def write_vectors(
     """Write a deletion vector for every file with deleted rows; return the vectors by the keys of the files.
 
     Args:
-        spark: The session.
         store: The store of the table; the executors reopen it.
         deleted: The words of the newly deleted rows.
         current: The files that get a vector, with their current one, whose rows stay deleted.
@@ -67,8 +66,6 @@ def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.Record
     """Merge the words of each file with its current vector, and write the results into one file.
 
     Args:
-        store: The store of the table.
-        folder: The folder to write to.
         batches: For each file to write a vector for, its key and its current vector, or an empty text; and the words
             of files, without a vector.
     """

@@ -175,7 +175,6 @@ class IcebergLayout:
 
     Args:
         sink: The destination, with the Arrow schema of the files.
-        partition_by: The partition fields.
     """
 
     sink: PartSink
@@ -233,7 +232,6 @@ def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iter
 
     Args:
         rows: Columns of the table.
-        fields: The partition fields.
     """
     if not fields:
         if rows.num_rows:

@@ -42,7 +42,6 @@ class IcebergLayout:
     """The layout of files for Iceberg.
 
     Args:
-        sink: The destination.
         schema: The Arrow schema of the files, with field ids.
         split: The physical names of the partition columns.
     """
@@ -61,9 +60,7 @@ def write_for_iceberg(
 
     Args:
         rows: All columns of the table, in its types and names.
-        sink: The destination.
         schema: The schema of the table, in logical names, with ids and without void columns.
-        mode: The mode of column mapping.
         partition_by: The logical names of the partition columns.
 
     Raises:
@@ -94,8 +91,6 @@ def to_add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -
     """Return a file as an add action.
 
     Args:
-        layout: The layout of the files.
-        part: The file.
         texts: Its partition values, as in the log.
     """
     values = dict(zip(layout.split, texts, strict=True))
@@ -138,7 +133,6 @@ def open_writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWrite
     """Return a writer of the files of one partition.
 
     Args:
-        layout: The layout of the files.
         texts: The partition values, as in the log.
     """
     folders = [layout.sink.job, *map(directory_name, layout.split, texts)]

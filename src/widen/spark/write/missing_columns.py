@@ -112,7 +112,6 @@ def default_value(field: Field, supported: Collection[str]) -> Column:
     """Return the value of a missing column: its default, or null.
 
     Args:
-        field: The column.
         supported: The features of the table.
 
     Source: PROTOCOL.md#default-columns
@@ -154,8 +153,6 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Pat
     """Return a column cast to the type of a table column: struct fields by name, missing fields as null.
 
     Args:
-        column: The values.
-        have: Their type.
         want: The type of the table column; a value outside its range fails the job.
         path: The path of the table column, for the error.
 

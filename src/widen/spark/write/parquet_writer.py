@@ -54,7 +54,6 @@ def write_parquet(
 
     Args:
         frame: The rows. They must fit the schema of the metadata: missing columns are filled, narrower types are cast.
-        store: The store of the table.
         protocol: The protocol of the table when the files are committed.
         metadata: The metadata of the table when the files are committed.
         folder: A new folder to write to, relative to the table.
@@ -93,13 +92,7 @@ def write_parquet(
 
 
 def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
-    """Return the physical paths of the leaf columns that get statistics.
-
-    Args:
-        schema: The schema of the table.
-        metadata: Its metadata.
-        mode: The mode of column mapping.
-    """
+    """Return the physical paths of the leaf columns that get statistics."""
     leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
     identities = {(field.name,) for field in schema if find_identity(field)}
     return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)

@@ -57,9 +57,7 @@ class PartSink:
     """The destination of part files.
 
     Args:
-        store: The store of the table.
         job: The directory of the job.
-        codec: Arrow's name of the compression.
         describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
         schema: The schema of the files; by default that of the rows.
         count_nans: Returns the numbers of NaN values by field id, which no footer has; None if they are not needed.
@@ -81,8 +79,6 @@ class PartFile(msgspec.Struct, frozen=True):
     """A file that a task has written.
 
     Args:
-        path: Its path in the table.
-        size_bytes: Its size.
         stats: Its statistics, in the form of the table format.
         counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
     """
@@ -111,7 +107,6 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
 
     Args:
         spark: The session, whose settings define the compression.
-        store: The store of the table.
         protocol: The protocol of the table when the files are committed.
         metadata: The metadata of the table when the files are committed.
     """
@@ -147,12 +142,7 @@ def codec_of(spark: SparkSession) -> str:
 
 
 class PartWriter:
-    """Writes the files of one task.
-
-    Args:
-        sink: The destination.
-        schema: The schema of the batches.
-    """
+    """Writes the files of one task."""
 
     def __init__(self, sink: PartSink, schema: pa.Schema) -> None:
         self._sink, self._schema = sink, schema

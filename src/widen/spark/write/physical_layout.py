@@ -26,7 +26,6 @@ def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol,
     Args:
         frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
         schema: The schema of the table, in logical names, with all metadata.
-        protocol: The protocol of the table.
         metadata: The metadata of the table; its schema string is not used.
 
     Raises:

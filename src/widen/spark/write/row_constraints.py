@@ -44,7 +44,6 @@ def check_rows(rows: DataFrame, schema: StructType, protocol: Protocol, properti
         rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
-        properties: The configuration of the table.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.
@@ -77,7 +76,6 @@ def first_violated_rule(schema: StructType, protocol: Protocol, properties: Mapp
     Args:
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
-        properties: The configuration of the table.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.

@@ -123,7 +123,7 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
     if isinstance(source, (str, os.PathLike)):
         text = os.fspath(source)
         return CatalogReference(os.path.abspath(text) if text.endswith(EMBEDDED_SUFFIX) else text)
-    if not hasattr(source, "load_table"):
+    if not hasattr(type(source), "load_table"):
         expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."
         raise InvalidOption(option="catalog", value=source, expected=expected)
     reference = CatalogReference(None, type(source), source.name, dict(source.properties))

@@ -33,7 +33,7 @@ from widen.planning.alter.column_checks import ensure_field_addable
 from widen.planning.evolution.format_capability import TableFormat, can_widen
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.apply_operation import apply_operations
-from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
+from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd, find_anchor
 from widen.planning.table.operation import (
     AddColumn,
     DropColumn,
@@ -173,7 +173,7 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
             expected = "Iceberg has strings without a limit only."
             raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
     update.add_column(path, from_model_type(field.type, path), doc=field.metadata.get(COMMENT))
-    _place(update, path, operation.place)
+    _place(update, parent, path, operation.place)
 
 
 def _ensure_free(parent: StructType, path: Path, field: Field | None = None) -> None:
@@ -260,12 +260,12 @@ def _move(update: UpdateSchema, state: ColumnState, operation: MoveColumn) -> No
     _, parent = resolve(state.schema, operation.path[:-1])
     if not isinstance(parent, StructType):
         raise ItemRenameRefused(column=format_path(operation.path), verb="moved")
-    _place(update, operation.path, operation.place)
+    _place(update, parent, operation.path, operation.place)
 
 
-def _place(update: UpdateSchema, path: Path, place: FieldPosition) -> None:
+def _place(update: UpdateSchema, parent: StructType, path: Path, place: FieldPosition) -> None:
     if isinstance(place, AfterField):
-        update.move_after(path, (*path[:-1], place.name))
+        update.move_after(path, (*path[:-1], find_anchor(parent, place).name))
     elif place is StructEnd.FIRST:
         update.move_first(path)
 

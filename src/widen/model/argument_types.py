@@ -7,9 +7,12 @@ function checks its arguments against its annotations.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from numbers import Integral, Real
+from os import PathLike
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -17,6 +20,7 @@ from widen.errors import InvalidOption
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -26,7 +30,8 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         function: A public function or method with an annotation for each parameter.
 
     Raises:
-        InvalidOption: (the returned function) an argument has the wrong type.
+        InvalidOption: (the returned function) an argument has the wrong type, or a lone surrogate in a text that is
+            not a path. Neither the log nor Spark can store such a text.
     """
     signature = inspect.signature(function)
 
@@ -41,6 +46,8 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, expected in parameter_types().items():
             if name in arguments and not has_type(arguments[name], expected):
                 raise InvalidOption(option=name, value=arguments[name], expected=f"Must be {describe(expected)}.")
+            if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
+                raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
         return function(*args, **kwargs)
 
     return checked
@@ -48,6 +55,22 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def _argument_type(parameter: inspect.Parameter, hint: Any) -> Any:
     return tuple[hint, ...] if parameter.kind is parameter.VAR_POSITIONAL else hint
+
+
+def _is_path(expected: Any) -> bool:
+    return get_origin(expected) is PathLike or any(map(_is_path, get_args(expected)))
+
+
+def _has_surrogate(value: object) -> bool:
+    if isinstance(value, str):
+        return not value.isascii() and _SURROGATE.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(map(_has_surrogate, value.items()))
+    if isinstance(value, (list, tuple, Set)):
+        return any(map(_has_surrogate, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_has_surrogate(getattr(value, each.name)) for each in fields(value))
+    return False
 
 
 def has_type(value: object, expected: Any) -> bool:
@@ -66,7 +89,9 @@ def has_type(value: object, expected: Any) -> bool:
     if expected is None or expected is NoneType:
         return value is None
     if is_typeddict(expected):
-        return isinstance(value, Mapping)
+        return isinstance(value, Mapping) and all(
+            has_type(value[name], hint) for name, hint in get_type_hints(expected).items() if name in value
+        )
     if isinstance(origin, type):
         return _is_container(value, origin, args)
     return _is_instance(value, expected) if isinstance(expected, type) else True
@@ -82,10 +107,18 @@ def _is_container(value: object, kind: type, args: tuple[Any, ...]) -> bool:
         # Where the items of a collection are expected, the keys are those.
         return all(has_type(each, kind) for item in value.items() for each, kind in zip(item, args, strict=False))
     if not isinstance(value, Collection):
-        return True
+        return _is_iterable(value)
     if kind is not tuple or args[-1:] == (...,):
         return all(has_type(item, args[0]) for item in value)
     return len(value) == len(args) and all(map(has_type, value, args))
+
+
+def _is_iterable(value: Iterable[object]) -> bool:
+    try:
+        iter(value)
+    except TypeError:  # Spark's columns have the method, and it refuses.
+        return False
+    return True
 
 
 def _is_instance(value: object, expected: type) -> bool:

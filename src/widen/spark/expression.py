@@ -48,6 +48,20 @@ def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Col
     return join(join_columns(join, columns[:middle]), join_columns(join, columns[middle:])) if middle else columns[0]
 
 
+def filter_rows(rows: DataFrame, condition: Expression | None) -> DataFrame:
+    """Return the rows that fulfil a condition; all rows without one.
+
+    Raises:
+        InvalidCondition: the condition uses an unknown column, is not boolean, or cannot be parsed.
+    """
+    if condition is None:
+        return rows
+    with translate_analysis_errors(condition):
+        filtered = rows.filter(condition)
+        _ = filtered.schema  # Spark Connect analyses only now
+    return filtered
+
+
 def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> None:
     """Check that a condition can be evaluated on rows and is deterministic.
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
+from widen.errors import InvalidOption
 from widen.model.column_path import as_nullable, map_fields
 from widen.model.schema_json import type_from_value, type_to_value
 from widen.model.type_parser import parse_type
@@ -44,6 +45,7 @@ def to_schema(schema: SchemaLike) -> StructType:
 
     Raises:
         InvalidType: the SQL text cannot be parsed.
+        InvalidOption: it is not a schema.
     """
     if isinstance(schema, StructType):
         return schema
@@ -51,6 +53,8 @@ def to_schema(schema: SchemaLike) -> StructType:
         parsed = parse_type(f"struct<{schema}>")
         assert isinstance(parsed, StructType)
         return parsed
+    if not isinstance(schema, spark_types.StructType):
+        raise InvalidOption(option="schema", value=schema, expected="Must be a StructType or columns in SQL.")
     return from_spark(schema)
 
 

@@ -232,6 +232,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         """
         return visible_schema(self._columns(find_read_point(self._table.metadata, SnapshotReference(version))))
 
+    @check_arguments
     def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
         """Return the operations that would be committed, after all checks; commits nothing.
 
@@ -243,6 +244,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         plan_columns(self._name, operations)
         return tuple(operations)
 
+    @check_arguments
     def change_columns(self, operations: Sequence[Operation]) -> Self:
         """Apply operations in one commit, all of them or none, and return the table.
 

@@ -24,6 +24,7 @@ else:
     local_rows = import_lazily("widen.spark.read.local_rows")
 
 MAX_ROWS = 1_000_000
+_LARGEST_LIMIT = 2**31 - 1  # of Spark
 
 
 class LocalFramesMixin(TableVersion):
@@ -70,8 +71,9 @@ class LocalFramesMixin(TableVersion):
                 return local_rows.read_locally(self._snapshot, row_limit)
             except local_rows.NotLocal:
                 pass  # Spark reads what Arrow cannot read exactly
+        rows = read_snapshot(find_session(spark), self._store, self._snapshot, where)
         with translate_spark_errors():
-            return read_snapshot(find_session(spark), self._store, self._snapshot, where).limit(row_limit).toArrow()
+            return (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
 
     @check_arguments
     def to_pandas(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from widen.errors import FileMissing, InvalidOption, InvalidPath, InvalidType, TableNotFound, WidenError
+from widen.model.types import INTEGER, Field, StructType
+from widen.sql_commands.execute import sql
 from widen.table import Table, create_table
 
+SURROGATE = "a\ud800"
 DEEP = "struct<a:" * 900 + "int" + ">" * 900
 CALLS: dict[str, tuple[Callable[[Table], object], type[WidenError]]] = {
     "a column without a name": (lambda table: table.alter_column((), type="long"), InvalidPath),
@@ -19,10 +22,31 @@ CALLS: dict[str, tuple[Callable[[Table], object], type[WidenError]]] = {
     "a deep type": (lambda table: table.add_columns({"x": DEEP}), InvalidType),
     "a negative limit": (lambda table: table.history(-1), InvalidOption),
     "a constraint as a property": (lambda table: table.set_properties({"delta.constraints.c": "n > 0"}), InvalidOption),
+    "columns that are a number": (lambda table: table.replace_columns(42), InvalidOption),
+    "columns that are nothing": (lambda table: table.replace_columns(None), InvalidOption),
+    "a type that is nothing": (lambda table: table.alter_columns({"n": {"type": None}}), InvalidOption),
+    "a position that is a number": (lambda table: table.alter_columns({"n": {"after": 42}}), InvalidOption),
+    "a switch that is a text": (lambda table: table.alter_columns({"n": {"first": "no"}}), InvalidOption),
+    "keys that cannot be listed": (lambda table: table.unset_properties(_NotIterable()), InvalidOption),
+    "a comment that cannot be stored": (lambda table: table.alter_column("n", comment=SURROGATE), InvalidOption),
+    "a comment in a mapping": (lambda table: table.alter_columns({"n": {"comment": SURROGATE}}), InvalidOption),
+    "a name that cannot be stored": (lambda table: table.rename_column("n", SURROGATE), InvalidOption),
+    "a new name that cannot be stored": (lambda table: table.add_columns({SURROGATE: "int"}), InvalidOption),
+    "a field that cannot be stored": (
+        lambda table: table.replace_columns(StructType((Field(SURROGATE, INTEGER),))),
+        InvalidOption,
+    ),
+    "a property that cannot be stored": (lambda table: table.set_properties({"p": SURROGATE}), InvalidOption),
+    "an SQL text that cannot be sent": (lambda table: sql(f"COMMENT ON {SURROGATE}"), InvalidOption),
     "a path with NUL": (lambda _: Table("\0"), FileMissing),
     "a path that cannot be encoded": (lambda _: Table("\ud800"), FileMissing),
     "a new path with NUL": (lambda _: create_table("\0", "n int"), FileMissing),
 }
+
+
+class _NotIterable(Iterable[str]):
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("as a column of Spark")
 
 
 @pytest.fixture
@@ -33,8 +57,9 @@ def table(tmp_path: Path) -> Table:
 @pytest.mark.parametrize("name", CALLS)
 def test_odd_arguments_end_in_an_error_of_ours(table: Table, name: str) -> None:
     call, kind = CALLS[name]
-    with pytest.raises(kind):
+    with pytest.raises(kind) as refused:
         call(table)
+    str(refused.value).encode()
     assert Table(table.location).version == 0
 
 

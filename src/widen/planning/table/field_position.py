@@ -36,6 +36,19 @@ class AfterField:
 FieldPosition: TypeAlias = StructEnd | AfterField
 
 
+def find_anchor(struct: StructType, place: AfterField) -> Field:
+    """Return the field of a struct after which another is to be inserted.
+
+    Raises:
+        ColumnNotFound: the struct has no field of this name.
+    """
+    anchor = struct.find(place.name)
+    if anchor is None:
+        available = ", ".join(map(quote_name, struct.names))
+        raise ColumnNotFound(column=quote_name(place.name), available=available)
+    return anchor
+
+
 def insert_field(struct: StructType, field: Field, place: FieldPosition) -> StructType:
     """Return the struct with a field added or moved to a position. A field that is to follow itself stays in place.
 
@@ -50,9 +63,6 @@ def insert_field(struct: StructType, field: Field, place: FieldPosition) -> Stru
             index = len(others)
         case AfterField(name) if struct.find(name) == struct.find(field.name) is not None:
             return struct.with_field(field)
-        case AfterField(name):
-            anchor = others.find(name)
-            if anchor is None:
-                raise ColumnNotFound(column=quote_name(name), available=", ".join(map(quote_name, others.names)))
-            index = others.names.index(anchor.name) + 1
+        case AfterField():
+            index = others.names.index(find_anchor(others, place).name) + 1
     return StructType((*others.fields[:index], field, *others.fields[index:]))

@@ -27,6 +27,7 @@ from widen.model.column_path import Path, fields, format_path, is_struct_path, r
 from widen.model.types import Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.spark.expression import filter_rows
 from widen.spark.hadoop_options import options_of_files
 from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
@@ -119,13 +120,13 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
         where: The condition on rows. PyIceberg also skips files by partitions and bounds if it is Spark SQL.
 
     Raises:
+        InvalidCondition: Spark cannot use the condition.
         CorruptFile: a file cannot be read, or its columns cannot be found.
         UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
         JobFailed: the Spark job that reads footers failed.
     """
     predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
-    rows = _rows(source, schema, predicate)
-    return rows if where is None else rows.filter(where)
+    return filter_rows(_rows(source, schema, predicate), where)
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:

@@ -141,7 +141,7 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
         if limit is not None and rows >= limit:
             break
     whole = pa.concat_tables(tables)
-    return whole if limit is None else whole.slice(0, limit)
+    return whole if limit is None else whole.slice(0, min(limit, rows))
 
 
 def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Table]]:

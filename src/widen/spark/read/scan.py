@@ -32,6 +32,7 @@ from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.protocol.tracking_columns import TrackingColumns
 from widen.protocol.type_changes import ensure_readable
+from widen.spark.expression import filter_rows
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.rebase_mode import READ_OPTIONS
@@ -75,6 +76,7 @@ def read_snapshot(
         only: The files to read, by their paths in the log; by default all files of the version.
 
     Raises:
+        InvalidCondition: Spark cannot use the condition.
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
         StorageError: the store cannot be read.
@@ -82,7 +84,7 @@ def read_snapshot(
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     scan = _with_old_types(spark, snapshot, plan_scan(snapshot, predicate, only))
     whole = _union(spark, store, scan, is_located=False)
-    return whole if where is None else whole.filter(where)
+    return filter_rows(whole, where)
 
 
 def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:

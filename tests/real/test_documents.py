@@ -72,8 +72,8 @@ def records(source: Path) -> Iterator[Any]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Every value that is no record, no array and not null."""
-    if isinstance(value, dict | list):
+    """Every value that is not null and does not hold others; an empty object or array is one."""
+    if value and isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from leaves(each)
     elif value is not None:

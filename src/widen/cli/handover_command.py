@@ -99,11 +99,7 @@ def _drop(table: Table, plan: HandoverPlan) -> str:
 
 
 def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None:
-    """Return the number of rows that the client reads, in a separate process; None if it is not installed.
-
-    Raises:
-        StorageError: the client does not open the table, or reads another number of rows.
-    """
+    """Return the number of rows that the client reads, in a separate process; None if it is not installed."""
     if find_spec(client) is None:
         return None
     expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
@@ -118,9 +114,6 @@ def _count(client: str, location: str, asked: Mapping[str, object], expected: in
         location: The table, for the error.
         asked: What the program of the client needs to know.
         expected: The number of rows of the table; None if it is not known.
-
-    Raises:
-        StorageError: the client does not open the table, or reads another number of rows.
     """
     command = [sys.executable, "-c", _COUNTS[client]]
     question = msgspec.json.encode(asked).decode()
@@ -138,11 +131,7 @@ def _count(client: str, location: str, asked: Mapping[str, object], expected: in
 def _hand_to_iceberg(
     table: Table, catalog: str | None, identifier: str | None, *, appends: bool, is_dry: bool, json: bool
 ) -> None:
-    """Mirror a table as an Iceberg table, and prove that PyIceberg reads every file of it.
-
-    Raises:
-        typer.BadParameter: an option is missing, or does not apply.
-    """
+    """Mirror a table as an Iceberg table, and prove that PyIceberg reads every file of it."""
     if catalog is None or identifier is None:
         raise typer.BadParameter("--to iceberg needs --catalog and --identifier.")
     if appends:

@@ -278,11 +278,7 @@ def select_rows(
 
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
-    """Yield the rows as JSON objects with all columns, nulls included.
-
-    Raises:
-        CorruptFile: a file cannot be read.
-    """
+    """Yield the rows as JSON objects with all columns, nulls included."""
     texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
     with lazy_imports.translate_spark_errors():
         yield from (row[0] for row in islice(texts.toLocalIterator(), limit))

@@ -70,7 +70,6 @@ class Checkpoint:
 
         Raises:
             InvalidConfig: the file is damaged, or a later version of Widen has written it.
-            StorageError: the store reported an error.
         """
         try:
             data = self.store.read(_FILE)
@@ -90,26 +89,17 @@ class Checkpoint:
 
         Raises:
             InvalidConfig: the other one cannot be read.
-            StorageError: the store reported an error.
         """
         is_first = self.store.put_if_absent(_FILE, msgspec.json.encode(progress))
         return progress if is_first else self.read() or progress
 
     def write(self, progress: FlowProgress) -> FlowProgress:
-        """Write what it remembers, and return it.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
+        """Write what it remembers, and return it."""
         self.store.put(_FILE, msgspec.json.encode(progress))
         return progress
 
     def remove(self) -> None:
-        """Forget everything.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
+        """Forget everything."""
         self.store.delete([_FILE])
 
     def _unusable(self, reason: str, expected: str) -> InvalidConfig:

@@ -130,11 +130,7 @@ class DeltaVersionRange(VersionRange):
         return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
 
     def _ensure_present(self, adds: Sequence[Add]) -> None:
-        """Raise if a file that is not live any more was deleted by a vacuum.
-
-        Raises:
-            SourceHistoryLost: a file was deleted.
-        """
+        """Raise if a file that is not live any more was deleted by a vacuum."""
         live = set(self.newest.files()["path"].to_pylist())
         missing = missing_files(self.newest.store, [add for add in adds if add.path not in live])
         if missing:
@@ -165,11 +161,7 @@ def _as_add(remove: Remove) -> Add:
 
 @contextmanager
 def _explain_loss(location: str) -> Iterator[None]:
-    """Translate the error of a version that the log no longer has.
-
-    Raises:
-        SourceHistoryLost: the version was deleted.
-    """
+    """Translate the error of a version that the log no longer has."""
     try:
         yield
     except VersionNotFound as error:

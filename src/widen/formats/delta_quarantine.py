@@ -241,11 +241,7 @@ def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], P
 
 
 def _remaining_files(target: IngestTarget, replayed: StreamInterval) -> list[Add]:
-    """Return the files that the quarantine keeps after a replay, as its commit to the table names them.
-
-    Raises:
-        SourceError: the commit is not in the log any more.
-    """
+    """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
     parameters = target.interval_parameters(replayed)
     if parameters is None:
         reason = "its last replay was interrupted, and the log of the table no longer records what it did"

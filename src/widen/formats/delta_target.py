@@ -138,7 +138,6 @@ class DeltaTarget:
         Raises:
             InvalidOption: they are required, and the table may have forgotten them.
             CorruptLog: the record of loads is missing or damaged.
-            StorageError: the store reported an error.
         """
         if is_required:
             _ensure_remembers_loads(self.snapshot)

@@ -191,7 +191,6 @@ class IcebergTarget:
 
         Raises:
             CorruptMetadata: the record of loads is missing or damaged.
-            StorageError: the store reported an error.
         """
         table = self.table
         if table is None:

@@ -43,7 +43,6 @@ def read_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
 
     Raises:
         CorruptMetadata: the record of loads is missing or damaged.
-        StorageError: the store reported an error.
     """
     head = _find_head(table.properties, table.location())
     if head is None:
@@ -66,7 +65,6 @@ def record_load(
 
     Raises:
         CorruptMetadata: the record of the loads before is damaged.
-        StorageError: the store reported an error.
     """
     folder, number = RecordFolder(store, FOLDER), snapshot.sequence_number or 0
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)

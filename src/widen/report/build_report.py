@@ -34,7 +34,6 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
     Raises:
         CorruptLog: a log file is damaged.
         CorruptFile: a data file is not Parquet, and all footers were asked for.
-        StorageError: the storage cannot be read.
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
     columns = leaves_of(snapshot.schema, snapshot.protocol, snapshot.properties, keys)

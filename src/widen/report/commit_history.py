@@ -90,7 +90,6 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
 
     Raises:
         CorruptLog: a commit is damaged.
-        StorageError: the storage cannot be read.
     """
     history = snapshot.history(limit)[::-1]
     paths = [commit_path(version) for version, _, _ in history]
@@ -107,7 +106,6 @@ def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalR
 
     Raises:
         CorruptLog: a commit is damaged.
-        StorageError: the storage cannot be read.
     """
     return [to_interval(record) for record in read_commits(snapshot, limit)][::-1]
 

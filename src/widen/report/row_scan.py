@@ -23,8 +23,6 @@ def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: a Spark job failed.
-        StorageError: the storage cannot be read.
     """
     number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)

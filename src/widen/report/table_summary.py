@@ -128,7 +128,6 @@ def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = No
 
     Raises:
         CorruptLog: a log file is damaged.
-        StorageError: the storage cannot be read.
     """
     files, size_bytes = snapshot.count_files()
     return TableSummary(

@@ -194,11 +194,7 @@ def _make(statement: Creation, place: str, spark: SparkSession | None, options: 
 
 
 def _existing_table(statement: Creation, place: str, options: Mapping[str, str] | None) -> ChangedTable:
-    """Return the existing table if the statement says IF NOT EXISTS.
-
-    Raises:
-        TableAlreadyExists: the statement does not say IF NOT EXISTS.
-    """
+    """Return the existing table if the statement says IF NOT EXISTS."""
     if not statement.if_not_exists:
         raise TableAlreadyExists(location=place)
     table = Table(place, options)

@@ -112,7 +112,6 @@ def run_query(question: Question, table: Table) -> QueryResult:
 
     Raises:
         CorruptLog: the log is damaged.
-        StorageError: the storage returned an error.
     """
     match question:
         case DescribeDetail():

@@ -62,11 +62,7 @@ def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
 
 
 def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict[str, str]:
-    """Return the values of PARTITION in the types of their columns, by the columns of the table.
-
-    Raises:
-        InvalidOption: a name is not a partition column, the column list names it, too, or its value does not fit.
-    """
+    """Return the values of PARTITION in the types of their columns, by the columns of the table."""
     partitions = {name.casefold(): name for name in table.partition_by}
     listed = {name.casefold() for name in statement.columns or ()}
     for name in statement.partition:
@@ -95,11 +91,7 @@ def _equality(name: str, constant: str) -> str:
 
 
 def _with_names(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    """Return rows with these names: INSERT matches values to columns by their position.
-
-    Raises:
-        InvalidOption: the rows have more or fewer values, or a name occurs twice.
-    """
+    """Return rows with these names: INSERT matches values to columns by their position."""
     if len(rows.columns) != len(names):
         expected = f"Each row must have {len(names)} values, for {', '.join(names)}; or use BY NAME."
         raise InvalidOption(option="INSERT", value=", ".join(rows.columns), expected=expected)

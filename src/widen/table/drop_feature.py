@@ -69,8 +69,6 @@ class FeatureRemoval:
             DropConflict: a concurrent commit used the feature again.
             ContentionError: too many conflicts, or the outcome of a commit is unknown.
             CorruptFile: a file cannot be read.
-            JobFailed: a Spark job failed.
-            StorageError: the storage returned an error.
         """
         row = self._row(open_snapshot(self.store))
         if row.name == PROTECTION:
@@ -167,8 +165,6 @@ def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed |
     Raises:
         ContentionError: too many conflicts, or the outcome of a commit is unknown.
         CorruptFile: a file cannot be read.
-        JobFailed: a Spark job failed.
-        StorageError: the storage returned an error.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
     """
@@ -180,11 +176,7 @@ def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed |
 def _commit_plan(
     store: LogStore, newest: Callable[[], Snapshot], plan: Callable[[TableState], MetadataChange | None]
 ) -> Committed | None:
-    """Commit a plan for the newest version; plan again after a conflict.
-
-    Raises:
-        ContentionError: all attempts conflicted, or the outcome of a commit is unknown.
-    """
+    """Commit a plan for the newest version; plan again after a conflict."""
     for attempt in range(1, ATTEMPTS + 1):
         snapshot = newest()
         change = plan(to_table_state(snapshot))

@@ -41,7 +41,6 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
         FileMissing: files of that version no longer exist; the error names some.
         AppendOnlyTable: files would be removed, and the table is append-only.
         CorruptLog: a log file is damaged.
-        StorageError: the storage returned an error.
 
     Source: Delta Spark's RESTORE
     """

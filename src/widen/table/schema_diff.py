@@ -54,7 +54,6 @@ def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
 
     Raises:
         CorruptLog: a log file is damaged.
-        StorageError: the storage returned an error.
     """
     commits = new.history(new.version - old.version) if new.version > old.version else []
     reasons = [reason for _, _, info in reversed(commits) for reason in recorded_reasons(info)]

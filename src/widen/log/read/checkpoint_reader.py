@@ -50,7 +50,6 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
 
     Raises:
         CorruptLog: a file of the checkpoint is missing or damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#checkpoint-schema
     """
@@ -68,7 +67,6 @@ def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
 
     Raises:
         CorruptLog: a file of the checkpoint is missing or damaged.
-        StorageError: the store reported an error.
     """
     for path in _file_action_paths(store, checkpoint):
         if path.endswith(".json"):
@@ -83,7 +81,6 @@ def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: 
 
     Raises:
         CorruptLog: a file of the checkpoint is missing or damaged.
-        StorageError: the store reported an error.
     """
     for entry in checkpoint.files:
         if entry.path.endswith(".json"):
@@ -99,7 +96,6 @@ def read_sidecars(store: LogStore, entry: FileEntry) -> list[Sidecar]:
 
     Raises:
         CorruptLog: the file is missing or damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#sidecar-files
     """
@@ -119,9 +115,6 @@ def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]
 
 def _sidecar_path(store: LogStore, entry: FileEntry, path: str) -> str:
     """Return the path of a sidecar in the table, given its file name or an absolute path.
-
-    Raises:
-        CorruptLog: the sidecar is outside of the folder of sidecars.
 
     Source: PROTOCOL.md#sidecar-files
     """

@@ -98,9 +98,6 @@ def _to_utf8(line: bytes) -> bytes | str:
 
     It would take a key with a wrong byte for an unknown one, and e.g. ignore a deletion vector. Nothing depends on a
     commitInfo in that way.
-
-    Raises:
-        UnicodeDecodeError: the line is not UTF-8.
     """
     return line if line.isascii() else str(line, "utf-8", "replace" if line.startswith(_COMMIT_INFO) else "strict")
 

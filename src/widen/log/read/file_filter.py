@@ -194,9 +194,6 @@ def _decode(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArra
     Args:
         texts: The JSON texts; null for a file without statistics.
         types: The type of the bounds of each column, by physical path.
-
-    Raises:
-        pa.ArrowException: a text is not one JSON object, or a value has another type.
     """
     if not _are_objects(texts):
         texts = pc.if_else(pc.equal(texts, ""), "{}", texts).fill_null("{}")

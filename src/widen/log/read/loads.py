@@ -124,7 +124,6 @@ class RecordFolder:
         Raises:
             FileMissing: the file does not exist.
             CorruptLog: the file is damaged.
-            StorageError: the store reported an error.
         """
         return _decode(self.file(name), self.store.read(self.file(name)))
 
@@ -133,7 +132,6 @@ class RecordFolder:
 
         Raises:
             CorruptLog: a record file is missing or damaged.
-            StorageError: the store reported an error.
         """
         try:
             record = self.read(head)
@@ -154,7 +152,6 @@ def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
 
     Raises:
         CorruptLog: a record file is missing or damaged.
-        StorageError: the store reported an error.
     """
     head = find_head(snapshot)
     return () if snapshot is None or head is None else RecordFolder(snapshot.store).read_loads(head)

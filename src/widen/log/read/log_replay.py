@@ -43,7 +43,6 @@ def replay_live_files(
 
     Raises:
         CorruptLog: a commit or the checkpoint is damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#action-reconciliation
     """

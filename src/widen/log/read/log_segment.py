@@ -90,7 +90,6 @@ def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
         TableNotFound: the log does not exist.
         VersionNotFound: the version does not exist, or files that it needs were cleaned up.
         CorruptLog: a commit between others is missing.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#last-checkpoint-file (a hint), PROTOCOL.md#delta-log-entries (contiguous versions)
     """
@@ -108,7 +107,6 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
 
     Raises:
         TableNotFound: the log does not exist.
-        StorageError: the store reported an error.
     """
     listing = list_log(store)
     listing.ensure_table(store)
@@ -116,11 +114,7 @@ def find_versions(store: LogStore) -> tuple[LogFile, ...]:
 
 
 def list_log(store: LogStore) -> LogListing:
-    """List a log and classify its files by name.
-
-    Raises:
-        StorageError: the store reported an error.
-    """
+    """List a log and classify its files by name."""
     return LogListing(store.list_from(f"{LOG}/{0:020d}"))
 
 

@@ -65,7 +65,6 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
         CorruptLog: a log file is missing or damaged; the error names it.
         UnsupportedFeatureForRead: the table requires a reader feature that Widen does not support.
         InvalidOption: both a version and a time are given.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#supported-features
     """
@@ -90,7 +89,6 @@ def first_version_from(store: LogStore, timestamp_ms: int) -> int:
     Raises:
         TableNotFound: the log does not exist.
         CorruptLog: a log file is missing or damaged.
-        StorageError: the store reported an error.
     """
     try:
         return open_snapshot(store, timestamp_ms=timestamp_ms - 1).version + 1
@@ -301,7 +299,6 @@ class Snapshot:
 
         Raises:
             CorruptLog: a log file is damaged; the error names it.
-            StorageError: the store refused.
 
         Source: PROTOCOL.md#action-reconciliation
         """
@@ -319,7 +316,6 @@ class Snapshot:
 
         Raises:
             CorruptLog: a log file is damaged; the error names it.
-            StorageError: the store refused.
 
         Source: PROTOCOL.md#version-checksum-file
         """
@@ -332,7 +328,6 @@ class Snapshot:
 
         Raises:
             CorruptLog: a log file is damaged.
-            StorageError: the store refused.
 
         Source: PROTOCOL.md#action-reconciliation
         """
@@ -352,7 +347,6 @@ class Snapshot:
 
         Raises:
             CorruptLog: a commit is damaged.
-            StorageError: the store refused.
 
         Source: PROTOCOL.md#commit-provenance-information
         """

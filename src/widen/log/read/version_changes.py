@@ -47,7 +47,6 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
     Raises:
         VersionNotFound: a commit in the range was cleaned up or never existed.
         CorruptLog: a commit is damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#reader-requirements-for-addcdcfile
     """

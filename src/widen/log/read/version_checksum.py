@@ -54,9 +54,6 @@ def read_checksum(store: LogStore, version: int) -> VersionChecksum | None:
 def write_checksum(store: LogStore, version: int, checksum: VersionChecksum) -> None:
     """Write the checksum of a version unless it exists: a checksum never changes.
 
-    Raises:
-        StorageError: the store reported an error.
-
     Source: PROTOCOL.md#version-checksum-file
     """
     store.put_if_absent(checksum_path(version), msgspec.json.encode(checksum))

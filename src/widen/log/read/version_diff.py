@@ -24,7 +24,6 @@ def files_only_in(snapshot: Snapshot, other: Snapshot) -> list[Add]:
 
     Raises:
         CorruptLog: a log file is damaged.
-        StorageError: the store reported an error.
     """
     other_keys = set(_keys(other))
     return to_adds(snapshot.files().filter(pa.array([key not in other_keys for key in _keys(snapshot)], pa.bool_())))
@@ -38,11 +37,7 @@ def _keys(snapshot: Snapshot) -> list[str]:
 
 
 def missing_files(store: LogStore, adds: Sequence[Add]) -> list[str]:
-    """Return the paths of the missing data files and deletion vector files, in the order of the add actions.
-
-    Raises:
-        StorageError: the store reported an error.
-    """
+    """Return the paths of the missing data files and deletion vector files, in the order of the add actions."""
     paths = list(dict.fromkeys(path for add in adds for path in _stored_paths(store, add)))
     with ThreadPoolExecutor(_THREADS, "widen-exists") as pool:
         return [path for path, entry in zip(paths, pool.map(store.find, paths), strict=True) if entry is None]

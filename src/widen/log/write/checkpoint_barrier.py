@@ -58,7 +58,6 @@ def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -
 
     Raises:
         CorruptLog: a commit or the checkpoint is damaged.
-        StorageError: the store reported an error.
 
     Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
     """

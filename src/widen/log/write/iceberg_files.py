@@ -28,7 +28,6 @@ def ensure_files_compatible(base: Snapshot | None, metadata: Metadata, adds: Ite
     Raises:
         IcebergIncompatible: a file does not; the error says which and why.
         CorruptLog: the log is damaged.
-        StorageError: the store reported an error.
     """
     compat = enabled_compat(metadata.configuration)
     if compat is None:

@@ -25,7 +25,6 @@ def clean_up_if_enabled(snapshot: Snapshot) -> int:
 
     Raises:
         CorruptLog: a checkpoint that is kept is damaged.
-        StorageError: the store reported an error.
 
     Source: Delta Spark: delta.enableExpiredLogCleanup, true by default.
     """
@@ -52,7 +51,6 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
 
     Raises:
         CorruptLog: a checkpoint that is kept is damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#metadata-cleanup
     """

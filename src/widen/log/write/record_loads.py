@@ -97,7 +97,6 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
 
     Raises:
         CorruptLog: the record of loads is damaged.
-        StorageError: the store reported an error.
     """
     if find_head(now) == find_head(then):
         return ()
@@ -159,7 +158,6 @@ def put_record(folder: RecordFolder, version: int, record: Record, staged: Stage
 
     Raises:
         InternalError: every name is taken, which should not happen.
-        StorageError: the store reported an error.
     """
     data = encode_record(record)
     for _ in range(MAX_RACES):

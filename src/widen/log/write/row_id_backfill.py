@@ -26,7 +26,6 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
     Raises:
         ContentionError: too many commits conflicted, or the outcome of one is unknown.
         InternalError: a file has no row count.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
     """

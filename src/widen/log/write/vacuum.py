@@ -105,7 +105,6 @@ def plan_vacuum(
         UnsupportedFeature: the table has a feature that Widen does not support.
         CorruptLog: the log is damaged.
         CorruptFile: the descriptor of a deletion vector is damaged.
-        StorageError: the store reported an error.
 
     Source: Delta Spark's VACUUM
     """
@@ -267,7 +266,6 @@ def needed_paths(snapshot: Snapshot, cutoff_ms: int) -> set[str]:
     Raises:
         CorruptLog: the log is damaged.
         CorruptFile: the descriptor of a deletion vector is damaged.
-        StorageError: the store reported an error.
 
     Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema
     """

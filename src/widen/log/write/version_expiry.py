@@ -24,9 +24,6 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
 
     Args:
         base: The version that the change is based on; None for version 0.
-
-    Raises:
-        StorageError: the store reported an error.
     """
     if base is None:
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None

@@ -114,11 +114,7 @@ def _resolve_assigned(target: Relation, path: Path, source: Relation | None) -> 
 
 
 def _spelled(schema: StructType, path: Path) -> Path:
-    """Return a path with its existing part spelled as in the schema.
-
-    Raises:
-        ItemAssignmentRefused: the existing part is not a struct.
-    """
+    """Return a path with its existing part spelled as in the schema."""
     resolved: Path = ()
     current: DataType = schema
     for depth, name in enumerate(path):

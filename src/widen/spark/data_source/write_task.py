@@ -52,7 +52,6 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFil
 
     Raises:
         NotNullViolated: a column that must not be null has a null.
-        StorageError: the store cannot be written.
     """
     writer = _PartitionedWriter(plan)
     try:

@@ -58,7 +58,6 @@ def check_operations(
         NullsInColumn: a column that is to become NOT NULL has nulls.
         ConstraintViolated: rows violate a condition. A row for which it is null violates it.
         InvalidConstraint: Spark cannot evaluate a condition.
-        JobFailed: the Spark job failed.
         CorruptFile: a file cannot be read.
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
@@ -160,7 +159,6 @@ def column_bound(
         is_lowest: Whether to return the lowest value.
 
     Raises:
-        JobFailed: the Spark job failed.
         CorruptFile: a file cannot be read.
     """
     column = F.col(format_path(path))

@@ -116,7 +116,6 @@ class ChangeContext:
 
         Raises:
             CorruptFile: a file is not valid Parquet.
-            StorageError: the storage returned an error.
         """
         known = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
         uncounted = [key for key, rows in known.items() if rows is None]
@@ -130,7 +129,6 @@ class ChangeContext:
 
         Raises:
             CorruptFile: a file is not valid Parquet.
-            StorageError: the storage returned an error.
         """
         return {key: rows - count_deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
 

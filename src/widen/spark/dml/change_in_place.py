@@ -42,7 +42,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
         NotNullViolated: a row has null in a NOT NULL column.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
-        StorageError: the storage returned an error.
     """
     if kind is ChangeKind.UPDATE and context.tracking:
         new = {**new, context.tracking.version: F.lit(None).cast("bigint")}

@@ -54,7 +54,6 @@ def change_via_materialized_rows(
         NotNullViolated: a row has null in a NOT NULL column.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
-        StorageError: the storage returned an error.
     """
     kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
     kept += [BEFORE] if _may_record(context, kinds) else []

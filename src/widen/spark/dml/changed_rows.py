@@ -40,7 +40,6 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
     Raises:
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
         CorruptLog: the schema breaks the rules of column mapping.
-        StorageError: the storage returned an error.
     """
     parts = [part for each in changes for part in change_slices(each)]
     by_type = {kind: [part for part in parts if part.change_type == kind] for kind in (None, INSERT, DELETE)}
@@ -66,7 +65,6 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
         ChangeFeedSchemaMismatch: the first version has other columns or types than the version whose schema is used.
         ChangeFeedSchemaChanged: columns or types changed between the versions.
         CorruptLog: a commit is damaged.
-        StorageError: the storage returned an error.
 
     Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
     """

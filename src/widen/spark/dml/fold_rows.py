@@ -41,8 +41,6 @@ def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> Fol
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the storage returned an error.
     """
     return judge_values(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)), fold)
 
@@ -52,7 +50,6 @@ def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
     """
     judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
     with translate_spark_errors():
@@ -79,7 +76,6 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
         RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
-        StorageError: the storage returned an error.
     """
     selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))
     context = ChangeContext(spark, snapshot, snapshot.metadata, selection)

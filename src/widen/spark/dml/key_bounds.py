@@ -28,9 +28,6 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
 
     Args:
         keys: The keys, a column for each key column, in their order.
-
-    Raises:
-        JobFailed: the Spark job failed.
     """
     pairs = zip(columns, from_spark(keys.schema), strict=True)
     ordered = [(field, key) for field, key in pairs if _has_one_order(field.type, key.type)]

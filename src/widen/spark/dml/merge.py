@@ -94,8 +94,6 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
         UnsupportedFeatureForWrite: an inserted row lacks an identity column, or row tracking is enabled but the
             properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the storage returned an error.
     """
     predicate: Predicate = UnknownPredicate()
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):

@@ -38,8 +38,6 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
     Raises:
         RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a file that the frame reads cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the storage returned an error.
     """
     with ChangeFiles(_context(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
@@ -59,8 +57,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
     Raises:
         RowRefused: a row violates a column rule or a constraint.
         CorruptFile: a file that the frame reads cannot be read.
-        JobFailed: a Spark job failed.
-        StorageError: the storage returned an error.
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
@@ -89,8 +85,6 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a file cannot be read.
-        JobFailed: a Spark job failed.
-        StorageError: the storage returned an error.
 
     Source: Delta Lake's replaceWhere
     """

@@ -79,7 +79,6 @@ def remove_replaced_rows(
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
-        StorageError: the storage returned an error.
     """
     if replaced.keys is None:
         return remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)

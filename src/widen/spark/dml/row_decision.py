@@ -42,7 +42,6 @@ def count_changes(changed: DataFrame) -> ChangeCounts:
 
     Raises:
         CorruptFile: a data file cannot be read.
-        JobFailed: the Spark job failed.
     """
     counts: ChangeCounts = {}
     with translate_spark_errors():

@@ -45,8 +45,6 @@ def delete(
         InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the storage returned an error.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     gone = context.candidates
@@ -78,8 +76,6 @@ def update(
         RowRefused: a row violates a column rule or a constraint.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the storage returned an error.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     values = to_assigned_values(

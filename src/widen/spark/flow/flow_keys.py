@@ -71,7 +71,6 @@ class FlowKeys:
 
         Raises:
             FlowKeyRefused: the query does not return a key column, or returns another key.
-            JobFailed: the Spark job failed.
         """
         returned = {name.casefold() for name in result.columns}
         for name in self.columns:

@@ -45,7 +45,6 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
 
     Raises:
         CorruptFile: a file is missing, cannot be read or is not Parquet.
-        JobFailed: the Spark job failed.
     """
     new = [path for path in dict.fromkeys(paths) if path not in _cache]
     if len(_cache) + len(new) > CACHED_FILES:

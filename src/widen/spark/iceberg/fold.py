@@ -61,7 +61,6 @@ class IcebergFold:
 
         Raises:
             CorruptFile: a file cannot be read.
-            JobFailed: the Spark job failed.
         """
         result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
         try:

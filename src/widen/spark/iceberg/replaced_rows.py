@@ -55,8 +55,6 @@ def remove_replaced_rows(
 
     Raises:
         CorruptFile: a data file or a delete file cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the store cannot be written.
     """
     if point.snapshot is None:
         return RemovedRows()

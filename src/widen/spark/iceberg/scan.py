@@ -172,9 +172,6 @@ def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 def _with_dropped_keys(point: ReadPoint, schema: StructType, deletes: Sequence[DeleteFile]) -> StructType:
     """Return the schema with the dropped columns by which equality deletes still name rows.
 
-    Raises:
-        UnsupportedFeatureForRead: such a column was inside a struct.
-
     Source: Iceberg's table specification, "Equality Delete Files"
     """
     wanted = {number for delete in deletes for number in delete.equality_ids} - _paths(schema).keys()
@@ -271,9 +268,6 @@ def _listed(files: Sequence[FileEntry]) -> pa.Table:
 
 def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dict[Path, Any], dict[Path, int]]:
     """Return the initial defaults of the columns that the files lack, and which of them their partition has.
-
-    Raises:
-        UnsupportedFeatureForRead: a default is inside an array or a map, or that of a struct, an array or a map.
 
     Source: Iceberg's table specification, "Column Projection"
     """

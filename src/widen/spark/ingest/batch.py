@@ -84,7 +84,6 @@ class Batch(Interface):
         Raises:
             RowRefused: a row violates a rule of the table that quarantine does not cover.
             CorruptFile: a file cannot be read.
-            StorageError: the store cannot be written.
         """
 
     def check_contract(self, contract: object) -> ContractReport:
@@ -204,11 +203,7 @@ class TextBatch:
 
 @contextmanager
 def _name_largest_file(files: Sequence[SourceFile]) -> Iterator[None]:
-    """Name the largest file if Java runs out of memory: Spark reads a line of text, or a record, as a whole.
-
-    Raises:
-        SourceError: instead of JobFailed.
-    """
+    """If Java runs out of memory, raise an error with the largest file: Spark reads a line or a record as a whole."""
     try:
         yield
     except JobFailed as error:

@@ -118,11 +118,7 @@ class IcebergWriter(TableWriter):
         )
 
     def _integer(self, name: str) -> int | None:
-        """Return the value of a table property; None if it is not set.
-
-        Raises:
-            InvalidOption: it is not an integer >= 1.
-        """
+        """Return the value of a table property; None if it is not set."""
         text = self.properties.get(name)
         if text is None:
             return None

@@ -51,8 +51,6 @@ class TableWriter(Protocol):
 
         Raises:
             RowRefused: a row violates a rule of the table.
-            JobFailed: the Spark job failed.
-            StorageError: the store cannot be written.
         """
 
     def count_rows(self, files: Sequence[Any]) -> int:

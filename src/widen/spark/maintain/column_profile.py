@@ -54,8 +54,6 @@ def profile_columns(rows: DataFrame, schema: StructType) -> tuple[int, dict[Path
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
-        JobFailed: a Spark job failed.
-        StorageError: the store cannot be read.
     """
     all_leaves = [_Leaf.at(schema, path, data_type) for path, data_type in leaves(schema)]
     profiles: dict[Path, ColumnFacts] = {}

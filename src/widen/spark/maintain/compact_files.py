@@ -105,9 +105,7 @@ class Compaction:
             UnsupportedTypeChange: the schema records a type change that the protocol does not list.
             UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
             CorruptFile: a file or a deletion vector cannot be read.
-            JobFailed: a Spark job failed.
             ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
-            StorageError: the store cannot be read or written.
         """
         snapshot, conflicts = open_snapshot(self.store), 0
         tasks = self.plan(snapshot)

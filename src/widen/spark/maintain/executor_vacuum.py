@@ -43,10 +43,6 @@ class ExecutorVacuum:
         """Return every file that is not in a folder to skip; see `LogStore.walk`.
 
         The live files tell how the paths are distributed.
-
-        Raises:
-            JobFailed: the Spark job failed.
-            StorageError: the store reported an error.
         """
         live = sorted(self.store.plain(path) for path in open_snapshot(self.store).files()["path"].to_pylist())
         bounds = ["", *live[LISTED_PER_TASK::LISTED_PER_TASK], ""]
@@ -59,12 +55,7 @@ class ExecutorVacuum:
         return skip_folders((FileEntry(*row) for row in rows), skips)
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files of the table; missing files are not an error.
-
-        Raises:
-            JobFailed: the Spark job failed.
-            StorageError: the store reported an error.
-        """
+        """Delete files of the table; missing files are not an error."""
         tasks = len(paths) // DELETED_PER_TASK
         if self.store.is_local or tasks < 2:
             self.store.delete(paths)

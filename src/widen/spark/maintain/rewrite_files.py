@@ -97,9 +97,7 @@ def rewrite_files(
         UnsupportedTypeChange: the schema records a type change that the protocol does not list.
         UnsupportedFeatureForWrite: the row ids cannot be preserved.
         CorruptFile: a file or a deletion vector cannot be read.
-        JobFailed: the Spark job failed.
         InternalError: the new files have another number of rows; they are deleted.
-        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """

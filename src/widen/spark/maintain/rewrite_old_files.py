@@ -62,10 +62,8 @@ class OldFileRewrite:
             UnsupportedTypeChange: the schema records a type change that the protocol does not list.
             UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
             CorruptFile: a file or a deletion vector cannot be read.
-            JobFailed: a Spark job failed.
             ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
             PostCommitFailed: files were rewritten, but the table cannot be read for others.
-            StorageError: the store cannot be read or written.
         """
         conflicts = 0
         while True:

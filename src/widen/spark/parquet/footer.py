@@ -74,7 +74,6 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
 
     Raises:
         CorruptFile: a file is not Parquet.
-        StorageError: the store cannot be read.
     """
     if len(paths) <= DRIVER_FILES:
         with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
@@ -104,7 +103,6 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
 
     Raises:
         CorruptFile: the file is not Parquet.
-        StorageError: the store cannot be read.
     """
     return footer_of(_read_metadata(store, path), columns)
 
@@ -117,7 +115,6 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
 
     Raises:
         CorruptFile: the file is not Parquet.
-        StorageError: the store cannot be read.
     """
     metadata = _read_metadata(store, path)
     all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))

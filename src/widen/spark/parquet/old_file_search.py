@@ -36,8 +36,6 @@ def find_old_files(session: Callable[[], SparkSession], snapshot: Snapshot, file
 
     Raises:
         CorruptFile: a file is not Parquet.
-        JobFailed: the Spark job failed.
-        StorageError: the store cannot be read.
     """
     if files.num_rows <= DRIVER_FILES:
         return find_old_files_locally(snapshot, files)

@@ -67,7 +67,6 @@ def find_old_files_locally(snapshot: Snapshot, files: pa.Table) -> list[OldFile]
 
     Raises:
         CorruptFile: a file is not Parquet.
-        StorageError: the store cannot be read.
     """
     listed = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
     return unpack_findings(read_footer_findings(footer_reader(snapshot), list(listed)))
@@ -131,7 +130,6 @@ def unpack_findings(findings: Iterable[FooterFinding]) -> list[OldFile]:
 
     Raises:
         CorruptFile: a file is not Parquet.
-        StorageError: the store cannot be read.
     """
     files = []
     for found, failed in findings:

@@ -67,7 +67,6 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
 
     Raises:
         CorruptFile: the file is not Parquet, or it has no field ids in the mode ``id``.
-        StorageError: the store cannot be read.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark does not compare elements, keys and values.
     """
@@ -176,7 +175,6 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
     Raises:
         CorruptFile: the file is not Parquet, or it has no field ids, so its columns are unknown.
-        StorageError: the store cannot be read.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """

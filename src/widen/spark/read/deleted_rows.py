@@ -168,7 +168,6 @@ def load_vector(store: LogStore, vector: DeletionVector) -> BitMap64:
 
     Raises:
         CorruptFile: the vector is missing, truncated or altered, or its cardinality differs from the log's.
-        StorageError: the store cannot be read.
 
     Source: PROTOCOL.md#deletion-vector-format
     """
@@ -193,9 +192,6 @@ def _read_framed(file: BinaryIO, location: VectorSlice) -> bytes:
     """Return the bytes of a vector with its size and checksum.
 
     The size is checked against the file first, so that a corrupt size does not allocate memory.
-
-    Raises:
-        CorruptFile: the file is too short, or its size field differs from the log's.
     """
     file_bytes = file.seek(0, io.SEEK_END)
     if location.end > file_bytes:

@@ -50,8 +50,6 @@ def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[Sca
 
     Raises:
         CorruptFile: a file is not Parquet, or has no field ids.
-        JobFailed: the Spark job failed.
-        StorageError: the store cannot be read.
     """
     if not groups:
         return

@@ -80,7 +80,6 @@ class LocalScan:
         Raises:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file or a deletion vector cannot be read.
-            StorageError: the store cannot be read.
         """
         try:
             with self.store.open(self.store.plain(rows.file.path)) as opened:
@@ -131,7 +130,6 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
         NotLocal: only Spark can read the table exactly.
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
         CorruptFile: a file or a deletion vector cannot be read.
-        StorageError: the store cannot be read.
     """
     scan = plan_local_scan(snapshot)
     tables, rows = [scan.arrow_schema.empty_table()], 0

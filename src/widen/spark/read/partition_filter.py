@@ -42,9 +42,6 @@ def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table
     Args:
         where: The condition, which `ensure_deterministic_condition` has checked. The columns that a Column object uses
             are unknown.
-
-    Raises:
-        JobFailed: the Spark job failed.
     """
     if not isinstance(where, str) or not _column_names(where, snapshot.schema) <= {*snapshot.partition_columns}:
         return None
@@ -65,11 +62,7 @@ def _column_names(where: str, schema: StructType) -> set[str]:
 def files_in_same_partitions(
     spark: SparkSession, snapshot: Snapshot, files: pa.Table, written: Sequence[Texts]
 ) -> pa.Table:
-    """Return the files whose partitions are among the given ones.
-
-    Raises:
-        JobFailed: the Spark job failed.
-    """
+    """Return the files whose partitions are among the given ones."""
     if not files.num_rows or not written:
         return files.slice(0, 0)
     file_texts = partition_texts(snapshot, files)

@@ -79,7 +79,6 @@ def read_snapshot(
         InvalidCondition: Spark cannot use the condition.
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
-        StorageError: the store cannot be read.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     scan = _with_old_types(spark, snapshot, plan_scan(snapshot, predicate, only))
@@ -96,7 +95,6 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
-        StorageError: the store cannot be read.
     """
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=True)
 
@@ -111,7 +109,6 @@ def read_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
-        StorageError: the store cannot be read.
     """
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=False)
 
@@ -170,7 +167,6 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
-        StorageError: the store cannot be read.
     """
     files = snapshot.files()
     if only is not None:

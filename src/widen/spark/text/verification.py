@@ -135,7 +135,6 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
 
     Raises:
         CorruptFile: a file cannot be read.
-        StorageError: the store refused.
 
     Source: docs/evolution-rules.md#one-interval, #d20
     """

@@ -45,8 +45,6 @@ def write_vectors(
 
     Raises:
         CorruptFile: the current vector of a file cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#deletion-vectors
     """

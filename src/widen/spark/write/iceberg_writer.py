@@ -63,9 +63,6 @@ def write_for_iceberg(
         schema: The schema of the table, in logical names, with ids and without void columns.
         partition_by: The logical names of the partition columns.
 
-    Raises:
-        StorageError: the store cannot be written.
-
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
     """
     by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}

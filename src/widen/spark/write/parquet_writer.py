@@ -63,8 +63,6 @@ def write_parquet(
         NoStoredColumns: every column of the table is void or a partition column.
         NestedVoidColumn: the schema has a void inside an array or a map.
         CorruptFile: a data file that the frame reads cannot be read.
-        JobFailed: the Spark job failed.
-        StorageError: the store cannot be written.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """

@@ -152,33 +152,21 @@ class PartWriter:
         self._file: BinaryIO | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows, and write a row group when there are enough of them.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Add rows, and write a row group when there are enough of them."""
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= min(ROW_GROUP_BYTES, self._sink.file_bytes):
             self._write_group()
 
     def close(self) -> list[PartFile]:
-        """Write the remaining rows, and return the files.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Write the remaining rows, and return the files."""
         if self._waiting:
             self._write_group()
         self._finish()
         return self._parts
 
     def discard(self) -> None:
-        """Delete the written files.
-
-        Raises:
-            StorageError: the store cannot be written.
-        """
+        """Delete the written files."""
         self._waiting = []
         self._finish()
         self._sink.store.delete([part.path for part in self._parts])

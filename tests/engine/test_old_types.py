@@ -15,7 +15,7 @@ import widen
 from support.exact import assert_same
 from widen.errors import StorageError
 from widen.model.column_path import fields
-from widen.spark.parquet.old_file_search import find_old_files
+from widen.spark.parquet.old_type_files import find_old_files
 from widen.spark.read import old_decimals
 from widen.table import Table
 

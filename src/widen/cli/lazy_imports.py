@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from widen.report.terminal_report import report_parts
     from widen.spark.job_progress import watch_jobs
     from widen.spark.maintain.rewrite_files import REWRITE
-    from widen.spark.parquet.old_file_search import find_old_files
-    from widen.spark.parquet.old_type_files import find_old_files_locally, summarize_old_types
+    from widen.spark.parquet.old_type_files import find_old_files, summarize_old_types
     from widen.spark.read.scan import read_snapshot
     from widen.spark.session import find_session, is_driver
     from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors

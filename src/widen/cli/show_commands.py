@@ -238,13 +238,11 @@ def _open_table(table: str, storage_option: list[str] | None, version: int | Non
 
 def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     """Return the old types in the files of a table, or the reason why they cannot be read."""
-    files = snapshot.files()
     try:
-        if files.num_rows <= FILES_WITHOUT_SPARK:
-            return lazy_imports.summarize_old_types(lazy_imports.find_old_files_locally(snapshot, files)), ""
-        return lazy_imports.summarize_old_types(
-            lazy_imports.find_old_files(spark_session.spark_session, snapshot, files)
-        ), ""
+        old_files = lazy_imports.find_old_files(
+            spark_session.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK
+        )
+        return lazy_imports.summarize_old_types(old_files), ""
     except (TableError, SparkUnavailable) as error:
         return None, error.message
 

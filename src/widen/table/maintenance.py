@@ -16,8 +16,7 @@ from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionR
 from widen.spark.maintain.compaction_plan import TARGET_BYTES
 from widen.spark.maintain.rewrite_files import REWRITE
 from widen.spark.maintain.rewrite_old_files import OldFileRewrite
-from widen.spark.parquet.old_file_search import find_old_files
-from widen.spark.parquet.old_type_files import OldType, summarize_old_types
+from widen.spark.parquet.old_type_files import OldType, find_old_files, summarize_old_types
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes

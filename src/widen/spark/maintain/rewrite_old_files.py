@@ -20,8 +20,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Conflicted, StagedFiles, after_commit, commit
 from widen.protocol.type_changes import strip_type_changes
 from widen.spark.maintain.rewrite_files import PARAMETERS, REWRITE, rewrite_files
-from widen.spark.parquet.old_file_search import find_old_files
-from widen.spark.parquet.old_type_files import OldFile
+from widen.spark.parquet.old_type_files import OldFile, find_old_files
 from widen.spark.spark_types import SparkSession
 
 BATCH_BYTES = 64 * 2**30

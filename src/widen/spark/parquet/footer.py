@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from widen.model.lazy_module import import_lazily
 from widen.protocol.leaf_counts import file_tag
 from widen.protocol.parquet_calendar import is_ambiguous, is_legacy
 from widen.protocol.skipping.file_statistics import ColumnStatistics, encode_statistics
+from widen.spark.parquet.read_files import read_files
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -31,9 +31,6 @@ else:
 
 DRIVER_FILES = 64
 """The number of footers up to which the driver reads them; the executors read more."""
-
-_THREADS = 16
-_COLUMNS = "path string, rows bigint, stats string, counts string"
 
 
 @dataclass(frozen=True)
@@ -75,23 +72,7 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
     Raises:
         CorruptFile: a file is not Parquet.
     """
-    if len(paths) <= DRIVER_FILES:
-        with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
-            return list(pool.map(partial(read_footer, store, columns), paths))
-    frame = spark.createDataFrame([(path,) for path in paths], "path string").repartition(min(len(paths) // 16, 200))
-    by_path = {row.path: row for row in frame.mapInArrow(partial(_read_batches, store, columns), _COLUMNS).collect()}
-    return [Footer(by_path[path].rows, by_path[path].stats, by_path[path].counts) for path in paths]
-
-
-def _read_batches(
-    store: LogStore, columns: frozenset[Path], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        paths = batch.column(0).to_pylist()
-        with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
-            footers = list(pool.map(partial(read_footer, store, columns), paths))
-        columns_out = [paths, *([getattr(f, name) for f in footers] for name in ("rows", "stats", "counts"))]
-        yield pa.RecordBatch.from_arrays(list(map(pa.array, columns_out)), names=["path", "rows", "stats", "counts"])
+    return read_files(lambda: spark, partial(read_footer, store, columns), paths, DRIVER_FILES)
 
 
 def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:

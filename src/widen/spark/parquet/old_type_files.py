@@ -1,31 +1,30 @@
 """Old files: files that hold a type from before a widening, found by reading the footers of all files.
 
-This module does not need Spark: threads of this process read the footers.
-
 Source: PROTOCOL.md#writer-requirements-for-type-widening
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
-from widen import errors
-from widen.errors import CorruptFile, StorageError
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.protocol.column_mapping import mapping_mode
 from widen.spark.parquet.physical_types import old_types
+from widen.spark.parquet.read_files import read_files
 
-_THREADS = 16
+if TYPE_CHECKING:
+    from widen.spark.spark_types import SparkSession
+
+DRIVER_FILES = 256
+"""The number of footers up to which the driver reads them; the executors read more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,26 @@ class OldType:
     size_bytes: int
 
 
-def find_old_files_locally(snapshot: Snapshot, files: pa.Table) -> list[OldFile]:
+def find_old_files(
+    session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table, driver_files: int | None = None
+) -> list[OldFile]:
     """Return the files that hold an old type, in the order of the list.
 
     Args:
+        session: Returns the session; called only for many files.
         snapshot: The version whose types are compared.
         files: Rows of its list of files.
+        driver_files: The number of files up to which the driver reads them; by default `DRIVER_FILES`.
 
     Raises:
         CorruptFile: a file is not Parquet.
     """
-    listed = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
-    return unpack_findings(read_footer_findings(footer_reader(snapshot), list(listed)))
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)
+    paths = files["path"].to_pylist()
+    results = read_files(session, read, paths, DRIVER_FILES if driver_files is None else driver_files)
+    listed = zip(paths, files["size_bytes"].to_pylist(), results, strict=True)
+    return [OldFile(path, size_bytes, rows, types) for path, size_bytes, (rows, types) in listed if types]
 
 
 def summarize_old_types(files: Iterable[OldFile]) -> list[OldType]:
@@ -82,61 +89,7 @@ def summarize_old_types(files: Iterable[OldFile]) -> list[OldType]:
     return [OldType(*key, *totals[key]) for key in sorted(totals)]
 
 
-class _OldFileFinding(msgspec.Struct, frozen=True):
-    path: str
-    size_bytes: int
-    rows: int
-    types: list[tuple[tuple[str, ...], str]]
-
-
-class _FailedFinding(msgspec.Struct, frozen=True):
-    kind: str
-    fields: dict[str, str]
-
-
-FooterFinding: TypeAlias = tuple[str | None, str | None]
-"""The old file, or the error of an unreadable file, as JSON; two nulls if the file holds no old type."""
-
-FooterReader: TypeAlias = Callable[[str, int], FooterFinding]
-"""Reads the footer of a file, given its path in the log and its size in bytes."""
-
-
-def footer_reader(snapshot: Snapshot) -> FooterReader:
-    """Return a picklable function that reads the footer of a file."""
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
-    return partial(_read_finding, snapshot.store, snapshot.schema, mode)
-
-
-def _read_finding(store: LogStore, schema: StructType, mode: str, path: str, size_bytes: int) -> FooterFinding:
-    try:
-        rows, types = old_types(store, schema, mode, store.plain(path))
-    except (CorruptFile, StorageError) as error:
-        fields = {key: str(value) for key, value in error.fields.items()}
-        return None, msgspec.json.encode(_FailedFinding(type(error).__name__, fields)).decode()
-    if not types:
-        return None, None
-    finding = _OldFileFinding(path, size_bytes, rows, [(leaf, old.sql) for leaf, old in types.items()])
-    return msgspec.json.encode(finding).decode(), None
-
-
-def read_footer_findings(read: FooterReader, listed: Sequence[tuple[str, int]]) -> list[FooterFinding]:
-    """Return the findings of files, in their order."""
-    with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
-        return list(pool.map(lambda file: read(*file), listed))
-
-
-def unpack_findings(findings: Iterable[FooterFinding]) -> list[OldFile]:
-    """Return the old files among findings, in their order.
-
-    Raises:
-        CorruptFile: a file is not Parquet.
-    """
-    files = []
-    for found, failed in findings:
-        if failed is not None:
-            error = msgspec.json.decode(failed, type=_FailedFinding)
-            raise getattr(errors, error.kind)(**error.fields)
-        if found is not None:
-            file = msgspec.json.decode(found, type=_OldFileFinding)
-            files.append(OldFile(file.path, file.size_bytes, file.rows, dict(file.types)))
-    return files
+def _read_old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, Mapping[Path, str]]:
+    """Return the number of rows of a file, and the old types of its leaves in Spark SQL."""
+    rows, types = old_types(store, schema, mode, store.plain(path))
+    return rows, {leaf: old.sql for leaf, old in types.items()}

@@ -25,7 +25,7 @@ from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.type_parser import parse_type
 from widen.model.types import BYTE, INTEGER, SHORT, DataType, DecimalType, StructType
 from widen.protocol.type_changes import all_type_changes
-from widen.spark.parquet.old_file_search import find_old_files
+from widen.spark.parquet.old_type_files import find_old_files
 from widen.spark.spark_types import SparkSession
 
 MOST_FOOTERS = 4096

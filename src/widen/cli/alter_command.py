@@ -82,9 +82,6 @@ def parse_operations(
 
     Args:
         changes: The changes of the column, or the settings of a new one.
-        name: The new name to rename it to.
-        add: Whether to add it.
-        drop: Whether to drop it.
     """
     if name is not None:
         return lazy_imports.parse_rename(schema, column, name)

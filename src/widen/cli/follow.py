@@ -74,7 +74,6 @@ def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, obj
     Args:
         alone: The options of a single ingestion, with their values.
         followed: The options of a source that is followed, with their values.
-        follows: Whether the source is followed.
 
     Raises:
         InvalidOption: one does not apply.
@@ -100,7 +99,6 @@ def follow_source(
     Args:
         source: Directories and patterns.
         checkpoint: The directory that records the progress of the stream.
-        on_interval: Called with the result of each interval.
         options: Keyword arguments of `widen.ingest_stream`.
 
     Raises:
@@ -136,7 +134,6 @@ class _LocalReports:
     """Shows the result of each interval at once.
 
     Args:
-        report: Shows a result.
         count: The number of results since the last call of `show`.
     """
 
@@ -158,7 +155,6 @@ class _ServerReports:
     """Brings reports from a server of Spark Connect, where the intervals run, to the client.
 
     Args:
-        report: Shows a result.
         checkpoint: The checkpoint location, which both can reach.
     """
 

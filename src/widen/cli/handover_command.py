@@ -111,7 +111,6 @@ def _count(client: str, location: str, asked: Mapping[str, object], expected: in
 
     Args:
         client: A key of `_COUNTS`.
-        location: The table, for the error.
         asked: What the program of the client needs to know.
         expected: The number of rows of the table; None if it is not known.
     """

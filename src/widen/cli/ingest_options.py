@@ -186,8 +186,6 @@ def ensure_options_valid(into: str | None, options: Mapping[str, Any], settings:
 
     Args:
         into: The table; None without one.
-        options: The keyword arguments of the ingestion.
-        settings: Settings of the store.
 
     Raises:
         InvalidOption: an option cannot be used.

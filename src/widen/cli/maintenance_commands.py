@@ -186,9 +186,6 @@ def drop_feature(
 def session_for(table: Table, update: StepDisplay) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
 
-    Args:
-        update: Shows the progress of the session.
-
     Raises:
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """

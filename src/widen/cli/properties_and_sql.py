@@ -100,9 +100,7 @@ def report_change(
     """Show the version of the table, and what it changed.
 
     Args:
-        before: The version before the command.
         table: The table after it.
-        done: What the command did, in words.
         facts: The same for JSON.
     """
     changed = table.version > before

@@ -71,10 +71,8 @@ def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: 
     """Print the SQL of a view of a table of either format.
 
     Args:
-        view_sql: The method of the table.
         last: The name of the table, from which the view gets its name by default.
         rows: The table in SQL.
-        temporary: Whether to make it a temporary view.
 
     Raises:
         InvalidOption: the name is not one of SQL, or the SQL has characters that do not print.

@@ -111,11 +111,7 @@ def loads(
 
 
 def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) -> None:
-    """Show the loads of a table of either format.
-
-    Args:
-        lists_files: Whether to list every file.
-    """
+    """Show the loads of a table of either format."""
     if json:
         show_json(loads.to_value())
     elif loads:
@@ -156,12 +152,7 @@ def report(
 
 
 def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession], DataFrame]) -> Report:
-    """Return a report with numbers from all rows of its table.
-
-    Args:
-        schema: The columns of the table, with all metadata.
-        read: Returns the rows of the reported version.
-    """
+    """Return a report with numbers from all rows of its table."""
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
         update(Step("reading the rows", report.size_bytes, report.rows or 0))
@@ -254,7 +245,6 @@ def select_rows(
 
     Args:
         select: Columns or expressions; empty for all columns.
-        unified: Whether to return one column for each source field.
         point: The version or the timestamp to read, as the table's ``read`` takes them.
 
     Raises:

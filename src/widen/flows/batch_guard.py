@@ -19,9 +19,7 @@ class FlowGuard(CommitGuard):
     """Lets a batch be committed if the target is as the batch expects it.
 
     Args:
-        into: The location of the target, for errors.
         previous: The last batch of the flow that the target has; None before the first.
-        replaced: The rows that the batch replaces, if any.
     """
 
     into: str = ""

@@ -25,9 +25,6 @@ class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a checkpoint remembers.
 
     Args:
-        flow_id: The id of the flow in the transactions of the target.
-        source_id: The id of the table there.
-        keys: The keys, with their expressions.
         version: The last version of the source that has been read; None before the first.
         pending: The version that the current batch ends with; None between two batches.
         committed: The last version whose rows were committed to the target; None before the first.
@@ -35,7 +32,6 @@ class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         part_bytes: The size of these parts; None for all at once.
         parts: How many of them have been read.
         is_rebuild: Whether the current batch replaces all rows of the target.
-        format: The version of this form.
     """
 
     flow_id: str

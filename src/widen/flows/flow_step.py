@@ -37,12 +37,7 @@ class FlowSettings:
     """What a flow reads, computes and writes.
 
     Args:
-        query: What it makes of the rows.
         keys: The keys by which it replaces rows; None to append rows.
-        request: The table that it writes, and the conditions of each commit.
-        reader: Makes a batch of rows.
-        checkpoint: Where it keeps its progress.
-        watch: The verification and the callback of each batch.
         max_bytes: The size of the added files from which on a batch is full.
         skips_removed: Whether a flow without keys leaves out versions that update or remove rows.
     """
@@ -286,8 +281,6 @@ class FlowStep:
         """Compute the rows of all changed keys again, and replace those of the target.
 
         Args:
-            changed: Frames with all rows that were added or removed.
-            version: The version of the source.
             committed: The last batch that the target has.
             replaces_all: Whether all rows of the target are replaced.
         """

@@ -43,7 +43,6 @@ def find_table(
         into: A local path or a URL; the name of an Iceberg table in its catalog.
         to: The format; by default Iceberg if there is a catalog, else Delta.
         catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
-        partition_by: The partition fields of a new Iceberg table.
 
     Raises:
         InvalidOption: the format is unknown, the name or the scheme of the URL is not supported, or an option is not

@@ -167,7 +167,6 @@ class DeltaQuarantineWrite(QuarantineWrite):
     Args:
         store: Of the quarantine.
         adds: The files that hold them.
-        version: The version of the quarantine that added them.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 

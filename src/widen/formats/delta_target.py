@@ -67,7 +67,6 @@ class DeltaTarget:
 
     Args:
         snapshot: The version; None if the table does not exist yet.
-        policy: What the ingestion may change, restricted to what the table supports.
     """
 
     store: LogStore
@@ -175,11 +174,9 @@ class DeltaDraft(RowReplacingDraft):
     """A Delta table as a plan changes it.
 
     Args:
-        target: The version that the plan is made for.
         protocol: The protocol that the files are written under.
         metadata: The metadata that the files are written under.
         actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
-        replaced: The rows that the commit removes, if any.
     """
 
     target: DeltaTarget

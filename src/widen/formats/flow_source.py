@@ -107,9 +107,7 @@ def take_until_full(
     """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema.
 
     Args:
-        schema: The schema before them.
         changes: Each with its schema, and the size of the files that it added.
-        limits: Where the range ends.
     """
     size_bytes, is_first = 0, True
     for change, new, added_bytes in changes:

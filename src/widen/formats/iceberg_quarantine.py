@@ -64,7 +64,6 @@ class IcebergQuarantine(Quarantine):
 
         Args:
             location: The name of the quarantine; by default that of the table with `SUFFIX`.
-            storage_options: See above.
 
         Raises:
             InvalidOption: it is the table itself, or not the name of a table.
@@ -284,9 +283,6 @@ class LiveFile:
     """A data file of the newest snapshot.
 
     Args:
-        path: Its path below the data location.
-        sequence: The sequence number of the commit that added it.
-        data_file: PyIceberg's data file.
         tag: That of the snapshot that added it, if it has one; see `widen.formats.quarantine_tags`.
     """
 

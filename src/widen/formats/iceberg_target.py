@@ -71,7 +71,6 @@ class IcebergLocation(TableLocation):
 
     Args:
         storage_options: Settings and credentials of the store of its files; by default those of the catalog.
-        partition_by: The partition fields of the table if it is created.
     """
 
     name: TableName
@@ -144,10 +143,8 @@ class IcebergTarget:
     """One version of an Iceberg table; see `widen.formats.table_format.IngestTarget`.
 
     Args:
-        place: The name of the table, and how to reach its files.
         table: The version; None if the table does not exist yet.
         schema: The schema with all metadata; None if the table does not exist yet.
-        policy: What the ingestion may change, restricted to what the table supports.
     """
 
     place: IcebergLocation
@@ -233,12 +230,7 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
 
 @dataclass(slots=True)
 class IcebergDraft(RowReplacingDraft):
-    """An Iceberg table as a plan changes it.
-
-    Args:
-        target: The version that the plan is made for.
-        replaced: The rows that the commit removes, if any.
-    """
+    """An Iceberg table as a plan changes it."""
 
     target: IcebergTarget
     plan: Plan

@@ -44,7 +44,6 @@ def find_interrupted(
 
     Args:
         tag_of: Returns the tag of one, if it has one.
-        files: The source files of the next load.
     """
     if files is None:
         return []

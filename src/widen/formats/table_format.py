@@ -190,8 +190,6 @@ class IngestTarget(Protocol):
         """Rebuild the records of a batch from the table and compare them with the source.
 
         Args:
-            result: The files that they were written to.
-            version: The version that holds them.
             quarantine: The records that are in the quarantine instead, if any.
             share: The share of the records to compare, above 0 and at most 1.
 
@@ -227,7 +225,6 @@ class TableDraft(Protocol):
         """Commit the files of an interval together with the changes of its plan.
 
         Args:
-            result: The files, and what is known of the records.
             staged: Guards the files: they stay as soon as the commit may be visible.
             loaded: The source files to record as loaded, if any.
 
@@ -242,11 +239,7 @@ class RowReplacingDraft(TableDraft, Protocol):
     """A draft whose commit can remove rows and add others."""
 
     def replacing(self, rows: ReplacedRows) -> TableDraft:
-        """Return a draft whose commit also removes rows.
-
-        Args:
-            rows: The rows to remove.
-        """
+        """Return a draft whose commit also removes rows."""
 
 
 class Quarantine(Protocol):
@@ -349,7 +342,6 @@ class QuarantineContent(Protocol):
         """Write the records that stay, as files that will replace those of this version.
 
         Args:
-            kept_out: The records that the table still cannot hold, if any.
             staged: Deletes the files if the replay is not committed.
 
         Returns:

@@ -246,7 +246,6 @@ def to_table_name(name: str, catalog: CatalogSource) -> TableName:
 
     Args:
         name: The namespace and the name, separated by dots.
-        catalog: See `to_catalog`.
 
     Raises:
         InvalidOption: the name has no namespace, or an empty part; or the catalog is none.

@@ -27,11 +27,7 @@ _NARROW_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class ColumnIds:
-    """A leaf column as manifests know it.
-
-    Args:
-        number: Its field id.
-    """
+    """A leaf column as manifests know it."""
 
     number: int
     type: Any

@@ -86,9 +86,6 @@ def to_column_state(metadata: TableMetadata, schema: StructType) -> ColumnState:
 def change_columns(transaction: Transaction, state: ColumnState, operations: Iterable[Operation]) -> StructType:
     """Check operations and make them in an open transaction, in their order; the caller commits it.
 
-    Args:
-        transaction: The open transaction of PyIceberg.
-
     Returns:
         The schema after them, where new columns have no ids.
 

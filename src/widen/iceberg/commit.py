@@ -84,8 +84,6 @@ def open_transaction(
 
     Args:
         table: Its newest version; None to create it.
-        operations: The changes of the columns of an existing table.
-        new_table: What a new table is like.
 
     Raises:
         InvalidOption: a part of the namespace of a new table is a table.
@@ -226,9 +224,6 @@ class IcebergTransaction:
         self, added: Iterable[IcebergFile], summary: Mapping[str, str], removed: Iterable[Any] = ()
     ) -> None:
         """Add a snapshot that adds files and removes others.
-
-        Args:
-            removed: PyIceberg's data files to remove.
 
         Raises:
             CatalogError: the store of the table cannot be written.

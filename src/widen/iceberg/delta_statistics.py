@@ -24,7 +24,6 @@ class StatisticsColumn:
     """A column with statistics.
 
     Args:
-        number: Its field id.
         path: Its path in the statistics, in physical names.
         encode: Returns a bound in Iceberg's binary form, given the value in the log, which was decoded with decimals
             for fractions, and whether it is the upper one; None if there are no bounds of this type.

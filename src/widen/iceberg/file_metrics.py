@@ -53,7 +53,6 @@ class FileMetrics(msgspec.Struct, frozen=True):
     """The metrics of one file.
 
     Args:
-        offsets: Where its row groups begin.
         columns: The metrics of its leaf columns, by field id.
     """
 

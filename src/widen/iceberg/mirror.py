@@ -67,8 +67,6 @@ class Mirrored:
 
     Args:
         snapshot_id: The snapshot that shows it; None if the mirror showed it already.
-        added: The number of files that were added.
-        removed: The number of files that were removed.
     """
 
     name: str

@@ -82,11 +82,7 @@ class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sou
         return None if self.source is None else tuple(self.source)
 
     def to_metadata(self, parent: Path) -> dict[str, Any]:
-        """Return the metadata that the column has in the model.
-
-        Args:
-            parent: The path of the source field of the parent column.
-        """
+        """Return the metadata that the column has in the model."""
         path = self.path(parent)
         metadata: dict[str, Any] = {} if path is None else {SOURCE: list(path)}
         if self.is_evolved and path is not None:
@@ -106,9 +102,6 @@ _decode, _encode = msgspec.json.Decoder(_Sources).decode, msgspec.json.Encoder()
 
 def read_sources(properties: Mapping[str, str], location: str) -> Mapping[int, ColumnSource]:
     """Return the source field of each column, by field id, from the properties of a table.
-
-    Args:
-        location: The table, for the error.
 
     Raises:
         CorruptMetadata: the property cannot be read, or a newer version of Widen has written it.
@@ -163,10 +156,6 @@ def _source_of(field: Field, path: Path, parent: Path) -> ColumnSource:
 def doc_with_source(text: str | None, field: Field) -> str | None:
     """Return the doc of a column with a text of the user, which keeps what it is evolved from.
 
-    Args:
-        text: The text of the user, if any.
-        field: The column, in the model.
-
     Example:
         >>> from widen.model.types import LONG
         >>> doc_with_source("In grams.", Field("a_long", LONG, metadata={EVOLVED_FROM: "a"}))
@@ -198,10 +187,6 @@ def report_summary(
 
     Args:
         events: The events of the plan, as JSON values.
-        records: The number of records written.
-        quarantined: The number of records in the quarantine.
-        corrupt: The number of texts that are not records.
-        rounded: The number of values rounded to doubles.
     """
     kept: list[msgspec.Raw] = []
     size = 2

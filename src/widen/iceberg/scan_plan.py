@@ -44,7 +44,6 @@ class ScannedFile:
     Args:
         path: Its location, as the manifest has it.
         rows: The number of its rows, deleted ones included.
-        sequence: Its data sequence number.
         partition: A text that is equal for all files of one partition and one spec.
         values: The values of identity partition fields by the id of their source column.
     """
@@ -63,7 +62,6 @@ class DeleteFile:
 
     Args:
         kind: How it says which rows are deleted.
-        sequence: Its data sequence number.
         partition: The partition that it applies to, as for `ScannedFile`; None for every partition.
         rows: The number of its rows, or of the rows that its vectors delete.
         equality_ids: The ids of the columns whose values name the deleted rows.

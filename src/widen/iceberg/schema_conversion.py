@@ -193,9 +193,6 @@ def from_model(schema: StructType) -> iceberg_schema.Schema:
 def from_model_type(data_type: DataType, path: Path = ()) -> iceberg_types.IcebergType:
     """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column.
 
-    Args:
-        path: The path of the column, for the error.
-
     Raises:
         UnsupportedColumnType: Iceberg has no such type.
     """

@@ -38,7 +38,6 @@ def open_store(location: str, properties: Mapping[str, str], given: Mapping[str,
 
     Args:
         location: The location. Iceberg's clients take it as it is, so ``%20`` does not stand for a space.
-        properties: The properties of the FileIO of the table.
         given: Settings from the caller, which win.
 
     Raises:

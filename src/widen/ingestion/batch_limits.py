@@ -50,8 +50,6 @@ class BatchLimits:
     """What a batch must fulfil to be committed.
 
     Args:
-        max_corrupt: The limit of lines that are not records.
-        max_kept_out: The limit of records in the quarantine.
         fail_on: The least severe grade of changes that is refused: conflict or structural.
     """
 

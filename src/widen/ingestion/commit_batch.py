@@ -62,7 +62,6 @@ class BatchRequest:
         plan_hash: The hash of the only plan that is allowed; None for every plan that the policy allows.
         may_be_empty: Whether a batch without a record, or without a value, is allowed. A stream allows it: an
             interval that fails would block all later ones.
-        progress: Called when the next step begins.
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
         limits: The limits that the batch must keep.
@@ -112,7 +111,6 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
     """Plan, write and commit a batch, again if another writer commits first.
 
     Args:
-        request: The conditions.
         target: The table as it was opened; it is opened again only after a conflict.
 
     Returns:
@@ -219,8 +217,6 @@ def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: Ta
     """Make one pass over a batch: write it, or only observe it as long as there is no column.
 
     Args:
-        progress: Called when the next step begins.
-        spec: The columns, and what is known of the batch.
         draft: The table as the plan changes it.
 
     Raises:

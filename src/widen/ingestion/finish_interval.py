@@ -56,10 +56,6 @@ def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatc
 def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
     """Return the result of a committed interval, verified on request, and publish its events.
 
-    Args:
-        request: The table and the conditions of the commit.
-        watch: The verification and the callback.
-
     Raises:
         PostCommitFailed: the interval is committed, but its verification failed to run.
     """

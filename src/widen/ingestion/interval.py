@@ -269,8 +269,6 @@ def commit_source(
     If only new files are to be loaded, they are chosen again after a conflict: the other writer may have loaded some.
 
     Args:
-        request: The table and the conditions of the commit.
-        choice: Which files to load.
         open_source: Returns the records of these files, or None if there are none.
 
     Raises:

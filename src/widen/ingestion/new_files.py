@@ -149,11 +149,9 @@ class FileChoice:
     """Chooses the files of a source to load, and keeps the comparison.
 
     Args:
-        is_new: Whether to leave out files that the table has loaded.
         changed: What to do with changed files then.
         skips_bad: Whether to leave out files then that could not be read before; else they are tried again.
         hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
-        comparison: The result of the last choice.
     """
 
     target: IngestTarget

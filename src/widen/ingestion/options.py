@@ -41,7 +41,6 @@ def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) ->
 
     Args:
         location: The option ``quarantine``.
-        table: The table that the records go to.
     """
     return None if location is None else table.resolve(fspath(location))
 
@@ -53,7 +52,6 @@ def parse_options(
 
     Args:
         arguments: The arguments of an ingestion by name; only those of `INGEST_OPTIONS` are read.
-        storage_options: Settings and credentials of the store of the tables.
 
     Raises:
         InvalidOption: an option cannot be used.

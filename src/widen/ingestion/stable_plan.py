@@ -31,7 +31,6 @@ class WrittenBatch:
     """A batch in the files of a table, by a plan that the batch confirms.
 
     Args:
-        target: The version of the table that the plan is made for.
         draft: The table as the plan changes it; the files are written under it.
         result: The files of the last pass, and what it observed; its counts are those of the batch.
         version: The version of the table that holds the batch; None as long as it is not committed.
@@ -55,7 +54,6 @@ def write_until_plan_is_stable(
 
     Args:
         observed: What is known of the batch already.
-        write: Makes one pass.
 
     Raises:
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.

@@ -145,11 +145,7 @@ class _StreamWork:
 
     Args:
         read: Returns the batch of an interval from the rows of the stream; None if there is nothing to read.
-        request: The table and the conditions of the commits.
-        watch: The verification and the callback of each interval.
-        on_interval: Called with the result of each interval.
         lists_files: Whether the rows of the stream are only the names of the files to read.
-        stream_id: The id of the stream, once it is known.
     """
 
     read: Callable[[SparkSession, DataFrame], Batch | None]

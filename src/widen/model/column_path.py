@@ -214,7 +214,6 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
     """Return the schema with the type at ``path`` replaced; the path must be spelled as in the schema.
 
     Args:
-        schema: The schema, or any struct.
         path: Relative to ``schema``. If it is empty, ``new`` must be a struct and replaces the whole schema.
 
     Raises:

@@ -53,9 +53,6 @@ class Breach:
 def ensure_contract(contract: object, place: str = "contract") -> None:
     """Check that a contract can be held.
 
-    Args:
-        place: What it is called in the error.
-
     Raises:
         InvalidOption: it is not a schema, or has a keyword or a value that is not supported.
     """

@@ -29,7 +29,6 @@ def parse_temporal(text: str, *, has_instants: bool = True, has_local_times: boo
     """Return a string as a `DateText`, a `TimestampText` or a `LocalTimeText` if it is one, otherwise unchanged.
 
     Args:
-        has_instants: Whether instants are recognized.
         has_local_times: Whether timestamps without a time zone are recognized.
 
     Example:

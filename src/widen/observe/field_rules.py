@@ -39,7 +39,6 @@ class FieldRules:
     """The rules for a field and its nested fields. The rules for a record are those of its root.
 
     Args:
-        take: What happens to the values.
         maps: How many nested levels of objects are read as maps; arrays between them do not count as levels.
         is_dated: Whether strings that are dates or timestamps are read as such, at any depth.
         has_local_times: The same for strings that are dates or timestamps without a time zone.

@@ -32,7 +32,6 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     Args:
         integer_digits: The most digits before the point.
         scale: The most digits after the point.
-        fits_int32: Every value is an integer of 32 bits.
         exact_double: Every value reads back the same from a double.
         decimal_exact: A decimal of up to 38 digits represents every value exactly.
         epoch_ms_exact: A whole number of milliseconds represents every value exactly.
@@ -165,9 +164,6 @@ class Observation(msgspec.Struct, omit_defaults=True):
     `FieldObservation.record`. After that it does not change.
 
     Args:
-        records: The number of valid records.
-        corrupt: The number of texts that are not records.
-        root: The fields of the valid records.
         quarantined: The number of records that go to the quarantine instead of the table.
         kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
         met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
@@ -222,7 +218,6 @@ def merge_records(
     Args:
         left: The observation of some records.
         right: The observation of other records.
-        combine: Combines their counts.
     """
     return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 

@@ -55,8 +55,6 @@ class ProofRule:
 
     Args:
         is_excluded: The table does not have them.
-        is_masked: `MASK` replaces them.
-        text_form: They become texts in this form.
         map_levels: Number of levels of objects that are maps.
         has_dates: Strings that are dates or timestamps become such values, also below.
         has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.

@@ -62,8 +62,6 @@ def find_differences(form: Form, other: Form, path: str = "") -> Iterator[tuple[
     """Yield the paths where two forms differ, each with the number of values that the first form has there.
 
     Args:
-        form: The form of a record.
-        other: The form of a row.
         path: Path of both forms; indexes of arrays are in brackets.
     """
     if isinstance(form, dict) and isinstance(other, dict):

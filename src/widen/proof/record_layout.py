@@ -138,11 +138,7 @@ _LONG_DIGITS = 18
 
 
 class LayoutMatcher:
-    """Finds the texts that are their own encoded form.
-
-    Args:
-        fields: The columns of each key.
-    """
+    """Finds the texts that are their own encoded form."""
 
     def __init__(self, fields: ColumnsByKey, layout: RecordLayout) -> None:
         self._layout, self._keys = layout, 0

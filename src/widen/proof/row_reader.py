@@ -325,11 +325,7 @@ def _merge_record_columns(wide: Any, narrow: Any) -> Any:
 
 
 def is_consistent(first: Any, other: Any) -> bool:
-    """Tell whether two columns of a field may hold these values for one source value.
-
-    Args:
-        other: The value of a column with a wider type (U14).
-    """
+    """Tell whether two columns of a field may hold these values for one source value."""
     if first is None or other is None:
         return True
     if isinstance(first, dict) and isinstance(other, dict):

@@ -42,7 +42,6 @@ class SourceColumn:
 
     Args:
         name: Name of the column in its struct.
-        position: Position of the column in its struct.
         dim: Number of arrays around the leaf type.
         type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
         fields: For records: the columns of each key.

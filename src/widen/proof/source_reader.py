@@ -47,9 +47,6 @@ class SourceReader:
         """Yield the row of each record in a text: of one record, of the records of an array, or of a corrupt text.
 
         A text of spaces has no row.
-
-        Args:
-            file_values: Fields that the records get from their file.
         """
         fast = self._fast.read(text, file_values)
         if fast is not None:

@@ -129,7 +129,6 @@ def pack_vectors(
 
     Args:
         folder: The folder of the file, relative to the table.
-        name: A unique name for the file.
         bitmaps: Bitmaps in the portable 64-bit format of Roaring, each with the number of its rows.
 
     Source: PROTOCOL.md#deletion-vector-file-storage-format
@@ -165,7 +164,6 @@ def verify_framed_vector(framed: bytes, position: VectorSlice) -> bytes:
 
     Args:
         framed: The bytes from the size field to the checksum, both included.
-        position: The position according to the descriptor.
 
     Raises:
         CorruptFile: the size differs from the descriptor, or the checksum does not match.

@@ -76,9 +76,6 @@ def duration_text(properties: Mapping[str, str], key: str) -> str:
 def ensure_retention(properties: Mapping[str, str]) -> None:
     """Check that the log is kept at least as long as deleted files.
 
-    Args:
-        properties: The new properties of the table.
-
     Raises:
         InvalidOption: the log is kept for a shorter time, or a retention is not an interval.
 

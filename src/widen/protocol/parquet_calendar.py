@@ -33,9 +33,6 @@ _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezo
 def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
     """Tell whether a file uses the hybrid calendar of Spark 2.
 
-    Args:
-        metadata: The key-value metadata in its footer.
-
     Source: Spark's DataSourceUtils
     """
     entries = metadata or {}
@@ -44,9 +41,6 @@ def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
 
 def is_legacy_int96(metadata: Mapping[bytes, bytes] | None) -> bool:
     """Tell whether the INT96 timestamps of a file are in the hybrid calendar of Spark 2.
-
-    Args:
-        metadata: The key-value metadata in its footer.
 
     Source: Spark's DataSourceUtils
     """

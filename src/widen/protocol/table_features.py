@@ -38,7 +38,6 @@ class Feature:
     """One table feature.
 
     Args:
-        name: The name in protocols.
         is_reader: Whether readers must support it too.
         reader_version: The old reader version that implies it; 0 without one.
         writer_version: The old writer version that implies it; 0 without one.
@@ -247,7 +246,6 @@ def without_feature(protocol: Protocol, removed: str, added: Iterable[str] = ())
     """Return the protocol without a feature, with the lowest version numbers that its other features allow.
 
     Args:
-        removed: The feature to remove.
         added: Features to add at the same time.
 
     Source: Delta Spark's DROP FEATURE

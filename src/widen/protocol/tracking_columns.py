@@ -41,9 +41,6 @@ class TrackingColumns:
 def tracking_columns(protocol: Protocol, properties: Mapping[str, str], location: str) -> TrackingColumns | None:
     """Return the row tracking columns of a table, or None if row tracking is not enabled.
 
-    Args:
-        location: The location of the table, for the error.
-
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties lack the names of its columns.
 

@@ -121,11 +121,9 @@ class _CommitScan:
     """Counts and changes collected from the commits, oldest first.
 
     Args:
-        columns: The leaf columns of the reported schema.
         corrupt: The column for corrupt records; None if the table has none.
         partition_keys: The physical names of the partition columns.
         known: What is known of files beside the log, by path; the counts of commits are added.
-        result: The commits added so far.
         missing: The leaves that did not exist yet when a file was written, by file path.
     """
 
@@ -205,12 +203,7 @@ _NEEDED = ["path", "partition_values", "size_bytes", "stats", "deletion_vector"]
 
 
 def report_columns(schema: StructType, count: ColumnCounts, commits: CommitCounts) -> Iterator[ReportColumn]:
-    """Yield the leaf columns of a report, in schema order.
-
-    Args:
-        count: The counts of the live files.
-        commits: What the commits wrote.
-    """
+    """Yield the leaf columns of a report, in schema order."""
     fields_by_path = dict(fields(schema))
     types: dict[Path, list[str]] = {}
     for path, change in all_type_changes(schema):

@@ -41,7 +41,6 @@ class FileFacts:
 
     Args:
         stats: Its statistics as JSON text.
-        partition_values: Its partition values, by key.
         missing: The leaves that did not exist yet when it was written.
         values: How many values each leaf has, by physical path, as far as the commit or the footer says.
     """
@@ -57,7 +56,6 @@ class ColumnTally:
     """The counts and bounds of one leaf over the files counted so far.
 
     Args:
-        files: How many files were counted.
         rows: How many rows the files have whose count is known.
         values: How many values the leaf has in them; each value in an array or a map counts.
         uncounted: How many files do not say how many values they have.
@@ -106,7 +104,6 @@ class ColumnCounts:
 
     Args:
         rows: How many rows the files hold; None if a file does not record its row count.
-        tallies: The tallies, by leaf path.
     """
 
     columns: Sequence[LeafColumn]

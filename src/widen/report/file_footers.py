@@ -43,7 +43,6 @@ def read_needed_footers(snapshot: Snapshot, columns: Sequence[LeafColumn], use: 
     """Return the footers of the live files whose statistics do not count every leaf, by path.
 
     Args:
-        columns: The leaves that are to be counted.
         use: Which footers to read. `AUTOMATIC` leaves out files that cannot be read.
 
     Raises:

@@ -40,7 +40,6 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
     """Return the report of the newest version of an Iceberg table, without opening a data file.
 
     Args:
-        table: The version, as PyIceberg has loaded it.
         options: The options that commands for the table need, e.g. its catalog.
 
     Raises:

@@ -14,11 +14,7 @@ from widen.report.widgets import facts_line, table_of, title_part
 
 
 def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> Iterator[RenderableType]:
-    """Yield the loads of a table, one row per load, or one per file.
-
-    Args:
-        lists_files: Whether to list every file.
-    """
+    """Yield the loads of a table, one row per load, or one per file."""
     yield title_part(location)
     files = [file for load in loads for file in load.files]
     size = size_text(sum(file.size_bytes for file in files))

@@ -38,7 +38,6 @@ class Bar:
     Args:
         up: The records, and the corrupt ones among them.
         down: The changes by grade, most severe first.
-        label: The intervals and their numbers, in words.
     """
 
     left: float
@@ -53,8 +52,6 @@ class LoadChart:
     """The chart of loads and changes.
 
     Args:
-        most: The most records of a bar.
-        ticks: The labels of the time axis, from left to right.
         per_bar: How many intervals a bar stands for at most.
     """
 

@@ -35,7 +35,6 @@ class IntervalRecord:
     Args:
         records: How many rows its files have; None if the log does not record it.
         corrupt: How many of them are corrupt records; None if the log does not record it.
-        files: How many files it added.
         quarantined: How many records were quarantined; None if the log does not record it.
         changed_rows: How many rows it inserted, updated and deleted, as its metrics say.
         rounded: How many numbers its ingestion rounded to doubles.

@@ -62,10 +62,7 @@ class Decision:
 
     Args:
         subject: What it is about: the path of a field, or a few words.
-        brief: What was found, in a few words.
         reason: What was found, and what it means.
-        status: How urgent it is.
-        commands: What can be done.
     """
 
     subject: str
@@ -85,11 +82,8 @@ class ReportSummary:
     """The summary of a report.
 
     Args:
-        status: The most urgent status of the checks.
-        checks: The health of the table, one finding each.
         last_changes: The last changes of columns other than new fields, newest first.
         recent_changes: How many such changes the recent loads made.
-        recent_loads: How many loads count as recent.
         decisions: What needs a decision, most urgent first.
     """
 

@@ -19,7 +19,6 @@ def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
 
     Args:
         schema: Its columns, with all metadata.
-        report: The report from the metadata of the table.
 
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.

@@ -38,11 +38,7 @@ def mask_report(report: Report, samples: Samples | str) -> Report:
 
 
 def shown_intervals(intervals: Iterable[IntervalRecord], samples: Samples | str) -> tuple[IntervalRecord, ...]:
-    """Return the intervals with their samples masked.
-
-    Args:
-        intervals: The intervals with raw values.
-    """
+    """Return the intervals with their samples masked."""
     return tuple(_interval(each, Samples(samples)) for each in intervals)
 
 

@@ -21,11 +21,7 @@ LOG = "log"
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """The version that added a column, and why.
-
-    Args:
-        reason: Why the records needed the column.
-    """
+    """The version that added a column, and why."""
 
     moment: VersionTime
     reason: ChangeReason
@@ -52,7 +48,6 @@ class ReportColumn:
         last: The last interval that wrote a value to it; None if there is none or it is not known.
         source: The source field of its values; empty if it has none.
         distinct: The approximate number of distinct values; None without a scan.
-        samples: Some of its values, as strings.
         origin: The ingestion change that added it; None for a manual change or if the log no longer has it.
         values: How many values it has; each value in an array or a map counts. None if it is not known.
         uncounted: How many files do not say how many values they have; the counts leave them out.
@@ -152,9 +147,7 @@ class Report:
     """The contents of a table and its history.
 
     Args:
-        moment: The reported version and its time.
         rows: How many rows it has; None if a file does not record its row count.
-        files: How many files it has.
         deleted: How many rows are deleted by deletion vectors; without a scan the column counts include them.
         columns: The leaf columns, in schema order.
         intervals: The commits that the log still has, oldest first.

@@ -75,9 +75,6 @@ class TableSummary:
     """The summary of one version of a table.
 
     Args:
-        files: How many live files it has.
-        reader_version: The minimum reader version of the protocol.
-        writer_version: The minimum writer version of the protocol.
         schema: The logical schema.
         lines: Its columns and nested fields, parents first.
         old_types: The files with old types, by column; None if they were not determined.

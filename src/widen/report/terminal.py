@@ -56,11 +56,7 @@ _Item = TypeVar("_Item")
 
 
 class Fitting:
-    """A part that shortens its values until it fits the terminal.
-
-    Args:
-        make: Builds the part with values up to a length.
-    """
+    """A part that shortens its values until it fits the terminal."""
 
     def __init__(self, make: Callable[[int], RenderableType]) -> None:
         self._make = make

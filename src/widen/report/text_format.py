@@ -224,7 +224,6 @@ def written_text(records: int | None, files: int, size_bytes: int, corrupt: int,
 
     Args:
         records: The number of records; None if it is unknown.
-        corrupt: The number of lines that are not records.
         not_objects: How many of these lines are JSON.
     """
     text = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"

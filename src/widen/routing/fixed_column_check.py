@@ -32,10 +32,7 @@ class FixedColumnViolation:
     """A value that violates a fixed column.
 
     Args:
-        location: The records around the value.
         key: Its key in the innermost record.
-        slot: The column that cannot hold it.
-        guard: Why the column is fixed.
         value: The value after the field rules.
     """
 
@@ -104,7 +101,6 @@ def find_violations(
     Args:
         route: A route from `fixed_column_route`.
         record: The record after the field rules.
-        location: The records around it.
     """
     for key, slots in route.items():
         value = record.get(key)

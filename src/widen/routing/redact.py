@@ -34,7 +34,6 @@ class Redactor:
         """Return the text of a record as the table may keep it.
 
         Args:
-            record: The parsed record.
             text: The text that it was parsed from; None if that text has other records or lacks fields.
         """
         if text is None or self._redacted_paths:

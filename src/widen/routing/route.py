@@ -34,8 +34,6 @@ class ColumnSlot:
         record: For records: the route of their fields.
         entries: For maps: the slot of the values, which has the name of the column.
         epoch_unit: For timestamps: unit of integers, if the policy names one.
-        guard: Why the column is fixed, if it is.
-        keeps_booleans: Whether booleans of the field never become numbers.
         rounds: For doubles: the kinds whose values are rounded where the column cannot hold them.
     """
 
@@ -59,9 +57,6 @@ def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRout
     """Return the route of a record, at all depths.
 
     Columns without a source field are left out, and so are columns whose type no JSON value has, such as binary.
-
-    Args:
-        schema: Schema of the table, with its metadata.
 
     Source: docs/evolution-rules.md#u14, #d9
     """

@@ -41,7 +41,6 @@ def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Col
     Spark walks expressions recursively, so a chain of a thousand operators overflows its stack.
 
     Args:
-        join: Joins two columns.
         columns: At least one column.
     """
     middle = len(columns) // 2

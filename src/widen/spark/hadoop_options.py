@@ -71,12 +71,7 @@ def hadoop_options(store: LogStore) -> dict[str, str]:
 
 
 def options_of_files(uris: Iterable[str], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which Spark reads files of an Iceberg table, which may be in several buckets.
-
-    Args:
-        uris: The locations of the files.
-        properties: The properties of the FileIO of the table.
-    """
+    """Return the options with which Spark reads files of an Iceberg table, which may be in several buckets."""
     buckets = {f"s3://{parts.netloc}" for uri in uris if (parts := urlsplit(uri)).scheme in _S3}
     stores = (open_store(bucket, properties) for bucket in sorted(buckets))
     return {name: value for store in stores for name, value in hadoop_options(store).items()}

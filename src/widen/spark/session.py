@@ -53,9 +53,6 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     The environment variables ``SPARK_REMOTE`` and ``MASTER`` override where a new session runs. Its executors use the
     Python interpreter of this process, so that they find the same packages.
 
-    Args:
-        given: The session of the caller, if any.
-
     Raises:
         SparkUnavailable: Spark or Java does not start.
         UnsupportedSpark: the Spark server of the session is too old.

@@ -81,7 +81,6 @@ def run_statement(
 
     Args:
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
-        storage_options: Settings and credentials of the store of the table.
 
     Raises:
         RequestError: a subclass that names the reason why the statement is not allowed.

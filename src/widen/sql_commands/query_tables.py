@@ -40,8 +40,6 @@ class _Reference:
     Args:
         start: The position of its first character.
         end: The position after its last one, the version included.
-        version: The text of its version, if it has one.
-        timestamp: The SQL expression of its time, if it has one.
         changes: The texts of the first and the last version of its changes, if these are read.
         alias: The alias to add, because there is none.
     """

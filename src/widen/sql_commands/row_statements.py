@@ -33,9 +33,7 @@ class Insert:
     Args:
         columns: The columns that the values of a row go to, in order; None for all columns of the table.
         by_name: Whether columns are matched by name instead.
-        overwrites: Whether the rows replace others.
         where: The condition on the rows to replace; None to replace all.
-        evolves: Whether the table may get new columns and wider types.
         partition: The values of columns that the rows do not have; an overwrite replaces the rows with these values.
     """
 
@@ -54,7 +52,6 @@ class Update:
     """Update rows.
 
     Args:
-        assignments: The new values by column.
         where: The condition; None for all rows.
     """
 
@@ -81,7 +78,6 @@ class Merge:
 
     Args:
         source: The source, as in a FROM clause: a table, or a query in parentheses.
-        evolves: Whether the table may get new columns and wider types.
     """
 
     table: TableName
@@ -100,7 +96,6 @@ class CreateTableAs:
     Args:
         location: The location; None without a LOCATION clause.
         comment: The description; None without a COMMENT clause.
-        if_not_exists: Whether to keep an existing table as it is.
     """
 
     table: TableName

@@ -23,9 +23,6 @@ _PARTITIONS = "spark.sql.sources.partitionOverwriteMode"
 def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runner: QueryRunner) -> Table:
     """Change the rows of a table, and return it at its new version.
 
-    Args:
-        runner: Runs the query in the statement.
-
     Raises:
         InvalidStatement: Spark cannot run the query.
         RequestError: a subclass that names the reason why the statement is not allowed.

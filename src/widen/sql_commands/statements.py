@@ -65,11 +65,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class DropColumns:
-    """Drop columns or nested fields.
-
-    Args:
-        if_exists: Whether to ignore a missing one.
-    """
+    """Drop columns or nested fields."""
 
     table: TableName
     columns: tuple[Path, ...]
@@ -189,7 +185,6 @@ class Optimize:
 
     Args:
         where: The condition on partition columns; None for the whole table.
-        zorder_by: The columns to sort by.
     """
 
     table: TableName

@@ -29,7 +29,6 @@ class Token:
     Args:
         kind: Its type, by the names of sqlglot.
         text: Its text, without quotes.
-        start: Its position in the statement.
         end: The position after it.
     """
 

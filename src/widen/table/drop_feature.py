@@ -159,9 +159,6 @@ class FeatureRemoval:
 def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
     """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
 
-    Args:
-        renewal: Rewrites the old files of the table.
-
     Raises:
         ContentionError: too many conflicts, or the outcome of a commit is unknown.
         CorruptFile: a file cannot be read.

@@ -33,7 +33,6 @@ class MergeBuilder(Generic[_T]):
         """Update rows of the table that a row of the source matches.
 
         Args:
-            assignments: The new values by column path.
             condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition, assignments))

@@ -68,7 +68,6 @@ class HistoryEntry(NamedTuple):
     """One commit of a table.
 
     Args:
-        version: The version that the commit created.
         timestamp_ms: The time of the commit, in milliseconds since 1970 UTC.
         info: The commitInfo action, as in the log.
     """

@@ -90,8 +90,6 @@ def create_table_as(
         rows: The rows; their columns become those of the table.
         partition_by: As for `create_table`.
         properties: As for `create_table`.
-        storage_options: As for `create_table`.
-        description: As for `create_table`.
 
     Raises:
         TableAlreadyExists: there is already a table at this location; nothing is written.

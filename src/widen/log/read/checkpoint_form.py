@@ -22,10 +22,6 @@ hostile footer can claim any size, and Arrow would try to allocate it."""
 def ensure_form(path: str, file: pq.ParquetFile, size_bytes: int) -> None:
     """Check that the columns have the types of actions, and do not claim to unpack into too much memory.
 
-    Args:
-        path: The path of the file, for the error.
-        file: The open checkpoint.
-
     Raises:
         CorruptLog: a column has another type, or a row group claims too much memory.
     """

@@ -45,7 +45,6 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
     """Yield the live files of a checkpoint as rows of `widen.log.read.file_list.FILES`.
 
     Args:
-        checkpoint: A complete checkpoint.
         partitions: The physical names of the partition columns.
 
     Raises:

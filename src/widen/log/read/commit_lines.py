@@ -42,7 +42,6 @@ def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFil
     """Yield the lines that hold one of these actions, in order.
 
     Args:
-        path: The path of the file, for the error.
         keys: The keys of the actions to return, e.g. `PROTOCOL`.
 
     Raises:

@@ -48,7 +48,6 @@ def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
 
     Args:
         files: Rows of `widen.log.read.file_list.FILES`.
-        selection: The condition.
     """
     if selection.is_everything:
         return files
@@ -84,9 +83,6 @@ def _is_partition(condition: Compare | IsNull, selection: FileSelection) -> bool
 
 class _Evaluation:
     """The conditions of a predicate on some files.
-
-    Args:
-        selection: What the predicate is about.
 
     Raises:
         pa.ArrowException: the statistics of a file are not what Arrow decodes exactly.

@@ -240,9 +240,6 @@ def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
 def file_key(path: str, vector: DeletionVector | None, location: str = "") -> str:
     """Return the unique key of a logical file: its path and the id of its deletion vector.
 
-    Args:
-        vector: The deletion vector of the action.
-
     Source: PROTOCOL.md#action-reconciliation
     """
     key = canonical_path(path, location)

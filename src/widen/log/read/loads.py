@@ -57,9 +57,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """One commit that loaded source files.
 
     Args:
-        version: The version of the table that holds the records.
         loaded_ms: The time of the load, in ms since 1970 UTC.
-        records: The number of records written.
         corrupt: The number of lines that are not records, kept in the corrupt-record column.
         kept_out: The number of records in the quarantine instead.
         bad_files: The files that could not be read and were skipped.
@@ -78,7 +76,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a record file.
 
     Args:
-        number: How many record files came before it.
         loads: The newest loads, oldest first.
         segments: Files with older loads, oldest first, in the same folder.
     """

@@ -107,11 +107,7 @@ def _has_schema(checksum: VersionChecksum) -> bool:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table. Immutable; its parts are read on first use and cached.
-
-    Args:
-        segment: The log files that make up the version.
-    """
+    """One version of a table. Immutable; its parts are read on first use and cached."""
 
     store: LogStore
     segment: LogSegment

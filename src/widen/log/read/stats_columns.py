@@ -91,7 +91,6 @@ class ParsedColumn:
     """A typed copy of a column of a checkpoint.
 
     Args:
-        field: The name and type of the column.
         convert: Computes the column from rows of the list of files.
     """
 

@@ -24,8 +24,6 @@ class VersionChanges:
         time_ms: When it was committed, in ms since the epoch.
         metadata: The new metadata, if the version changed it.
         change_files: The change data files. If there are any, they hold all row changes of the version.
-        added: The files that add rows.
-        removed: The files that remove rows.
         protocol: The new protocol, if the version changed it.
     """
 

@@ -139,10 +139,6 @@ class LocalFiles(FileStore):
     def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
         """Yield every file, also those that are still being written; links to folders are not followed.
 
-        Args:
-            skips: Tells whether to skip a folder, by its path.
-            folder: The folder to begin with.
-
         Raises:
             StorageError: the operating system reported an error.
         """

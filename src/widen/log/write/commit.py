@@ -93,9 +93,7 @@ def commit(
     Args:
         base: The version that the actions are based on; None to create version 0.
         actions: At most one metadata action, at most one protocol action, and any others.
-        operation: The operation in the history, e.g. ``WRITE``.
         parameters: The parameters in the history; lists and objects become JSON text.
-        reads: What the actions depend on.
         max_attempts: The number of lost races after which the commit gives up.
         staged: The files that the actions name. Once the log entry is being written they are kept, unless the entry is
             proved absent.
@@ -171,7 +169,6 @@ class _CommitAttempt:
     """One attempt to write one version.
 
     Args:
-        version: The version to be written.
         ours: The transaction, with the protocol and metadata of the previous version.
         row_ids: The highest assigned row id, if the table tracks rows.
         earlier_ms: The in-commit timestamp of the previous version, if it has one.

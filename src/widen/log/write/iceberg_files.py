@@ -23,7 +23,6 @@ def ensure_files_compatible(base: Snapshot | None, metadata: Metadata, adds: Ite
 
     Args:
         base: The previous version, if there is one.
-        metadata: The metadata of the version to be written.
 
     Raises:
         IcebergIncompatible: a file does not; the error says which and why.

@@ -93,7 +93,6 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
 
     Args:
         then: The version whose loads count.
-        version: The version that the commit will make.
 
     Raises:
         CorruptLog: the record of loads is damaged.

@@ -52,7 +52,6 @@ def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highe
     Args:
         actions: The actions of one commit.
         highest: The highest assigned row id.
-        version: The version to be written.
 
     Raises:
         InternalError: a file has no row count.

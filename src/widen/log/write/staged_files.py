@@ -74,7 +74,6 @@ def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> N
     """Delete all files below a folder of a table; storage errors are ignored.
 
     Args:
-        folder: The path of the folder in the table.
         but: The paths in the table of files to keep.
     """
     assert folder, "it would be the whole table"

@@ -63,9 +63,7 @@ class VacuumPlan:
 
     Args:
         retention_ms: The retention of the table, in ms.
-        requested_ms: The retention that the caller asked for, if any.
         cutoff_ms: Only files that are older, and not needed since then, are deleted; in ms since the epoch.
-        folders: The number of folders that were searched.
     """
 
     snapshot: Snapshot
@@ -96,7 +94,6 @@ def plan_vacuum(
 
     Args:
         requested_ms: The retention in ms; by default that of the table.
-        force: Whether the retention may be shorter than that of the table.
         walk: Lists the files of the table; by default the walk of the store.
 
     Raises:

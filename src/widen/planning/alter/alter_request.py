@@ -32,7 +32,6 @@ class ColumnChanges(TypedDict, total=False):
         first: Whether to move it to the beginning of its struct.
         after: The name of the column to move it after.
         default: The default for rows written without a value, an SQL expression.
-        drop_default: Whether to drop its default.
     """
 
     type: DataType | str
@@ -215,9 +214,6 @@ def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Opera
 
 def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[op.Operation, ...]:
     """Parse columns to drop.
-
-    Args:
-        if_exists: Whether to ignore columns that do not exist.
 
     Raises:
         ColumnNotFound: a column does not exist.

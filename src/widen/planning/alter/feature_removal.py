@@ -58,7 +58,6 @@ class RemovableFeature:
     """A feature that can be dropped.
 
     Args:
-        properties: The properties to unset before.
         has_types: Whether its traces are type changes, in files and in the metadata of columns.
         keeps_history: Whether older versions need it, so that they must be truncated or protected before.
         is_trace: Whether a metadata action in the history uses the feature.
@@ -174,7 +173,6 @@ def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: b
 
     Args:
         state: A version that does not use it. The commit must become the next version.
-        truncates: Whether the history is truncated, for the commit parameters.
         protects: Whether older versions use it and stay, behind checkpoints that are protected from now on.
 
     Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md

@@ -19,7 +19,6 @@ def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int 
     """Return the new high-water mark for the values of a column, or None if it does not change.
 
     Args:
-        identity: The current sequence.
         extreme: The highest value of the column, or the lowest if the step is negative; None if it has no values.
 
     Example:
@@ -39,7 +38,6 @@ def advance_identities(metadata: Metadata, names: Collection[str], mode: str, ad
     """Return the metadata after rows with generated identity values are written.
 
     Args:
-        metadata: The metadata that the rows were written with.
         names: The identity columns with generated values.
         adds: The new files, with statistics of these columns.
 

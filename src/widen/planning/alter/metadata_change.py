@@ -68,7 +68,6 @@ def assign_column_ids(
     """Assign ids and physical names to fields without one.
 
     Args:
-        configuration: The properties of the table.
         name: The physical name for a field.
 
     Returns:

@@ -59,10 +59,6 @@ _GROWING = NUMBER_WORDS | {NTZ_WORD}
 def uncovered_kinds(columns: Iterable[FieldColumn], kinds: Kinds, *, keeps_booleans: bool = False) -> tuple[Kind, ...]:
     """Return the kinds that no single column holds exactly, in the order of kinds.
 
-    Args:
-        kinds: The kinds of the interval.
-        keeps_booleans: Whether a numeric column does not cover booleans.
-
     Source: docs/evolution-rules.md#u7, #d2, #d18
     """
     known = tuple(columns)
@@ -91,7 +87,6 @@ def choose_columns(
         columns: The existing columns of the field; empty at first sight.
         kinds: The kinds of the interval; not empty.
         table_format: The format, which decides what can be widened in place.
-        keeps_booleans: Whether booleans never go to numeric columns.
 
     Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
     """
@@ -266,11 +261,8 @@ def _with_common(
     """Return the choice, extended so that one column takes all primitives if it adds a primitive.
 
     Args:
-        choice: The other changes for the field.
         columns: Its existing columns, already widened.
-        kinds: The kinds of the interval.
         widens: The format, if a column may be widened to become the common one.
-        keeps_booleans: Whether booleans never go to numeric columns.
 
     Source: docs/evolution-rules.md#u9, #d15, #d18
     """

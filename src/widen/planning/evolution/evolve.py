@@ -68,7 +68,6 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
 
     Args:
         schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
-        observation: The fields and kinds in the batch.
 
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
@@ -81,7 +80,6 @@ class _StructCursor:
 
     Args:
         path: Its path in the schema, with steps into arrays and maps.
-        is_new: Whether it is in a column that this plan adds.
     """
 
     path: Path = ()
@@ -304,7 +302,6 @@ class _Evolution:
 
         Args:
             data_type: The type, with only the declared sub-fields in its records.
-            cursor: The position in the column.
             largest: The dim of the record that gets all sub-fields.
         """
         leaf, dim = leaf_and_dim(data_type)

@@ -52,7 +52,6 @@ class ColumnRequest:
     Args:
         leaf: The type inside its arrays; `RECORD` for records.
         dim: The number of nested arrays.
-        rule: The rule that requires it.
         kinds: The kinds that it is for.
         is_plain: Whether it gets the plain name of the field.
     """
@@ -66,12 +65,7 @@ class ColumnRequest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWidening:
-    """A column to widen in place.
-
-    Args:
-        column: The column before.
-        kinds: The kinds that require it.
-    """
+    """A column to widen in place."""
 
     column: FieldColumn
     leaf: DataType
@@ -83,7 +77,6 @@ class ColumnChoice:
     """The changes for one field.
 
     Args:
-        widened: The columns to widen.
         requests: The columns to add, the one with the plain name first.
     """
 

@@ -45,8 +45,6 @@ class FieldEvolution:
         fixed: Why its column is fixed, if it is.
         maps: How many arrays are around each map that contains the values, outermost first.
         is_first: Whether these values get the first column of the field, which has the plain name.
-        choice: The changes for the field.
-        built: The new columns.
     """
 
     key: str

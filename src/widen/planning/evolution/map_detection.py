@@ -29,11 +29,7 @@ share of all their fields that the values of a key have on average."""
 
 @dataclass(frozen=True, slots=True)
 class MapCandidate:
-    """A field whose objects look like maps, but become records.
-
-    Args:
-        keys: The number of different keys.
-    """
+    """A field whose objects look like maps, but become records."""
 
     source: Path
     keys: int

@@ -49,7 +49,6 @@ def round_numbers(part: FieldEvolution, choose: Callable[[FieldEvolution], Colum
 
     Args:
         part: The field; its observation and its choice change in place.
-        choose: Returns the changes for a field.
 
     Returns:
         How many numbers are rounded.

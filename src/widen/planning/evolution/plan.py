@@ -150,7 +150,6 @@ class BadFile:
     """A file of the source that cannot be read; the quarantine names it.
 
     Args:
-        reason: Why.
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         content: A hash of its content; empty if it was not computed.
     """

@@ -76,7 +76,6 @@ class FixedColumn:
     """A column that ingestion must not reroute: it gets no evolved column, and records that do not fit are quarantined.
 
     Args:
-        reason: Why it is fixed, e.g. ``a partition column``.
         can_widen: Whether its type may be widened in place.
         is_required: Whether it is NOT NULL, and the table does not fill it itself.
         takes_values: Whether it takes values of records; an identity column that is always generated does not.
@@ -96,7 +95,6 @@ class Policy:
     A field is named by its path in the source: the keys from the root, without array indexes and keys of maps.
 
     Args:
-        mode: What happens when a batch does not fit the schema.
         pins: For single fields, a mode for the field and everything below it; or the type or text form of its first
             column, which is never widened.
         max_columns: The limit of leaves up to which ingestion may add columns.
@@ -107,7 +105,6 @@ class Policy:
             value decides.
         masked: The fields whose values are masked.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
-        file_fields: The names of the fields that records get from their file.
         samples: How plans, events and commits show sample values.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
         numbers: What fractions become in columns that ingestion adds or widens.

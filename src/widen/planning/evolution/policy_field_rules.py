@@ -29,7 +29,6 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
     """Return the field rules for a table and a policy.
 
     Args:
-        schema: The schema of the table, with the metadata of its columns.
         policy: The policy; its rules take precedence.
 
     Source: docs/evolution-rules.md#d6, #d10, #d13
@@ -82,9 +81,6 @@ def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
 
     Dates are not detected: the type of the source decides about the first column of a field. In a column of numbers a
     date and a timestamp could not be told apart.
-
-    Args:
-        schema: The schema of the table, with the metadata of its columns.
 
     Source: docs/evolution-rules.md#d6, #d16
     """

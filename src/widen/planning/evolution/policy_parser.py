@@ -25,7 +25,6 @@ def parse_pin(place: str, text: object) -> Pin:
     """Parse what a field is pinned to.
 
     Args:
-        place: The setting, for the error.
         text: A mode, a text form, or a type that a JSON value can have.
 
     Raises:

@@ -125,7 +125,6 @@ def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bo
     """Return a new column with the metadata and the comment that name its source field.
 
     Args:
-        source: The path of the source field from the root.
         is_evolved: Whether it is beside the column with the plain name.
 
     Source: docs/evolution-rules.md#u13, #d9, #d14
@@ -203,11 +202,7 @@ _ROLE_COMMENTS = {
 
 
 class NameAllocator:
-    """Allocates unique names in one struct, case-insensitively.
-
-    Args:
-        used: The names that exist already or are reserved.
-    """
+    """Allocates unique names in one struct, case-insensitively."""
 
     def __init__(self, used: Iterable[str]) -> None:
         self._used = {name.casefold() for name in used}

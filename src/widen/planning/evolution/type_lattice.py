@@ -170,7 +170,6 @@ class ValueSpan:
     """The values that a common type must hold.
 
     Args:
-        leaf: Their current type.
         observed: What is known of them; None stands for every value of the type.
     """
 
@@ -208,7 +207,6 @@ def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> 
 
     Args:
         leaf: The type inside the arrays of the column.
-        observed: What is known of its values.
 
     Source: docs/evolution-rules.md#d2, #d16
     """
@@ -256,7 +254,6 @@ def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation)
     Args:
         leaf: The type inside the arrays of the column.
         dim: The number of arrays of the column.
-        observed: What is known of its values.
 
     Source: docs/evolution-rules.md#u7, #d2
     """

@@ -28,7 +28,6 @@ class Unmatched:
 
     Args:
         option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
-        reason: Why it has no effect.
         nearest: The existing fields with the most similar names.
     """
 

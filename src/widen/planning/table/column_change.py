@@ -18,8 +18,6 @@ class ChangeReason:
     """Why a batch needed a change, as the ingestion recorded it.
 
     Args:
-        rules: The codes of the rules that apply.
-        count: How many such values the batch has.
         grade: The effect on readers: additive, widening, conflict or structural.
         file: The file of the first such value; empty if not known.
         position: The line or record number in that file, from 1; 0 if not known.

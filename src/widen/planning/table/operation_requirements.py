@@ -32,7 +32,6 @@ class Requirement:
 
     Args:
         feature: The table feature that the commit adds if the table does not support it.
-        rows: What it has to do with the rows.
         has_expression: Whether it brings an expression that Spark must accept, whatever the rows are.
     """
 

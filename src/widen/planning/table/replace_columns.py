@@ -34,7 +34,6 @@ def schema_differences(old: StructType, given: StructType, parent: Path = ()) ->
     """Yield the difference between two schemas as operations: columns added, dropped, retyped, or made NOT NULL.
 
     Args:
-        given: The columns to replace them with.
         parent: The path of the struct that contains both; empty for the table itself.
 
     Raises:

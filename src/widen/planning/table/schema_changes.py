@@ -40,9 +40,7 @@ def schema_changes(
     """Return the column changes: columns of the new schema in its order, then removed columns.
 
     Args:
-        before: The schema before the commit.
         after: The schema after it.
-        reasons: The reasons that the ingestion recorded, each with its column.
     """
     key = _key_of(before)
     return _join_reasons((*_added_changes(before, after, key), *_dropped_changes(before, after, key)), reasons)

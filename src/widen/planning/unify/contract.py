@@ -47,11 +47,7 @@ _ORDER = ("boolean", "integer", "number", "string", "array", "object", "null")
 
 
 def build_contract(schema: StructType, title: str) -> dict[str, Any]:
-    """Return the contract of a table.
-
-    Args:
-        title: What it is a contract of.
-    """
+    """Return the contract of a table."""
     return {"$schema": DIALECT, "title": title, **_object(field for field in schema if role_of(field) is None)}
 
 

@@ -77,7 +77,6 @@ def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> Fol
     """Plan the fold of a column.
 
     Args:
-        column: The evolved column.
         into: Another column of its field; by default the one with the plain name.
 
     Raises:

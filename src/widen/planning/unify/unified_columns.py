@@ -47,8 +47,6 @@ class UnifiedColumn:
 
     Args:
         name: Its name: that of the column of the field with the plain name.
-        sql: The expression that computes it from the columns of the table.
-        columns: The columns that it combines.
     """
 
     name: str
@@ -121,7 +119,6 @@ class _Joiner:
     """Combines the references to one value in several columns.
 
     Args:
-        prefix: The prefix of lambda variables.
         depth: The number of lambdas around the value.
     """
 

@@ -50,7 +50,6 @@ def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | No
     """Parse the names of assigned columns, and return their paths spelled as in the table.
 
     Args:
-        texts: The names, e.g. ``amount`` or ``address.zip``.
         source: The source whose columns may be added to the table; None if no column may be added.
 
     Raises:

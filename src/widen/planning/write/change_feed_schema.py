@@ -17,9 +17,6 @@ def is_representable_in(schema: StructType, version: int, shown: StructType, sho
     """Tell whether rows of one version can be returned in the schema of another.
 
     The later version may only have new columns, and columns that became nullable.
-
-    Args:
-        shown: The schema to return them in.
     """
     if version <= shown_version:
         return _has_grown(schema, shown, lambda old, new: new or not old)

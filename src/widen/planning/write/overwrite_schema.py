@@ -33,7 +33,6 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
 
     Args:
         has_where: Whether it replaces only the rows that satisfy a condition.
-        has_new_schema: Whether the table gets the schema of the data.
         is_dynamic: Whether it replaces only the partitions that the data have rows for.
 
     Raises:

@@ -58,7 +58,6 @@ def schema_change_options(
     """Return the schema changes that a write may make, as far as the table supports them.
 
     Args:
-        merge_schema: Whether the table may get new columns and wider types.
         cast: Whether values may be cast even if a cast can fail.
 
     Raises:
@@ -94,9 +93,6 @@ def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOp
 
 def ensure_types_unreferenced(state: TableState, operations: Iterable[Operation]) -> None:
     """Check that no expression of the table depends on the type of a column that would widen automatically.
-
-    Args:
-        operations: The changes that a write would make.
 
     Raises:
         ConstraintTypeMismatch: a CHECK constraint references such a column.

@@ -37,7 +37,6 @@ class SchemaChangeOptions:
         adds: Whether new columns and nested fields may be added, and void columns may get a type.
         casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
-        can_cast: Which types may be cast to which, if casts are allowed.
         widen_fix: What an error says about how to widen types.
     """
 
@@ -75,11 +74,7 @@ class CastValues:
 
 @dataclass(frozen=True, slots=True)
 class TypeMismatch:
-    """A column of the data that cannot be written to the table under any options.
-
-    Args:
-        reason: Why it cannot.
-    """
+    """A column of the data that cannot be written to the table under any options."""
 
     path: Path
     reason: str

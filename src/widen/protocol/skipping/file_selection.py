@@ -52,10 +52,8 @@ class FileSelection:
         """Tell whether a condition may be ``truth`` for some row of a file.
 
         Args:
-            condition: The predicate, or a part of it.
             values: The serialized partition values, by physical name.
             stats: The statistics as JSON text.
-            truth: The result.
         """
         statistics: list[FileStatistics] = []
 

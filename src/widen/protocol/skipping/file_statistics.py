@@ -286,7 +286,6 @@ def encode_statistics(rows: int, columns: Mapping[Path, ColumnStatistics]) -> st
     """Return the statistics as JSON text for the log.
 
     Args:
-        rows: The number of rows in the file.
         columns: The statistics by physical path, in the order of the file.
 
     Source: PROTOCOL.md#per-file-statistics

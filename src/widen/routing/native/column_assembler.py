@@ -188,11 +188,7 @@ def _decode_text(text: bytes) -> Any:
 def columns_by_python_type(
     item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes] = ()
 ) -> dict[str, list[Any]]:
-    """Return the columns of a field as far as the Python types of its values determine them.
-
-    Args:
-        texts: Their texts, if the values came as texts.
-    """
+    """Return the columns of a field as far as the Python types of its values determine them."""
     python_types = list(map(type, decoded))
     main = max(set(python_types), key=python_types.count, default=type(None))
     others = [index for index, python_type in enumerate(python_types) if python_type is not main]
@@ -216,7 +212,6 @@ def _convert_by_type(
         conversions: The types that the column takes, each with its conversion.
         main: The type of most of them: its values are taken all at once.
         others: The indexes of the values of all other types.
-        texts: The text of each value, if the values came as texts.
     """
     conversion = conversions.get(main)
     if main not in conversions:

@@ -46,7 +46,6 @@ class SingleColumn:
     """A field with one column, which takes whatever the decoder accepts.
 
     Args:
-        attribute: Attribute of the decoded record.
         shape: Shape of the records in the column, if it holds records.
     """
 
@@ -68,7 +67,6 @@ class RedactedField:
     """A field that the policy masks or excludes.
 
     Args:
-        attribute: Attribute of the decoded record.
         row: What its columns hold for every value; empty for an excluded field.
     """
 
@@ -81,9 +79,6 @@ class MultiColumnField:
     """A field that needs routing: it has several columns, or its values need a conversion or a closer look.
 
     Args:
-        attribute: Attribute of the decoded record.
-        location: The records around the field.
-        converter: Conversions of scalars to its columns.
         is_strict: Whether values that came as text and have no conversion need the exact path.
         is_required: Whether null needs the exact path, since a column is NOT NULL.
         has_dates: Whether strings must be checked for dates and timestamps.

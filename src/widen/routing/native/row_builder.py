@@ -82,7 +82,6 @@ class RowBuilder:
         schema: Schema of the table to write; it says where each key goes.
         base: Schema before the interval; None if the table does not exist yet.
         origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
-        file_fields: Fields that the records get from their files.
     """
 
     def __init__(

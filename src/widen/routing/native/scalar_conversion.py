@@ -204,9 +204,6 @@ def add_array_conversions(converter: FastConverter, slots: tuple[ColumnSlot, ...
     """Add the conversions of arrays whose items are all of one type, in place.
 
     Such an array needs no closer look if a column has exactly its kind, and every column converts its items.
-
-    Args:
-        converter: The conversions of scalars to the columns.
     """
     for python_type, array_type in _ARRAY_OF_TYPE.items():
         word = _KIND_OF_TYPE[python_type]

@@ -58,12 +58,7 @@ class ScalarField:
 def build_scalar_field(
     key: str, route: RecordRoute, base: RecordRoute, rules: FieldRules, profile: BatchProfile
 ) -> ScalarField:
-    """Return a field of the records of a route.
-
-    Args:
-        base: Columns from before the interval.
-        profile: What the batch has shown so far.
-    """
+    """Return a field of the records of a route."""
     slots, own_rules = route.get(key, ()), rules.at(key)
     if own_rules.take not in (FieldRule.AS_IS, FieldRule.AS_TEXT) or any(slot.guard is not None for slot in slots):
         return ScalarField(slots)

@@ -54,12 +54,7 @@ _EMPTY_RECORD = msgspec.defstruct("EmptyRecord", [], forbid_unknown_fields=True)
 def build_record_shape(
     route: RecordRoute, profile: BatchProfile, base: RecordRoute | None = None, rules: FieldRules = PLAIN
 ) -> RecordShape:
-    """Return the shape of the records of a route.
-
-    Args:
-        profile: What the batch has shown so far.
-        base: Route of the columns from before the interval.
-    """
+    """Return the shape of the records of a route."""
     return _ShapeBuilder(profile).record(route, base or {}, rules, ())
 
 
@@ -68,8 +63,6 @@ class _ShapedField:
     """A field and its columns.
 
     Args:
-        attribute: Attribute of the decoded record.
-        location: The records around the field.
         base: Its columns from before the interval, by name.
     """
 

@@ -42,7 +42,6 @@ class TableColumns:
     """What a read returns.
 
     Args:
-        scan: How the files are read.
         recorded: How change data files are read, which say themselves how each row changed.
         has_changes: Whether rows have the columns of the change data feed.
     """
@@ -121,9 +120,6 @@ def _cost(part: tuple[RowSlice, ChangeSlice]) -> int:
 
 def read_task(columns: TableColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task.
-
-    Args:
-        columns: What the read returns.
 
     Raises:
         DataSourceRefused: only Spark can read a file exactly.

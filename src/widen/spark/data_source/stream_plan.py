@@ -38,7 +38,6 @@ class StreamOffset:
     """A place in a table: everything before it is processed.
 
     Args:
-        version: The version to read next.
         index: How many files of the version are processed.
         is_initial: Whether all rows of the version are read, and not only its changes.
     """
@@ -120,7 +119,6 @@ class StreamPlan:
         """Return where the batch after an offset ends; the offset itself if there is nothing to read.
 
         Args:
-            limits: How much the batch may read.
             newest: The last version to read; by default, the newest of the table.
 
         Raises:

@@ -56,9 +56,7 @@ class WritePlan:
     """What a write does to a table. Picklable.
 
     Args:
-        is_overwrite: Whether all rows are replaced.
         read_version: The version that the plan is based on; None if the write creates the table.
-        metadata: The metadata that the rows are written with.
     """
 
     options: SourceOptions
@@ -105,7 +103,6 @@ def plan_write(
     """Return what a write does to the newest version of a table, or to a new table.
 
     Args:
-        is_overwrite: Whether all rows are replaced.
         job: The folder of the files, if it is known already.
 
     Raises:

@@ -47,9 +47,6 @@ class WrittenFiles(WriterCommitMessage):
 def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
     """Write the rows of a task.
 
-    Args:
-        batches: The rows, with the columns of the plan.
-
     Raises:
         NotNullViolated: a column that must not be null has a null.
     """

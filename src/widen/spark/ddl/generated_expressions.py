@@ -26,9 +26,6 @@ def has_expressions(schema: StructType) -> bool:
 def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
     """Check the defaults and the generated columns of a new table, without running a job.
 
-    Args:
-        spark: The session that analyses the expressions.
-
     Raises:
         InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
         InvalidGeneration: a generation expression cannot be analysed, is not deterministic, or has another type than

@@ -124,7 +124,6 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
     """Check that defaults are constants of a type that their columns accept, without running a job.
 
     Args:
-        defaults: The defaults to set.
         schema: The schema of the table afterwards.
 
     Raises:

@@ -37,11 +37,7 @@ from widen.spark.write.parquet_writer import write_parquet
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """The version that a change reads, and the files that may have rows to change.
-
-    Args:
-        metadata: The metadata that files are written with.
-    """
+    """The version that a change reads, and the files that may have rows to change."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -144,11 +140,9 @@ class ChangeResult:
 
     Args:
         revised: The files with a new deletion vector; `removed` has them with their old one.
-        recorded: The change data files.
         rows: The number of changed rows of each clause, by the number of the clause.
         copied: The number of unchanged rows that are written again.
         folders: The folders of the written files, to delete if the commit fails.
-        reads: The read set, for conflict detection.
     """
 
     removed: tuple[Add, ...] = ()
@@ -183,7 +177,6 @@ def remove_whole_files(files: pa.Table, reads: ReadSet) -> ChangeResult:
 
     Args:
         files: Rows of the file list.
-        reads: The read set, for conflict detection.
     """
     adds = to_adds(files)
     counts = [(FileStatistics(add.stats).rows or 0) - count_deleted_rows(add) for add in adds]

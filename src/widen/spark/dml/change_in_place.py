@@ -35,7 +35,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
 
     Args:
         new: The new values by column, for an update; other columns stay as they are.
-        kind: Whether to update or to delete.
 
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.

@@ -36,9 +36,6 @@ _FINDING, _VALUE = "finding", "value"
 def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
     """Return what a fold would do; nothing is written.
 
-    Args:
-        fold: The columns to fold.
-
     Raises:
         CorruptFile: a data file or a deletion vector cannot be read.
     """
@@ -68,9 +65,6 @@ def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
     """Rewrite the files that have values in the column, and return the result. Nothing is committed.
 
-    Args:
-        rest: What to do with values that do not convert exactly.
-
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         RowRefused: a row violates a column rule or a constraint.
@@ -85,12 +79,7 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
 
 
 def change_condition(fold: FoldPlan, rest: Rest) -> Column:
-    """Return the condition on the rows that a fold changes.
-
-    Args:
-        fold: The columns to fold.
-        rest: What to do with values that do not convert exactly.
-    """
+    """Return the condition on the rows that a fold changes."""
     where = F.expr(has_value(fold))
     return where if rest is Rest.LOSE else where & (_judge_rows(fold).getField(_FINDING) != STAYS)
 

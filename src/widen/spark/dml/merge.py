@@ -44,10 +44,7 @@ class ResolvedMerge:
     """A merge that has been checked and can run.
 
     Args:
-        target_alias: The alias of the table in expressions.
-        source_alias: The alias of the source in expressions.
         clauses: The clauses in the order of their numbers: first those for matched rows.
-        values: The values that each clause assigns.
     """
 
     source: DataFrame

@@ -31,12 +31,7 @@ from widen.spark.spark_types import from_spark, to_spark, visible_schema
 
 @dataclass(frozen=True)
 class MergeSides:
-    """The source of a merge, the join condition, and the aliases.
-
-    Args:
-        source_alias: The alias of the source in expressions.
-        target_alias: The alias of the table in expressions.
-    """
+    """The source of a merge, the join condition, and the aliases."""
 
     source: DataFrame
     on: Expression
@@ -53,7 +48,6 @@ def resolve_merge(
     assigns.
 
     Args:
-        sides: The two sides of the join.
         clauses: The clauses, ordered by `widen.spark.dml.merge_clause.order_clauses`.
         options: The schema changes that are allowed; casts always are.
 

@@ -51,7 +51,6 @@ def evaluated(
 
     Args:
         rows: The join, with `SOURCE`, `FILE` and `ROW`.
-        sides: The sides of the join.
 
     Returns:
         `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
@@ -66,11 +65,7 @@ def old_column(column: str) -> str:
 
 
 def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Path, str]:
-    """Return the names of the values of a clause in the result of `evaluated`.
-
-    Args:
-        values: The values that it assigns.
-    """
+    """Return the names of the values of a clause in the result of `evaluated`."""
     return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
 
 

@@ -33,7 +33,6 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
 
     Args:
         frame: The rows; they fit the schema.
-        metadata: The metadata that they are written with.
 
     Raises:
         RowRefused: a row violates a column rule or a constraint.
@@ -52,7 +51,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
     Args:
         frame: The rows; they fit the schema.
-        metadata: The metadata that they are written with.
 
     Raises:
         RowRefused: a row violates a column rule or a constraint.
@@ -76,7 +74,6 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
 
     Args:
         frame: The rows; they fit the schema, and each must match the condition.
-        metadata: The metadata that they are written with.
 
     Raises:
         ReplaceWhereMismatch: a row does not match the condition.

@@ -72,8 +72,6 @@ def remove_replaced_rows(
     Nothing is committed. If anything fails, the written files are deleted (best effort).
 
     Args:
-        metadata: The metadata that files are written with.
-        replaced: The rows to remove.
         added: The files with the new rows, which the same commit adds.
 
     Raises:

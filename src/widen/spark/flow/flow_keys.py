@@ -25,7 +25,6 @@ class FlowKeys:
     """The keys of a flow.
 
     Args:
-        into: The target, for errors.
         expressions: Over the rows of the source, in Spark SQL, by the column of the target.
     """
 

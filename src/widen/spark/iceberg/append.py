@@ -28,7 +28,6 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
 
     Args:
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
-        options: Which changes of the columns are allowed.
 
     Raises:
         SchemaMismatch: the data do not fit.

@@ -71,9 +71,6 @@ def _expand(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 def read_vectors(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
     """Yield the data file and the deleted rows of every deletion vector in a Puffin file.
 
-    Args:
-        path: Its location, for errors.
-
     Raises:
         CorruptFile: the file is not Puffin, or a vector is truncated or altered.
 

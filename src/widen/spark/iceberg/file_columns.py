@@ -43,9 +43,7 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
     """Return where a file has the columns of a table.
 
     Args:
-        schema: The columns of the table, with their field ids.
         mapping: The name mapping of the table, for files without field ids.
-        path: The path of the file, for errors.
 
     Raises:
         CorruptFile: the file has no field ids and the table has no name mapping, or a column has a type that cannot

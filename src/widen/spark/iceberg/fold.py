@@ -70,18 +70,11 @@ class IcebergFold:
         return replace(result, is_dropped=True)
 
     def moved_values(self, rest: Rest) -> int:
-        """Return how many values leave the column.
-
-        Args:
-            rest: What to do with values that do not convert exactly.
-        """
+        """Return how many values leave the column."""
         return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
 
     def commit(self, rest: Rest) -> CommitResult:
         """Write the files with values in the column again, and commit them; nothing is committed if nothing changes.
-
-        Args:
-            rest: What to do with values that do not convert exactly.
 
         Raises:
             CorruptFile: a file cannot be read.

@@ -35,7 +35,6 @@ class RemovedRows:
     """The files of a change that removes rows.
 
     Args:
-        removed: PyIceberg's data files that have some of the rows.
         written: The files with the other rows of these.
     """
 
@@ -49,7 +48,6 @@ def remove_replaced_rows(
     """Rewrite the files that have rows to remove, without these rows; nothing is committed.
 
     Args:
-        replaced: The rows to remove.
         point: The snapshot to remove them from, with the metadata of the commit.
         schema: The columns of the commit, with field ids.
 

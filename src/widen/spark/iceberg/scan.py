@@ -57,7 +57,6 @@ class IcebergSource:
 
     Args:
         io: Opens footers and delete files; executors get a copy of it.
-        point: The snapshot and its schema.
     """
 
     spark: SparkSession

@@ -97,7 +97,6 @@ class Batch(Interface):
         """Return the digests of the records, for the proof.
 
         Args:
-            schema: The schema of the table that holds them.
             policy: The policy of the ingestion, with the field rules and the fixed columns.
         """
 
@@ -107,8 +106,6 @@ class Batch(Interface):
         """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            table: The version that holds the rows.
-            paths: The files that the records were written to.
             policy: As for `source_digests`.
             kept_out: The texts of the quarantined records, in a column `TEXT`.
         """
@@ -119,11 +116,6 @@ class TextBatch:
     """A batch of records as JSON texts.
 
     Args:
-        read: Returns the raw batch.
-        name: The name of the source in errors.
-        left_out: The names of the files that are not read.
-        file_fields: The fields that records get from their files.
-        names: The names of these fields.
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
         ranges: The same texts for a task in this process, if they are few.
     """

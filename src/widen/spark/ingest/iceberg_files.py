@@ -56,7 +56,6 @@ class IcebergWriter(TableWriter):
     """Writes rows as files of an Iceberg table.
 
     Args:
-        store: The data location of the table.
         schema: The columns when the files are committed, with field ids.
     """
 
@@ -134,7 +133,6 @@ class IcebergRows:
     Their files have the names and types of the columns of that snapshot.
 
     Args:
-        store: The data location of the table.
         paths: The files that the snapshot added, below the data location.
     """
 

@@ -62,7 +62,6 @@ class BatchReader:
 
     Args:
         format: The format of files; by default their names decide. For a DataFrame: ``json`` if one column has JSON.
-        options: The options for reading, by their names in Spark's readers.
         detects: Whether CSV and text values that look like numbers or booleans become such.
         has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
         has_source_columns: Whether the URI of the file and the time of the load become fields of the records.

@@ -37,7 +37,6 @@ def file_stream(
 
     Args:
         paths: Directories (with all below them) and glob patterns.
-        max_files: The most files in a micro-batch.
         max_bytes: The size from which on a micro-batch is full; it has at least one file.
 
     Raises:
@@ -126,11 +125,7 @@ class IngestStream:
 
 
 class _IntervalLoop:
-    """Writes the intervals of a stream in this process, one at a time.
-
-    Args:
-        work: Writes an interval.
-    """
+    """Writes the intervals of a stream in this process, one at a time."""
 
     def __init__(self, work: IntervalWork) -> None:
         self._work, self._lock = work, threading.Lock()
@@ -156,11 +151,7 @@ class _IntervalLoop:
 
 @dataclass(frozen=True)
 class _ServerWork:
-    """Writes the intervals of a stream on a Connect server, which sends only the text of an error to its client.
-
-    Args:
-        work: Writes an interval.
-    """
+    """Writes the intervals of a stream on a Connect server, which sends only the text of an error to its client."""
 
     work: IntervalWork
 

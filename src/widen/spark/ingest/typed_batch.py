@@ -58,9 +58,6 @@ class TypedBatch:
 
     Args:
         parts: The records; those of one part share a schema.
-        name: The name of the source in errors.
-        left_out: The names of the files that are not read.
-        names: The names of the fields that records get from their files.
     """
 
     parts: Sequence[TypedRecords]

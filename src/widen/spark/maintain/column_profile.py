@@ -33,12 +33,10 @@ class ColumnFacts:
     """The profile of one leaf.
 
     Args:
-        written: The number of rows with a value.
         nulls: The number of rows without a value.
         low: The smallest value; None if the type has no order.
         high: The largest value; None if the type has no order.
         distinct: The approximate number of distinct values; None inside arrays and maps.
-        samples: Some of the values, as texts.
     """
 
     written: int

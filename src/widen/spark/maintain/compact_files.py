@@ -47,7 +47,6 @@ class CompactionRequest:
 
     Args:
         where: A condition on partition columns; None for the whole table.
-        target_bytes: The size of the new files.
         zorder_by: The columns to sort by, along a Z-order curve.
     """
 
@@ -68,8 +67,6 @@ class Compaction:
 
     Args:
         session: Returns the session; a plan needs it only to evaluate a condition.
-        request: What to compact.
-        done: The files that were replaced so far.
     """
 
     session: Callable[[], SparkSession]

@@ -88,7 +88,6 @@ def rewrite_files(
     If the rewrite fails, the new files are deleted as far as the store allows.
 
     Args:
-        snapshot: The version that the files belong to.
         files: Rows of its list of files.
         rows: The number of their rows that are not deleted.
         arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.

@@ -31,7 +31,6 @@ def sort_along_curve(
         columns: The columns, as SQL expressions; at most `MOST_COLUMNS`.
         partition_by: The partition columns of the table; they come first in the order of each partition.
         outputs: The number of partitions to return.
-        count: About the number of rows.
     """
     names = [_BOUNDS.format(at) for at in range(len(columns))]
     share = min(1.0, _SAMPLED_ROWS / max(count, 1))

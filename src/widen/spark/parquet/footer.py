@@ -38,7 +38,6 @@ class Footer:
     """The facts of a footer that the log needs.
 
     Args:
-        rows: The number of rows in the file.
         stats: The statistics as the JSON text of the log.
         counts: How many values each leaf has, as a tag of the log; empty if the statistics say so for all of them.
     """
@@ -136,7 +135,6 @@ def count_values(metadata: pq.FileMetaData, index: int) -> int | None:
 
     Args:
         metadata: The metadata, as pyarrow reads or writes it.
-        index: The number of the leaf.
     """
     total = 0
     for group in range(metadata.num_row_groups):
@@ -158,7 +156,6 @@ def leaf_paths(fields: Iterable[Any], path: Path = ()) -> Iterator[Path]:
 
     Args:
         fields: Arrow fields.
-        path: The path of the field around them.
     """
     for field in fields:
         yield from _leaves_below(field.type, (*path, field.name))

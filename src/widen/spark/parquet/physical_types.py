@@ -189,12 +189,7 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
 
 def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the columns that have another name in a file, as `names_in_file` returns them.
-
-    Args:
-        columns: The Arrow fields of the file.
-        path: The path of the struct.
-    """
+    """Yield the columns that have another name in a file, as `names_in_file` returns them."""
     by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
     used_names = {column.name.casefold() for column in columns}
     for field in struct:

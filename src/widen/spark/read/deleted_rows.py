@@ -79,8 +79,6 @@ def mark_rows(rows: DataFrame, marked: Column, *aggregates: Column) -> DataFrame
 
     Args:
         rows: The rows. Those without a location make one word without a mark.
-        marked: Which of them are marked.
-        aggregates: More columns of the result.
 
     Returns:
         The words for `without_marked`, `DISTINCT`, and the aggregates.
@@ -110,11 +108,7 @@ def _as_int(word: str) -> str:
 
 
 def marked_rows(words: pa.Array, masks: pa.Array) -> pa.Array:
-    """Return the rows that words mark, as unsigned integers.
-
-    Args:
-        words: The numbers of the words.
-    """
+    """Return the rows that words mark, as unsigned integers."""
     bits = pa.Array.from_buffers(pa.bool_(), 64 * len(masks), [None, masks.buffers()[1]], offset=64 * masks.offset)
     at = pc.indices_nonzero(bits)
     first = pc.shift_left(words.cast(pa.uint64()).take(pc.shift_right(at, 6)), 6)

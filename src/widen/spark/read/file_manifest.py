@@ -45,7 +45,6 @@ def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[s
     The same files result in the same manifest. Manifests of local tables are removed when the process ends.
 
     Args:
-        spark: The session that will read it.
         files: The URI in Spark's spelling, the size in bytes and the modification time in ms of each file.
     """
     if spark.conf.get(IGNORED, "false") == "true":

@@ -238,10 +238,8 @@ def open_files(
     """Return files as Spark reads them: with the names that columns have in the files.
 
     Args:
-        group: What the files have in common.
         paths: What `list_files` returns for them.
         base: The directory below which directories name partitions.
-        store_options: The settings of Hadoop for the store of the files.
     """
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:

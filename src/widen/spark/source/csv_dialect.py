@@ -25,7 +25,6 @@ class CsvDialect:
     """How the rows of CSV files are written.
 
     Args:
-        separator: Character between fields.
         quote: Character around quoted fields; None for no quoting.
         escape: Character before a quote inside a field; None if the quote is doubled.
         header: Whether the first line of every file has the names; else the names are ``_c0``, ``_c1``, ...
@@ -47,7 +46,6 @@ def parse_dialect(options: Mapping[str, str], *, detects: bool = False, is_tabbe
 
     Args:
         options: For example ``{"sep": ";", "header": "false"}``.
-        detects: See `CsvDialect`.
         is_tabbed: Whether the default separator is a tab.
 
     Raises:

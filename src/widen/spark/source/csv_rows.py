@@ -152,7 +152,6 @@ def to_json_record(fields: Mapping[str, str | None], *, detects: bool) -> bytes:
     """Return a record as JSON.
 
     Args:
-        fields: The text of each field.
         detects: Whether texts that are JSON numbers, true or false become such values.
     """
     return _encode({name: _to_json_token(text) for name, text in fields.items()} if detects else fields)

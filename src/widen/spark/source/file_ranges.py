@@ -56,7 +56,6 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         uri: URI of the file, as in the column `FILE`.
-        start: First byte.
         end: The byte after the last.
         is_whole: Whether the bytes are the whole file, in any form; else they are lines.
     """

@@ -25,7 +25,6 @@ def read_lines(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BY
     ``\n``, ``\r\n`` and ``\r`` end a line.
 
     Args:
-        start: First byte of the range.
         end: The byte after the range.
         block_bytes: Number of bytes that are read at once.
     """
@@ -52,7 +51,6 @@ def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BL
     r"""Yield the lines that begin in a range as blocks of whole lines. Only ``\n`` ends a line.
 
     Args:
-        start: First byte of the range.
         end: The byte after the range.
         block_bytes: Number of bytes that are read at once.
     """

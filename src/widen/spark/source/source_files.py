@@ -56,7 +56,6 @@ class SourceFiles:
         roots: Files, directories and patterns from the caller; empty if exactly these files are meant.
         files: Files to read, by name.
         left_out: Files beside them whose names tell no known format.
-        options: How to read them, for example the separator of CSV.
     """
 
     roots: tuple[str, ...]

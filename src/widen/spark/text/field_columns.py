@@ -37,7 +37,6 @@ class ColumnBatch:
     """Records as columns, and those that need a closer look.
 
     Args:
-        rows: The rows of all other records.
         exact: The indexes of the records that need a closer look.
     """
 

@@ -59,10 +59,6 @@ class BatchResult:
 def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:
     """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column.
 
-    Args:
-        texts: A raw batch.
-        spec: What the rows are made for.
-
     Raises:
         RowRefused: the table cannot hold a row, and no rule foresaw it.
         CorruptFile: a file cannot be read.

@@ -65,8 +65,6 @@ class BatchWriteSpec:
         policy: Policy of the ingestion, to plan again.
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         sink: Where tasks write the rows; None if they return them.
-        origin: Column for the source text of each row.
-        file_fields: Fields that the records get from their files.
     """
 
     base: StructType | None
@@ -98,7 +96,6 @@ class TaskNote(msgspec.Struct, frozen=True):
 
     Args:
         seen: Its observation, as JSON.
-        parts: Files that it wrote.
     """
 
     seen: msgspec.Raw
@@ -110,7 +107,6 @@ def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
 
     Args:
         texts: A raw batch; see `widen.spark.source.raw_batch`.
-        spec: What the rows are made for.
 
     Returns:
         The columns of ``spec.row_schema`` and `NOTE`; rows have no order. Each task adds one row with only a note.
@@ -124,7 +120,6 @@ def collect_notes(texts: DataFrame | pa.RecordBatch, spec: BatchWriteSpec) -> li
 
     Args:
         texts: A raw batch; see `widen.spark.source.raw_batch`. The task of an Arrow batch runs in this process.
-        spec: What the rows are made for.
     """
     if isinstance(texts, pa.RecordBatch):
         return [

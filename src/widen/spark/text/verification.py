@@ -52,7 +52,6 @@ class RecordForm:
     """A record or a row as the proof compares it.
 
     Args:
-        form: Form that a record and its row share.
         converted: Number of values that the table has in another form than the source; None for rows.
         place: File and number of the record in it.
     """
@@ -129,7 +128,6 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
     """Compare source records with the rows of a table.
 
     Args:
-        table: The rows of the table, and the quarantined records.
         share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
             out.
 
@@ -277,7 +275,6 @@ def _explain_lost(
     """Return the places and paths of lost values, and the number of values of these records that are not lost.
 
     Args:
-        table: The rows.
         lost: Some records without a row: their digests with their places.
         extra: The digests of some rows without a record.
     """

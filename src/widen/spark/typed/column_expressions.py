@@ -47,7 +47,6 @@ def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) 
     """Return the columns of a table, made of the fields of records.
 
     Args:
-        fields: The values at each key of a record, with their type.
         policy: The policy, with what it says about single fields.
 
     Source: docs/evolution-rules.md#u14

@@ -24,9 +24,6 @@ from widen.spark.typed.json_values import to_document, to_json_text
 def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[str, Typed]:
     """Return the fields of records with the field rules applied, without fields of type void.
 
-    Args:
-        fields: The values at each key, with their type.
-
     Source: docs/evolution-rules.md#d13, #d16
     """
     prepared = {

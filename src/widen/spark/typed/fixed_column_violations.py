@@ -33,7 +33,6 @@ class TypedViolation:
     Args:
         kind: The kind of the value; ``null`` for a required value that is missing.
         is_violated: Whether a record has the violation.
-        reason: The text of the violation.
     """
 
     source: Path
@@ -43,11 +42,7 @@ class TypedViolation:
 
 
 def find_typed_violations(fields: Mapping[str, Typed], route: RecordRoute) -> list[TypedViolation]:
-    """Return the violations that records may have; empty if the table has no fixed columns.
-
-    Args:
-        fields: The values at each key of a record, with their type.
-    """
+    """Return the violations that records may have; empty if the table has no fixed columns."""
     return list(_find_violations(fields, fixed_column_route(route), ()))
 
 
@@ -63,7 +58,6 @@ def observe_violations(violations: Sequence[TypedViolation], counts: Sequence[in
     """Return violations as an observation.
 
     Args:
-        violations: The violations that records may have.
         counts: How many records have each violation.
     """
     root: RecordObservation = {}

@@ -34,7 +34,6 @@ class _KindAggregate:
     """The aggregates of one kind, over all values of the kind in a record at once.
 
     Args:
-        observation: The observation to fill in.
         values: The value of a record, or an array of its values.
         type: The type of scalars; None for records and maps.
         optional: The field with the kind, if the type of the values does not say that they are of it.
@@ -118,7 +117,6 @@ class KindAggregates:
     """The aggregates over records.
 
     Args:
-        fields: The values at each key, with their type.
         observation: What the schema of the records says; the results are filled in.
         location: The file and the number of each record, as a struct; None if unknown.
     """

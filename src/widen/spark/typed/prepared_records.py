@@ -22,12 +22,7 @@ from widen.spark.typed.typed_records import TypedRecords
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """Records with the field rules applied.
-
-    Args:
-        fields: The values at each key, with their type.
-        pending: The fields of type void.
-    """
+    """Records with the field rules applied."""
 
     records: TypedRecords
     fields: Mapping[str, Typed]
@@ -56,7 +51,6 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
     """Return records with the field rules of a policy applied.
 
     Args:
-        name: The name of the source in errors.
         base: The schema of the table; None if the table does not exist yet.
 
     Raises:

@@ -71,7 +71,6 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
     """Return the rows of a DataFrame as records.
 
     Args:
-        name: The name of the source in errors.
         is_placed: Whether the last column is the location of each record.
 
     Raises:
@@ -93,9 +92,6 @@ def _with_field_steps(values: Column, data_type: DataType) -> Column:
 
 def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFields) -> list[TypedRecords]:
     """Return the records of Parquet, Avro or ORC files.
-
-    Args:
-        file_fields: The fields that records get from their files.
 
     Raises:
         SourceError: a file cannot be read, or this Spark cannot read the format.

@@ -171,11 +171,7 @@ def _column(rows: pa.Table, path: Path) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class IcebergLayout:
-    """The layout of the files of an Iceberg table.
-
-    Args:
-        sink: The destination, with the Arrow schema of the files.
-    """
+    """The layout of the files of an Iceberg table."""
 
     sink: PartSink
     partition_by: tuple[PartitionField, ...] = ()

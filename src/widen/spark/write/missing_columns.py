@@ -111,9 +111,6 @@ class _ColumnFiller:
 def default_value(field: Field, supported: Collection[str]) -> Column:
     """Return the value of a missing column: its default, or null.
 
-    Args:
-        supported: The features of the table.
-
     Source: PROTOCOL.md#default-columns
     """
     default = find_default(field) if "allowColumnDefaults" in supported else None
@@ -154,7 +151,6 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Pat
 
     Args:
         want: The type of the table column; a value outside its range fails the job.
-        path: The path of the table column, for the error.
 
     Source: Spark's ANSI store assignment
     """

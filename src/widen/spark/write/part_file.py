@@ -57,7 +57,6 @@ class PartSink:
     """The destination of part files.
 
     Args:
-        job: The directory of the job.
         describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
         schema: The schema of the files; by default that of the rows.
         count_nans: Returns the numbers of NaN values by field id, which no footer has; None if they are not needed.

@@ -19,41 +19,15 @@ from widen.cli import lazy_imports
 from widen.cli.shared_options import Catalog, Shown, pairs
 
 
-class Evolve(str, Enum):
-    """What happens when a batch does not fit the table: the values of `widen.planning.evolution.policy.Mode`."""
-
-    WIDEN = "widen"
-    SPLIT = "split"
-    FREEZE = "freeze"
-    FAIL = "fail"
+def _choice(name: str, *values: str) -> Any:
+    """Return an enum of the values of an option; to import the enums of the planning would slow down every command."""
+    return Enum(name, {value.upper(): value for value in values}, type=str)
 
 
-class Numbers(str, Enum):
-    """What fractions become: the values of `widen.planning.evolution.policy.Numbers`."""
-
-    EXACT = "exact"
-    DECIMAL = "decimal"
-    DOUBLE = "double"
-
-
-class Format(str, Enum):
-    """The format of files: the values of `widen.spark.source.file_format.FileFormat`."""
-
-    JSON = "json"
-    CSV = "csv"
-    TEXT = "text"
-    PARQUET = "parquet"
-    AVRO = "avro"
-    ORC = "orc"
-
-
-class TableKind(str, Enum):
-    """The format of the table: the values of `widen.formats.FORMATS`."""
-
-    DELTA = "delta"
-    ICEBERG = "iceberg"
-
-
+Evolve = _choice("Evolve", "widen", "split", "freeze", "fail")
+Numbers = _choice("Numbers", "exact", "decimal", "double")
+Format = _choice("Format", "json", "csv", "text", "parquet", "avro", "orc")
+TableKind = _choice("TableKind", "delta", "iceberg")
 _MANY = "can be repeated."
 
 

@@ -72,7 +72,7 @@ class MapStepNotFound(ColumnNotFound):
 
 
 class PathNotNested(ColumnNotFound):
-    """A path goes on below a column that has no nested fields."""
+    """A path leads below a column that has no nested fields."""
 
     code = "DELTA_COLUMN_PATH_NOT_NESTED"
     hint = "The column above it is not a struct, an array or a map, so it has no fields."

@@ -38,7 +38,7 @@ class FlowTaken(ContentionError):
     code = "WIDEN_FLOW_TAKEN"
     template = "Another process runs the flow into {location}: it has committed version {version} of the source."
     hint = (
-        "Nothing of this batch is visible. Run each flow in one process only; it goes on where the other one stopped."
+        "Nothing of this batch is visible. Run each flow in one process only; it continues where the other one stopped."
     )
 
 

@@ -1,8 +1,8 @@
-"""The checkpoint of a flow: what the flow is, and how far it is.
+"""The checkpoint of a flow: what the flow reads and writes, and how far it has read.
 
-The target says which versions of the source it has, in the transaction of each commit. The checkpoint adds what the
-target cannot say: that versions without rows have been read, and where a batch ends that may have been interrupted, so
-that it is repeated with the same rows.
+The transactions of the target say which versions of the source it has. The checkpoint adds what they cannot say: that
+versions without rows have been read, and where a batch ends that may have been interrupted, so that it is repeated with
+the same rows.
 
 Source: docs/guide/flow.md#exactly-once
 """
@@ -22,7 +22,7 @@ _FORMAT = 1
 
 
 class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a checkpoint remembers.
+    """The progress of a flow, as its checkpoint stores it.
 
     Args:
         version: The last version of the source that has been read; None before the first.
@@ -74,7 +74,8 @@ class Checkpoint:
         try:
             progress = msgspec.json.decode(data, type=FlowProgress)
         except msgspec.DecodeError as error:
-            raise self._unusable(str(error), "Delete the file: the flow goes on where its target is.") from error
+            fix = "Delete the file: the flow then continues after the last version that its target has."
+            raise self._unusable(str(error), fix) from error
         if progress.format > _FORMAT:
             reason = f"it has the format {progress.format}, and this version of Widen knows {_FORMAT}"
             raise self._unusable(reason, "Install a newer version of Widen.")
@@ -90,12 +91,12 @@ class Checkpoint:
         return progress if is_first else self.read() or progress
 
     def write(self, progress: FlowProgress) -> FlowProgress:
-        """Write what it remembers, and return it."""
+        """Write the progress, and return it."""
         self.store.put(_FILE, msgspec.json.encode(progress))
         return progress
 
     def remove(self) -> None:
-        """Forget everything."""
+        """Delete the progress."""
         self.store.delete([_FILE])
 
     def _unusable(self, reason: str, expected: str) -> InvalidConfig:

@@ -72,7 +72,7 @@ class FlowSettings:
 
 
 class FlowStep:
-    """A flow that can be run again and again; it goes on where its checkpoint and its target are.
+    """A flow that can be run again and again; each run continues where its checkpoint and its target say.
 
     Args:
         rebuild: Whether the first batch replaces all rows of the target.

@@ -63,8 +63,8 @@ class DeltaFlowSource(FlowSource):
     def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
         before = self._open(version)
         with _explain_loss(self.location):
-            found = version_changes(self.store, version + 1, limits.last)
-            changes = list(take_until_full(before.schema, _with_schemas(before, found), limits))
+            later = version_changes(self.store, version + 1, limits.last)
+            changes = list(take_until_full(before.schema, _with_schemas(before, later), limits))
         last = self._open(changes[-1].version)
         schemas = (from_json(each.metadata.schema_string) for each in changes if each.metadata is not None)
         is_growth = all(is_readable_in(schema, last.schema) for schema in [before.schema, *schemas])

@@ -61,7 +61,7 @@ class VersionRange(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no version changes rows, nor how rows that are there are read."""
+        """Whether no version changes rows or how existing rows are read."""
 
     def added_rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the versions that only add rows, in the columns and types of the last version.

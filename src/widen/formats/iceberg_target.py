@@ -132,8 +132,8 @@ def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, .
     columns = partition_columns(partition_fields)
     for path, column in fields(schema):
         if not column.nullable:
-            known = columns.get(path)
-            reason = f"{known.reason} and NOT NULL" if known else "NOT NULL"
+            partition = columns.get(path)
+            reason = f"{partition.reason} and NOT NULL" if partition else "NOT NULL"
             columns[path] = FixedColumn(path[-1], reason, is_required=True)
     return columns
 

@@ -268,7 +268,7 @@ _CONNECTION = "Check the address and the state of the catalog, and repeat the ca
 def translate_catalog_errors(location: str) -> Iterator[None]:
     """Raise errors of PyIceberg and of what is below it as errors of ours.
 
-    Losing a race and unknown outcomes of commits are not for here; see `widen.iceberg.commit`.
+    Conflicts and unknown outcomes of commits are handled in `widen.iceberg.commit`.
 
     Args:
         location: The table or the catalog that a message names.

@@ -277,7 +277,7 @@ def _with_schema(name: TableName, table: Table, schema: Schema) -> Transaction:
 
 
 def _difference(snapshot: Snapshot, table: Table, plan: _Plan) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files that the mirror lacks, and those that it has and the version has not.
+    """Return the files that only the version has, and those that only the mirror has.
 
     The versions are compared by the log. Where that was cleaned up, the mirror itself says which files it has.
     """

@@ -194,7 +194,7 @@ def to_partition_spec(
     fields: Iterable[PartitionField], schema: iceberg_schema.Schema
 ) -> iceberg_partitioning.PartitionSpec:
     """Return the partition specification of a new table."""
-    made = [
+    partition_fields = [
         iceberg_partitioning.PartitionField(
             source_id=_id_of(schema, each.source),
             field_id=_FIRST_ID + position,
@@ -205,7 +205,7 @@ def to_partition_spec(
         )
         for position, each in enumerate(fields)
     ]
-    return iceberg_partitioning.PartitionSpec(*made)
+    return iceberg_partitioning.PartitionSpec(*partition_fields)
 
 
 def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:

@@ -171,15 +171,15 @@ class FileChoice:
         """
         if self.hash_files is not None:
             source = self.hash_files(source)
-        found = compare_files(source.files, self._loads())
-        self.comparison = found
+        comparison = compare_files(source.files, self._loads())
+        self.comparison = comparison
         if not self.is_new:
             return source
-        if found.changed and self.changed is Changed.FAIL:
-            raise FilesChanged(location=self.target.location, files=name_some(found.changed))
-        changed = found.changed if self.changed is Changed.SKIP else ()
-        skipped = {*found.known, *changed, *(found.bad if self.skips_bad else ())}
-        self.comparison = replace(found, skipped=tuple(file.path for file in source.files if file.path in skipped))
+        if comparison.changed and self.changed is Changed.FAIL:
+            raise FilesChanged(location=self.target.location, files=name_some(comparison.changed))
+        changed = comparison.changed if self.changed is Changed.SKIP else ()
+        skipped = {*comparison.known, *changed, *(comparison.bad if self.skips_bad else ())}
+        self.comparison = replace(comparison, skipped=tuple(file.path for file in source.files if file.path in skipped))
         if not skipped:
             return source
         return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))

@@ -22,8 +22,8 @@ from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 
 PATIENT_FROM, MAX_PASSES = 1, 8
-"""From which pass on every task reads all its records, though the plan will change, and how many passes can be needed.
-The first pass finds all kinds but rare ones; it does not pay to look for those one pass after another."""
+"""From this pass on, each task reads all its records even if it knows that the plan will change; and the most passes.
+The first pass finds all kinds but rare ones. Looking for those one pass after another would take longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ MAX_ROWS = 20
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as HTML; rows after the first `MAX_ROWS` are left out, and an ellipsis says so."""
+    """Return a table as HTML; an ellipsis replaces rows after the first `MAX_ROWS`."""
     shown = list(islice(rows, MAX_ROWS + 1))
     lines = [_row("td", row) for row in shown[:MAX_ROWS]]
     more = "<p>…</p>" if len(shown) > MAX_ROWS else ""

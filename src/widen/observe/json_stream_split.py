@@ -105,7 +105,7 @@ class RecordSplitter:
 
 
 def _without_separators(between: bytes) -> bytes:
-    """Return what stands between two records; a bracket of an array around them is not a part of it."""
+    """Return the text between two records, without a bracket of an array around them."""
     text = between.strip(_SEPARATORS)
     if not text:
         return text

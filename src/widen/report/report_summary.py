@@ -172,18 +172,14 @@ def _drift_check(recent: Sequence[IntervalRecord]) -> Check:
     changes = [change for each in recent for change in each.listed_changes]
     drifted = [change for change in changes if change.grade in GRADES[2:]]
     if drifted:
-        text = f"{_count(len(drifted), 'conflicting change')} in the last {_loads(recent)}"
+        text = f"{count_noun(len(drifted), 'conflicting change')} in the last {_loads(recent)}"
         return Check("Drift", Status.WATCH, text)
-    text = _count(len(changes), "harmless change") if changes else "no change"
+    text = count_noun(len(changes), "harmless change") if changes else "no change"
     return Check("Drift", Status.OK, f"{text} of columns in the last {_loads(recent)}")
 
 
 def _loads(recent: Sequence[IntervalRecord]) -> str:
-    return _count(len(recent), "load")
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return count_noun(len(recent), "load")
 
 
 def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[VersionTime, ColumnChange]]:
@@ -222,7 +218,7 @@ def _kept_out(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decis
         )
         reason = f"{kept_out:,} records were kept out of the table, because fixed columns cannot hold them."
         status = Status.ACT if any(load.quarantined for load in loads[-RECENT_LOADS:]) else Status.WATCH
-        yield Decision("Quarantine", f"{_count(kept_out, 'record')} kept out", reason, status, hints)
+        yield Decision("Quarantine", f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
 
 
 def _stored_whole(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:

@@ -88,15 +88,15 @@ def with_store_settings(
     Args:
         places: Sources and checkpoints.
     """
-    found: dict[str, str] = {}
+    store_settings: dict[str, str] = {}
     for place in places:
         if storage_options and urlsplit(place).scheme in _S3:
-            found |= hadoop_options(LogStore(place, storage_options))
-    if not found or not is_driver(spark):
+            store_settings |= hadoop_options(LogStore(place, storage_options))
+    if not store_settings or not is_driver(spark):
         return spark
     session = spark.newSession()
     given = {key: value for key, value in spark.conf.getAll.items() if spark.conf.isModifiable(key)}
-    for key, value in {**given, **found, "fs.s3.impl": _S3A}.items():
+    for key, value in {**given, **store_settings, "fs.s3.impl": _S3A}.items():
         session.conf.set(key, value)
     return session
 

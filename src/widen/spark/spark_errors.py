@@ -81,9 +81,9 @@ def translate_spark_errors() -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        known = find_known_failure(error)
-        if known is not None:
-            raise known from error
+        failure = find_known_failure(error)
+        if failure is not None:
+            raise failure from error
         text = str(error)
         causes = _CAUSE.findall(text)
         reason = f"{causes[-1][0].rpartition('.')[2]}: {causes[-1][1]}" if causes else text.partition("\n")[0]
@@ -91,7 +91,7 @@ def translate_spark_errors() -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Tell whether an error of Spark, or one that it caused, says that Java ran out of memory or has died of that."""
+    """Tell whether an error of Spark, or one that it caused, says that Java ran out of memory, or died of it."""
     return error is not None and (bool(_NO_MEMORY.search(str(error))) or is_out_of_memory(error.__cause__))
 
 

@@ -156,11 +156,11 @@ def grammar() -> str:
 
 def format_form(form: str) -> str:
     """Return a form for messages, followed by those of its parts that have alternatives."""
-    lines, seen = [_readable(form)], set[str]()
+    lines, listed = [_readable(form)], set[str]()
     for line in lines:
         for name in _NAME.findall(line):
-            if name not in seen and _part(name):
-                seen.add(name)
+            if name not in listed and _part(name):
+                listed.add(name)
                 lines.append(f"    {name}: {_readable(_part(name))}")
     return "\n".join(lines)
 
@@ -170,9 +170,9 @@ def _readable(form: str) -> str:
     return _NAME.sub(_in_place, _LIST.sub(", ...", form)).replace('"', "")
 
 
-def _in_place(found: re.Match[str]) -> str:
-    form = _part(found[0])
-    return _readable(form) if form and not _offers_choice(form) else found[0]
+def _in_place(match: re.Match[str]) -> str:
+    form = _part(match[0])
+    return _readable(form) if form and not _offers_choice(form) else match[0]
 
 
 def _part(name: str) -> str:

@@ -360,7 +360,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
 
     def type(self, meta: Meta, *_: object) -> DataType | str:
         """Return the type; ``char`` and ``varchar`` stay strings, as they only limit the length of a string."""
-        text = _REMARK.sub(lambda found: found[1] or " ", self._text[meta.start_pos : meta.end_pos])
+        text = _REMARK.sub(lambda match: match[1] or " ", self._text[meta.start_pos : meta.end_pos])
         limited = _TEXT_TYPE.fullmatch(text)
         return f"{(limited[1] or '').lower()}char({limited[2]})" if limited else parse_type(text)
 

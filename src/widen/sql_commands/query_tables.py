@@ -1,4 +1,4 @@
-"""The tables of a query: each becomes a DataFrame of Widen, and the rest of the text goes to Spark as it stands.
+"""The tables of a query: each becomes a DataFrame of Widen, and the rest of the text goes to Spark unchanged.
 
 Source: Delta Lake's time travel and table_changes; Spark's parameterized queries (``{name}`` for a DataFrame).
 """

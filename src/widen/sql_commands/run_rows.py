@@ -77,10 +77,11 @@ def _constant(name: str, value: str, data_type: str, spark: SparkSession) -> str
     """Return a value as a constant of a type, or NULL; Spark makes null of a value that does not fit, or fails."""
     constant = f"CAST({value} AS {data_type})"
     with translate_spark_errors():
-        (found,) = spark.sql(f"SELECT ({value}) IS NULL, try_cast({value} AS {data_type}) IS NULL").collect()
-    if found[1] and not found[0]:
+        row = spark.sql(f"SELECT ({value}) IS NULL, try_cast({value} AS {data_type}) IS NULL").collect()[0]
+    is_null, is_null_in_type = row
+    if is_null_in_type and not is_null:
         raise InvalidOption(option="PARTITION", value=value, expected=f"Must be a value of {name} {data_type}.")
-    return "NULL" if found[0] else constant
+    return "NULL" if is_null else constant
 
 
 def _equality(name: str, constant: str) -> str:

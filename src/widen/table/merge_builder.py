@@ -18,8 +18,8 @@ class MergeBuilder(Generic[_T]):
     """A merge to which clauses are added one by one; nothing runs before `execute`.
 
     There are three kinds of clauses: matched, not matched, and not matched by source. For each row, the first clause of
-    its kind whose condition is true applies. Expressions are strings in Spark SQL or columns; they refer to both sides
-    by alias, e.g. ``s.amount + t.amount``.
+    its kind whose condition is true applies; a clause without a condition applies to all rows of its kind. Expressions
+    are strings in Spark SQL or columns; they refer to both sides by alias, e.g. ``s.amount + t.amount``.
 
     Source: Delta Lake's MERGE
     """
@@ -30,27 +30,15 @@ class MergeBuilder(Generic[_T]):
     def when_matched_update(
         self, assignments: Mapping[str, Expression], *, condition: Expression | None = None
     ) -> MergeBuilder[_T]:
-        """Update rows of the table that a row of the source matches.
-
-        Args:
-            condition: The condition; by default the clause applies to all of these rows.
-        """
+        """Update rows of the table that a row of the source matches."""
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition, assignments))
 
     def when_matched_update_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Update matched rows from all columns of the source; columns that it lacks stay as they are.
-
-        Args:
-            condition: The condition; by default the clause applies to all of these rows.
-        """
+        """Update matched rows from all columns of the source; columns that it lacks stay as they are."""
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition))
 
     def when_matched_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Delete rows of the table that a row of the source matches.
-
-        Args:
-            condition: The condition; by default the clause applies to all of these rows.
-        """
+        """Delete rows of the table that a row of the source matches."""
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.DELETE, condition))
 
     def when_not_matched_insert(
@@ -60,16 +48,11 @@ class MergeBuilder(Generic[_T]):
 
         Args:
             values: The values by column; other columns get their default, their generated value, or null.
-            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition, values))
 
     def when_not_matched_insert_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Insert rows of the source that match no row of the table, with all their columns.
-
-        Args:
-            condition: The condition; by default the clause applies to all of these rows.
-        """
+        """Insert rows of the source that match no row of the table, with all their columns."""
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition))
 
     def when_not_matched_by_source_update(
@@ -79,16 +62,11 @@ class MergeBuilder(Generic[_T]):
 
         Args:
             assignments: The new values by column path; they can refer to the table only.
-            condition: The condition; by default the clause applies to all of these rows.
         """
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.UPDATE, condition, assignments))
 
     def when_not_matched_by_source_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
-        """Delete rows of the table that no row of the source matches.
-
-        Args:
-            condition: The condition; by default the clause applies to all of these rows.
-        """
+        """Delete rows of the table that no row of the source matches."""
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.DELETE, condition))
 
     def execute(self) -> _T:

@@ -115,8 +115,8 @@ class _Evaluation:
     def _in_partitions(self, condition: Compare | IsNull, *, truth: bool) -> pa.Array:
         key = self._selection.to_physical(condition.path)[0]
         texts = pc.map_lookup(self._rows["partition_values"], pa.scalar(key), "first").dictionary_encode("encode")
-        found = [self._selection.can_be(condition, {key: text}, truth=truth) for text in texts.dictionary.to_pylist()]
-        return pa.array(found, pa.bool_()).take(texts.indices)
+        matches = [self._selection.can_be(condition, {key: text}, truth=truth) for text in texts.dictionary.to_pylist()]
+        return pa.array(matches, pa.bool_()).take(texts.indices)
 
     def _compare(self, condition: Compare, operator: str) -> pa.Array:
         path = self._selection.to_physical(condition.path)

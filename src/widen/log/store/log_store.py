@@ -200,12 +200,12 @@ def skip_folders(entries: Iterable[FileEntry], skips: Callable[[str], bool]) -> 
     Args:
         skips: Tells whether to skip a folder, by its path; asked once for each.
     """
-    known: dict[str, bool] = {"": False}
+    skipped: dict[str, bool] = {"": False}
 
     def is_skipped(folder: str) -> bool:
-        if folder not in known:
-            known[folder] = is_skipped(folder.rpartition("/")[0]) or skips(folder)
-        return known[folder]
+        if folder not in skipped:
+            skipped[folder] = is_skipped(folder.rpartition("/")[0]) or skips(folder)
+        return skipped[folder]
 
     return (entry for entry in entries if not is_skipped(entry.path.rpartition("/")[0]))
 

@@ -88,7 +88,7 @@ def commit(
 ) -> Outcome:
     """Commit actions on top of a version, or on top of later versions that do not conflict with them.
 
-    After the commit, a checksum and, if due, a checkpoint are written; if that fails, the commit stands.
+    After the commit, a checksum and, if due, a checkpoint are written; if that fails, the commit remains valid.
 
     Args:
         base: The version that the actions are based on; None to create version 0.

@@ -25,7 +25,8 @@ from widen.protocol.actions import Action, CommitInfo
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 INTERVALS = ((1_000_000, 100), (100_000, 50), (0, 10))
-"""How many versions apart checkpoints are, by the number of actions in the last one; each is a multiple of the next."""
+"""The number of versions between two checkpoints, by the least number of actions in the last one; each is a multiple of
+the next."""
 
 SMALL_PART = 1000
 """A commit is small if it has less than this part of the actions in the checkpoint. Readers replay small commits fast,
@@ -66,7 +67,7 @@ def run_post_commit_hooks(
 
 
 def checkpoint_interval(size: int, commit_size: int) -> int:
-    """Return how many versions apart checkpoints are written, unless a property of the table says so.
+    """Return the number of versions between two checkpoints; a property of the table can override it.
 
     Args:
         size: The number of actions in the last checkpoint.

@@ -126,7 +126,7 @@ def plan_vacuum(
 def run_vacuum(
     plan: VacuumPlan, delete: Callable[[list[str]], None] | None = None
 ) -> tuple[VacuumPlan, Committed] | Conflicted:
-    """Delete the files of a plan, between two commits that tell so in the history.
+    """Delete the files of a plan, between two commits that record it in the history.
 
     Files that other commits need since the plan was made stay. If a deletion fails, the table is still valid, and
     another vacuum deletes the rest.

@@ -15,7 +15,7 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 
 PAUSE_MS = 60_000
-"""After a longer commit, a version of which the store cannot tell whether readers see it counts as unknown: the machine
+"""If a commit takes longer and the store cannot tell whether readers see it, its outcome counts as unknown: the machine
 may have slept in between."""
 
 
@@ -42,8 +42,8 @@ def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unk
 
     A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`. Before it
     frees the name of a version it makes sure of a checkpoint of a later one, so the newest version is seen. An older
-    one is seen if the commit of its base is still there: a cleanup deletes that one first. The commit before does not
-    tell: another writer with an old base may have written it again.
+    one is seen if the commit of its base is still there: a cleanup deletes that one first. The commit before proves
+    nothing: another writer with an old base may have written it again.
 
     Args:
         base: The version that the change is based on.
@@ -66,7 +66,7 @@ def _has_base(store: LogStore, base: Snapshot) -> bool:
     if not commits or commits[0].first != base.version:
         return False
     listed, current = commits[0].entry, store.find(commits[0].entry.path)
-    # What some stores tell of a single file has no milliseconds.
+    # Some stores return the time of a single file without milliseconds.
     return (
         current is not None
         and current.size_bytes == listed.size_bytes

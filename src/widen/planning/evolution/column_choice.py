@@ -61,14 +61,14 @@ def uncovered_kinds(columns: Iterable[FieldColumn], kinds: Kinds, *, keeps_boole
 
     Source: docs/evolution-rules.md#u7, #d2, #d18
     """
-    known = tuple(columns)
+    all_columns = tuple(columns)
     return tuple(
         kind
         for kind, observed in sorted(kinds.items())
         if not any(
             covers_kind(column.leaf, column.dim, kind, observed)
             and not (keeps_booleans and is_boolean_as_number(column.leaf, kind.word))
-            for column in known
+            for column in all_columns
         )
     )
 
@@ -227,10 +227,10 @@ def _common_column(
     requests: Iterable[ColumnRequest], kinds: Kinds, columns: Iterable[FieldColumn] = ()
 ) -> ColumnRequest:
     """Return the common denominator: the widest type and the largest dim of requests and existing columns (U9)."""
-    wanted, known = list(requests), [column for column in columns if word_of(column.leaf) in WIDER]
-    leaf = common_leaf([*(ValueSpan(column.leaf) for column in known), *(_span(request, kinds) for request in wanted)])
-    dim = max([*(column.dim for column in known), *(request.dim for request in wanted)])
-    return ColumnRequest(leaf, dim, "U9", tuple(kind for request in wanted for kind in request.kinds))
+    wanted, existing = list(requests), [column for column in columns if word_of(column.leaf) in WIDER]
+    spans = [*(ValueSpan(column.leaf) for column in existing), *(_span(request, kinds) for request in wanted)]
+    dim = max([*(column.dim for column in existing), *(request.dim for request in wanted)])
+    return ColumnRequest(common_leaf(spans), dim, "U9", tuple(kind for request in wanted for kind in request.kinds))
 
 
 def _without_incomparable_booleans(

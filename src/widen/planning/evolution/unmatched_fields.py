@@ -86,10 +86,10 @@ def _existing_fields(planned: StructType, observed: Observation) -> tuple[set[Pa
     return existing, closed
 
 
-def _add_columns(struct: StructType, above: Path, existing: set[Path], closed: set[Path]) -> None:
+def _add_columns(struct: StructType, parent: Path, existing: set[Path], closed: set[Path]) -> None:
     for field in struct:
-        if above or role_of(field) is None:
-            source = (*above, source_key(field))
+        if parent or role_of(field) is None:
+            source = (*parent, source_key(field))
             existing.add(source)
             leaf, _ = leaf_and_dim(field.type)
             if isinstance(leaf, StructType):
@@ -98,9 +98,9 @@ def _add_columns(struct: StructType, above: Path, existing: set[Path], closed: s
                 closed.add(source)
 
 
-def _add_observed(records: RecordObservation, above: Path, existing: set[Path], closed: set[Path]) -> None:
+def _add_observed(records: RecordObservation, parent: Path, existing: set[Path], closed: set[Path]) -> None:
     for key, field in records.items():
-        source = (*above, key)
+        source = (*parent, key)
         existing.add(source)
         for below in _records_in(field):
             _add_observed(below, source, existing, closed)
@@ -116,7 +116,7 @@ def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
     for source, pin in policy.pins.items():
         types = list(_types_of(base, source))
         pinned = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
-        if pinned is not None and types and not any(_is_like(unmatched, pinned) for unmatched in types):
+        if pinned is not None and types and not any(_is_like(existing, pinned) for existing in types):
             pin_text = "map" if pinned == ANY_MAP else pinned.sql
             existing_types = " and ".join(each.sql for each in types)
             yield Unmatched("pin", source, f"the pin is {pin_text}, but the table has this field as {existing_types}")
@@ -132,9 +132,9 @@ def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
                 yield from _types_of(leaf, source[1:])
 
 
-def _is_like(unmatched: DataType, pinned: DataType) -> bool:
+def _is_like(data_type: DataType, pinned: DataType) -> bool:
     """Tell whether a column has a type, ignoring the fields of its records."""
-    (leaf, dim), (pinned_leaf, pinned_dim) = leaf_and_dim(unmatched), leaf_and_dim(pinned)
+    (leaf, dim), (pinned_leaf, pinned_dim) = leaf_and_dim(data_type), leaf_and_dim(pinned)
     kinds: Collection[type] = (StructType, MapType)
     is_same = any(isinstance(leaf, kind) and isinstance(pinned_leaf, kind) for kind in kinds)
     return dim == pinned_dim and (is_same or str(leaf) == str(pinned_leaf))

@@ -32,7 +32,7 @@ class Requirement:
 
     Args:
         feature: The table feature that the commit adds if the table does not support it.
-        has_expression: Whether it brings an expression that Spark must accept, whatever the rows are.
+        has_expression: Whether it brings an expression that Spark must accept, independent of the rows.
     """
 
     feature: str | None = None

@@ -49,17 +49,17 @@ def _collect_orders(value: Any, path: SourcePath, orders: dict[SourcePath, list[
 
 
 def _merge_order(order: list[str], keys: Iterable[str]) -> None:
-    """Insert new keys, in place, each after the key that it follows."""
-    known = set(order)
-    if known.issuperset(keys):
+    """Insert new keys, in position, each after the key that it follows."""
+    existing = set(order)
+    if existing.issuperset(keys):
         return
-    place = 0
+    position = 0
     for key in keys:
-        if key in known:
-            place = order.index(key) + 1
+        if key in existing:
+            position = order.index(key) + 1
         else:
-            order.insert(place, key)
-            place += 1
+            order.insert(position, key)
+            position += 1
 
 
 def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObservation) -> BatchProfile:

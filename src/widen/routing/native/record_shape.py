@@ -43,7 +43,7 @@ class BatchProfile:
 
 @dataclass(frozen=True, slots=True)
 class SingleColumn:
-    """A field with one column, which takes whatever the decoder accepts.
+    """A field with one column, which takes every value that the decoder accepts.
 
     Args:
         shape: Shape of the records in the column, if it holds records.

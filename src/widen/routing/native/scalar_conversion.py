@@ -185,7 +185,7 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     for python_type, word in _KIND_OF_TYPE.items():
         routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
         base_routed = [slot for slot in routed if slot.name in base_columns]
-        # A text column from before the interval holds whatever scalars come: they are nothing new (U7).
+        # A text column from before the interval holds every scalar, so no scalar is new to it (U7).
         if not has_text_column and not any(map(_is_same_kind, [word] * len(routed), routed)):
             if len(base_routed) != 1 or not _can_decide(word, base_routed[0]):
                 continue

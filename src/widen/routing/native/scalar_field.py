@@ -34,7 +34,7 @@ _NATIVE_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
         STRING_WORD: (str,),
     }
 )
-"""What a field with a single column takes while it has shown nothing else."""
+"""What a field with a single column takes until it shows another kind of value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,9 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
         InvalidOption: a name is unknown, or two options exclude each other.
     """
     options = SourceOptions({name.lower(): value for name, value in given.items()})
-    known = {name.lower() for name in _NAMES}
+    valid_names = {name.lower() for name in _NAMES}
     for name in options.given:
-        if name not in known and not name.startswith((_PROPERTY, *_STORE)):
+        if name not in valid_names and not name.startswith((_PROPERTY, *_STORE)):
             expected = f"Must be one of {', '.join(_NAMES)}, a table property, or a storage option such as "
             raise InvalidOption(option="an option", value=name, expected=f"{expected}AWS_ACCESS_KEY_ID.")
     for kind in ("AsOf", "starting", "ending"):

@@ -230,10 +230,10 @@ def _differently_spelled(given: DataType, table: DataType) -> str | None:
     match given, table:
         case StructType(), StructType():
             for inner in given:
-                known = table.find(inner.name)
-                if known is None or known.name != inner.name:
+                table_field = table.find(inner.name)
+                if table_field is None or table_field.name != inner.name:
                     return inner.name
-                odd = _differently_spelled(inner.type, known.type)
+                odd = _differently_spelled(inner.type, table_field.type)
                 if odd:
                     return odd
         case ArrayType(), ArrayType():

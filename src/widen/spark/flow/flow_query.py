@@ -69,7 +69,7 @@ class FlowQuery:
                 raise InvalidOption(option="transform", value=result, expected="Must return a DataFrame.")
             return result
         escaped = self.sql.strip().rstrip(";").replace("{", "{{").replace("}", "}}")
-        # The query stands on its own line, so that a comment at its end does not hide the bracket.
+        # The query is on its own line, so that a comment at its end does not hide the bracket.
         template = f"WITH source AS (SELECT * FROM {{widen_source}}) SELECT * FROM (\n{escaped}\n)"
         try:
             return spark.sql(template, None, widen_source=source)

@@ -238,6 +238,6 @@ def _live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list
     unknown = [
         snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
     ]
-    found = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
+    footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
     deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
-    return [(next(found).rows if rows is None else rows) - gone for rows, gone in zip(counts, deleted, strict=True)]
+    return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]

@@ -143,14 +143,14 @@ def with_field_id(column: Any, number: int) -> Any:
     return column.with_metadata({**(column.metadata or {}), _FIELD_ID: str(number).encode()})
 
 
-def _find_field(column: Any, known: Iterable[Field], mode: str) -> Field | None:
+def _find_field(column: Any, fields: Iterable[Field], mode: str) -> Field | None:
     """Return the table field of a file column: by field id in the mode ``id``, else by name.
 
     A field without an id, such as a materialized row id, is matched by name in that mode, too.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
-    for field in known:
+    for field in fields:
         if mode == ID and COLUMN_ID in field.metadata:
             is_same = str(field.metadata[COLUMN_ID]) == field_id(column)
         else:

@@ -236,16 +236,16 @@ def check_ranges(
     """
     if not ranges:
         return []
-    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, found boolean").collect()
-    return [row["found"] for row in sorted(rows)]
+    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").collect()
+    return [row["result"] for row in sorted(rows)]
 
 
 def _check(
     ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = [_check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
-        yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(found, pa.bool_())], names=["id", "found"])
+        results = [_check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
+        yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(results, pa.bool_())], names=["id", "result"])
 
 
 def _check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:

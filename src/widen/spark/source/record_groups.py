@@ -1,4 +1,4 @@
-"""The records of a raw batch in a task, whatever its rows stand for."""
+"""The records of a raw batch in a task, whether its rows are texts or ranges of files."""
 
 from __future__ import annotations
 

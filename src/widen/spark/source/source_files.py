@@ -160,11 +160,11 @@ def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceF
     if not all(map(_PLAIN_PATH.fullmatch, paths)) or not is_driver(spark) or not _are_few(plain):
         return None
     uris = spark.read.option("recursiveFileLookup", "true").text(list(paths)).inputFiles()
-    found = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
-    if len(found) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(found) != sorted(plain)):
+    listed = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
+    if len(listed) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(listed) != sorted(plain)):
         return None
     try:
-        stats = [(path, os.stat(path)) for path in sorted(found)]
+        stats = [(path, os.stat(path)) for path in sorted(listed)]
     except FileNotFoundError:  # deleted meanwhile
         return None
     return [
@@ -237,7 +237,7 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
 
 
 def choose_files(
-    found: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
+    files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
 ) -> SourceFiles | None:
     """Return the files to read: those of the requested format, or of the one format that their names tell.
 
@@ -251,7 +251,7 @@ def choose_files(
     Raises:
         SourceError: the names tell several formats.
     """
-    formats = {file.path: format_of(file.path) for file in found}
+    formats = {file.path: format_of(file.path) for file in files}
     known_formats = {file_format for file_format in formats.values() if file_format is not None}
     if format is None and len(known_formats) > 1:
         first = {file_format.value: path for path, file_format in reversed(formats.items()) if file_format is not None}
@@ -261,9 +261,9 @@ def choose_files(
     chosen = format or next(iter(known_formats), None)
     if chosen is None:
         return None
-    files = [file for file in found if formats[file.path] is chosen]
-    left_out = tuple(file.path for file in found if files and formats[file.path] is not chosen)
-    return SourceFiles(tuple(roots), tuple(files or found), left_out, chosen, options)
+    chosen_files = tuple(file for file in files if formats[file.path] is chosen)
+    left_out = tuple(file.path for file in files if chosen_files and formats[file.path] is not chosen)
+    return SourceFiles(tuple(roots), chosen_files or tuple(files), left_out, chosen, options)
 
 
 def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:

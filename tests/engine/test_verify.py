@@ -91,6 +91,14 @@ def test_damage_is_named(spark: SparkSession, place: Path, name: str) -> None:
     assert named in (min(found.places, key=number_of) if found.places else "")
 
 
+def test_tasks_of_spark_find_what_this_process_finds(
+    spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widen.spark.source.file_ranges.MAX_LOCAL_BYTES", 0)
+    assert proof(spark, place) == Verification(len(LINES) + len(SPOILT), VALUES, VALUES)
+    test_damage_is_named(spark, place, "a text is cut")
+
+
 def number_of(place: str) -> int:
     return int(place.partition("s.jsonl:")[2].partition(":")[0])
 

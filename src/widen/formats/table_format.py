@@ -367,6 +367,6 @@ def verify_rows(
     """
     source, texts = batch.source_digests(rows.schema, policy), None
     if quarantine:
-        texts = quarantine.rows(source.digests.sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+        texts = quarantine.rows(source.digests().sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
     paths = [file.path for file in result.files]
     return verify(source, batch.table_digests(rows, paths, policy, texts), share)

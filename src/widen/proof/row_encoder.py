@@ -36,12 +36,25 @@ class Encoded(NamedTuple):
     """The values of a column.
 
     Args:
-        texts: Their encoded forms; null where there is no value.
+        pieces: What their encoded forms are joined of: constants and arrays without nulls, so that a row is joined only
+            once; or one array, which is null where there is no value.
         counts: The number of values in each; 0 where there is none.
     """
 
-    texts: Texts
+    pieces: Sequence[Any]
     counts: pa.Int64Array
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether a value is missing."""
+        [first, *more] = self.pieces
+        return not more and not isinstance(first, str) and bool(first.null_count)
+
+    def to_texts(self) -> Texts:
+        """Return the encoded forms."""
+        if all(isinstance(piece, str) for piece in self.pieces):
+            return _repeat("".join(self.pieces), len(self.counts))
+        return _join(*self.pieces) if len(self.pieces) > 1 else self.pieces[0]
 
 
 class RowEncoder:
@@ -68,7 +81,7 @@ class RowEncoder:
         if special:
             mask = reduce(pc.or_, special)
             encoded = self._replace(encoded, mask, lambda: self._reader.forms(rows.filter(mask)), self._layout.root)
-        yield from zip(encoded.texts.cast(pa.binary()).to_pylist(), encoded.counts.to_pylist(), repeat(0))
+        yield from zip(encoded.to_texts().cast(pa.binary()).to_pylist(), encoded.counts.to_pylist(), repeat(0))
 
     def _replace(
         self, encoded: Encoded, mask: pa.BooleanArray, read: Callable[[], list[Form] | None], order: KeyOrder
@@ -80,33 +93,27 @@ class RowEncoder:
         texts = [None if form is None else self._layout.encode_at(form, order) for form in forms]
         counts = pa.array(map(count_values, forms), pa.int64())
         return Encoded(
-            pc.replace_with_mask(encoded.texts, mask, pa.array(texts, pa.string())),
+            [pc.replace_with_mask(encoded.to_texts(), mask, pa.array(texts, pa.string()))],
             pc.replace_with_mask(encoded.counts, mask, counts),
         )
 
     def _records(self, fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int, order: KeyOrder) -> Encoded:
-        parts: list[Any] = []
         counts, has_value = pa.repeat(0, rows), pa.repeat(False, rows)
+        parts: list[Encoded] = []
         for key in order.order(fields):
             field = self._field(fields.get(key, ()), arrays, order.below.get(key, NO_ORDER))
             is_required = order.keys.get(key, False)
             if field is not None:
                 counts = pc.add(counts, field.counts)
-                has_value = pc.or_(has_value, field.texts.is_valid())
-                texts = field.texts.fill_null("null") if is_required else field.texts
-                parts.append(_join(self._layout.key_text(key), texts))
+                has_value = pc.or_(has_value, field.pieces[0].is_valid()) if field.has_nulls else pa.repeat(True, rows)
             elif is_required:
-                parts.append(_repeat(f"{self._layout.key_text(key)}null", rows))
+                field = Encoded(["null"], pa.repeat(0, rows))
+            if field is not None:
+                parts.append(_with_key(self._layout.key_text(key), field, is_required=is_required))
         # An empty record in a row is one value.
         is_row = order is self._layout.root
         counts = pc.if_else(has_value, counts, 1) if has_value.false_count and not is_row else counts
-        if not parts:
-            return Encoded(_repeat("{}", rows), counts)
-        if has_value.false_count and not any(order.keys.values()):
-            # Arrow leaves out rows in which every text is null.
-            parts[0] = pc.if_else(has_value, parts[0], parts[0].fill_null(""))
-        items = pc.binary_join_element_wise(*parts, self._layout.item_separator, null_handling="skip")
-        return Encoded(_join("{", items, "}"), counts)
+        return Encoded(["{", *_join_fields(parts, self._layout.item_separator), "}"], counts)
 
     def _field(self, columns: FieldColumns, arrays: Sequence[pa.Array], order: KeyOrder) -> Encoded | None:
         """Return the value of a field in each row, or None if all its columns are null."""
@@ -114,15 +121,14 @@ class RowEncoder:
         encoded = [self._column(column, arrays[column.position], column.dim, order) for column in present]
         if len(encoded) < 2:
             return encoded[0] if encoded else None
-        texts, counts = zip(*encoded, strict=True)
-        first = Encoded(pc.coalesce(*texts), reduce(pc.max_element_wise, counts))
+        texts = [each.to_texts() for each in encoded]
+        text = pc.coalesce(*texts)
+        first = Encoded([text], reduce(pc.max_element_wise, (each.counts for each in encoded)))
         if any(column.dim or column.type_name in (RECORD, MAP) for column in present):
             agrees = _is_alone(texts)
         else:
             values = (arrays[column.position] for column in present)
-            agrees = reduce(
-                pc.and_, (_is_same(*each, first.texts) for each in zip(present, values, texts, strict=True))
-            )
+            agrees = reduce(pc.and_, (_is_same(*each, text) for each in zip(present, values, texts, strict=True)))
         mask = pc.invert(agrees)
         positions, nothing = {column.position for column in columns}, pa.nulls(0)
 
@@ -138,11 +144,13 @@ class RowEncoder:
         if column.fields is not None:
             return _where_valid(values, self._records(column.fields, values.flatten(), len(values), order))
         if (inner := column.value) is not None:
-            nothing = Encoded(pa.nulls(len(values), pa.string()), pa.repeat(0, len(values)))
+            nothing = Encoded([pa.nulls(len(values), pa.string())], pa.repeat(0, len(values)))
             return self._replace(nothing, pa.repeat(True, len(values)), lambda: read_maps(inner, values), order)
         encode = _SCALAR_ENCODERS.get(column.type_name, _encode_nothing)
         texts, is_sure = encode(values)
-        encoded = Encoded(texts, values.is_valid().cast(pa.int64()))
+        quote = '"' if column.type_name in _QUOTED else ""
+        pieces = [texts] if not quote else [_join(quote, texts, quote)] if texts.null_count else [quote, texts, quote]
+        encoded = Encoded(pieces, values.is_valid().cast(pa.int64()))
         if is_sure is None:
             return encoded
         mask = pc.invert(is_sure).fill_null(False)
@@ -151,11 +159,37 @@ class RowEncoder:
     def _lists(self, lists: pa.ListArray, items: Encoded) -> Encoded:
         lengths = pc.list_value_length(lists).fill_null(0).cast(pa.int32())
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-        groups = pa.ListArray.from_arrays(offsets, items.texts.fill_null("null"))
+        groups = pa.ListArray.from_arrays(offsets, items.to_texts().fill_null("null"))
         sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(items.counts)]).take(offsets)
         counts = pc.if_else(pc.equal(lengths, 0), 1, pc.subtract(sums[1:], sums[:-1]))
-        texts = _join("[", pc.binary_join(groups, self._layout.item_separator), "]")
-        return _where_valid(lists, Encoded(texts, counts))
+        texts = pc.binary_join(groups, self._layout.item_separator)
+        return _where_valid(lists, Encoded(["[", texts, "]"], counts))
+
+
+def _with_key(key: str, field: Encoded, *, is_required: bool) -> Encoded:
+    """Return a field with its key; if it is required, with the key of a null, too."""
+    if not field.has_nulls:
+        return Encoded([key, *field.pieces], field.counts)
+    [texts] = field.pieces
+    return Encoded([key, texts.fill_null("null")] if is_required else [_join(key, texts)], field.counts)
+
+
+def _join_fields(fields: Sequence[Encoded], separator: str) -> Iterator[Any]:
+    """Yield the pieces of records."""
+    if fields and fields[0].has_nulls:
+        texts = [field.to_texts() for field in fields]
+        if all(field.has_nulls for field in fields):
+            # Arrow leaves out rows in which every text is null.
+            is_empty = reduce(pc.and_, (each.is_null() for each in texts))
+            texts[0] = pc.if_else(is_empty, "", texts[0])
+        yield pc.binary_join_element_wise(*texts, separator, null_handling="skip")
+        return
+    for number, field in enumerate(fields):
+        prefix = separator if number else ""
+        if field.has_nulls:
+            yield _join(prefix, field.pieces[0]).fill_null("")
+        else:
+            yield from (prefix, *field.pieces)
 
 
 def _join(*parts: Any) -> Texts:
@@ -170,7 +204,7 @@ def _where_valid(values: pa.Array, encoded: Encoded) -> Encoded:
     if not values.null_count:
         return encoded
     is_valid = values.is_valid()
-    return Encoded(pc.if_else(is_valid, encoded.texts, None), pc.if_else(is_valid, encoded.counts, 0))
+    return Encoded([pc.if_else(is_valid, encoded.to_texts(), None)], pc.if_else(is_valid, encoded.counts, 0))
 
 
 def _is_alone(texts: Sequence[Texts]) -> pa.BooleanArray:
@@ -191,9 +225,9 @@ def _is_same(column: SourceColumn, values: pa.Array, texts: Texts, first: Texts)
 # ---- scalars ---------------------------------------------------------------------------------------
 
 ScalarTexts: TypeAlias = tuple[Texts, "pa.BooleanArray | None"]
-"""Texts of scalars, and of which of them Arrow is sure to write what `encode_form` writes; None if of all."""
+"""Texts of scalars without quotes, and which of them are surely what `encode_form` writes; None for all."""
 
-_ESCAPED = r'["\\\x00-\x1f]'
+_ESCAPED, _ESCAPED_BYTES = r'["\\\x00-\x1f]', b'"\\' + bytes(range(32))
 _SURE_CHARS = 15
 """Number of characters up to which the digits of a decimal are the shortest text of a double, or of an integer."""
 
@@ -207,7 +241,16 @@ def _encode_as_text(values: pa.Array) -> ScalarTexts:
 
 
 def _encode_strings(values: pa.Array) -> ScalarTexts:
-    return _join('"', values, '"'), pc.invert(pc.match_substring_regex(values, _ESCAPED))
+    return values, pc.invert(pc.match_substring_regex(values, _ESCAPED)) if _may_have_escapes(values) else None
+
+
+def _may_have_escapes(values: pa.StringArray) -> bool:
+    _, offsets, data = values.buffers()
+    if data is None or not len(values):
+        return False
+    ends = memoryview(offsets).cast("i")
+    text = bytes(data[ends[values.offset] : ends[values.offset + len(values)]])
+    return len(text.translate(None, _ESCAPED_BYTES)) < len(text)
 
 
 def _encode_doubles(values: pa.Array) -> ScalarTexts:
@@ -227,15 +270,15 @@ def _encode_decimals(values: pa.Array) -> ScalarTexts:
 
 
 def _encode_dates(values: pa.Array) -> ScalarTexts:
-    return _join('"', values.cast(pa.string()), '"'), None
+    return values.cast(pa.string()), None
 
 
 def _encode_timestamps(values: pa.Array) -> ScalarTexts:
-    return _join('"', _local_times(values), 'Z"'), None
+    return _join(_local_times(values), "Z"), None
 
 
 def _encode_local_times(values: pa.Array) -> ScalarTexts:
-    return _join('"', _local_times(values), '"'), None
+    return _local_times(values), None
 
 
 def _local_times(values: pa.Array) -> Texts:
@@ -256,3 +299,6 @@ _SCALAR_ENCODERS: Mapping[str, Callable[[pa.Array], ScalarTexts]] = MappingProxy
     }
 )
 """The types whose values Arrow encodes; the values of others are read one by one."""
+
+_QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
+"""The types whose texts are in quotes."""

@@ -91,13 +91,14 @@ class SourceEncoder:
     def encode_file(self, data: bytes, file_values: FileValues = ()) -> Iterator[EncodedRecord]:
         """Yield the encoded row of each record in a file; see `split_file`."""
         lines = split_lines(data) if not file_values else []
-        forms = list(map(self._match, lines))
-        if not any(forms):
-            for text in split_file(data):
-                yield from self.encode(text, file_values)
-            return
-        for line, own_form in zip(lines, forms, strict=True):
-            yield from self._encode_exactly(line, ()) if own_form is None else ((own_form, 0, 0),)
+        # One line that is a record tells that the lines are the texts of the file.
+        texts = lines if any(map(self._match, lines)) else split_file(data)
+        yield from self.encode_texts(texts, file_values)
+
+    def encode_texts(self, texts: Iterable[bytes], file_values: FileValues = ()) -> Iterator[EncodedRecord]:
+        """Yield the encoded row of each record in texts."""
+        for text in texts:
+            yield from self.encode(text, file_values)
 
     def _encode_exactly(self, text: bytes, file_values: FileValues) -> Iterator[EncodedRecord]:
         for row in self._reader.read(text, file_values):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol as Interface
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from widen.observe.file_fields import FileFields
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
+from widen.proof.file_parts import FileTasks
 from widen.proof.file_values import FileValueReader
 from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.source.source_files import SourceFile, unusable_source
@@ -29,7 +30,7 @@ from widen.spark.text.contract_check import ContractReport, check_texts
 from widen.spark.text.quarantined_rows import BatchResult, write_fitting
 from widen.spark.text.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
 from widen.spark.text.verification import Side
-from widen.spark.text.verification_sides import build_row_side, build_text_side
+from widen.spark.text.verification_sides import TextSource, build_row_side, build_text_side
 from widen.spark.write.part_file import PartSink
 
 
@@ -118,6 +119,7 @@ class TextBatch:
     Args:
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
         ranges: The same texts for a task in this process, if they are few.
+        find_tasks: Returns the files for the proof if its tasks can read them.
     """
 
     spark: SparkSession
@@ -130,6 +132,7 @@ class TextBatch:
     bad_files: tuple[BadFile, ...] = ()
     read_again: Callable[[], DataFrame] | None = None
     ranges: pa.RecordBatch | None = None
+    find_tasks: Callable[[], FileTasks | None] | None = None
 
     @cached_property
     def texts(self) -> DataFrame:
@@ -161,19 +164,20 @@ class TextBatch:
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
         file_fields = self.file_fields
-        return build_text_side(
-            self.read_again() if self.read_again is not None else self.texts,
-            schema,
-            policy,
+        source = TextSource(
+            self.spark,
+            self.read_again or (lambda: self.texts),
+            self.find_tasks() if self.find_tasks is not None else None,
             FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,
         )
+        return build_text_side(source, schema, policy)
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        rows, files = table.read(self.spark, paths), table.task_files(self.spark, paths)
-        return build_row_side(rows, table.schema, policy, kept_out, files)
+        rows = partial(table.read, self.spark, paths)
+        return build_row_side(self.spark, rows, table.schema, policy, kept_out, table.task_files(self.spark, paths))
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
+from widen.proof.file_parts import FileTasks
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
@@ -28,7 +29,14 @@ from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.file_ranges import can_read, small_ranges
-from widen.spark.source.json_texts import ensure_json_options, is_small, read_column, read_json, read_json_by_spark
+from widen.spark.source.json_texts import (
+    ensure_json_options,
+    find_file_tasks,
+    is_small,
+    read_column,
+    read_json,
+    read_json_by_spark,
+)
 from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
     FilePath,
@@ -54,6 +62,7 @@ class _Texts:
     read: Callable[[], DataFrame]
     read_again: Callable[[], DataFrame] | None = None
     ranges: pa.RecordBatch | None = None
+    find_tasks: Callable[[], FileTasks | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +159,7 @@ class BatchReader:
             source.files,
             read_again=texts.read_again,
             ranges=texts.ranges,
+            find_tasks=texts.find_tasks,
         )
 
     def _texts(self, spark: SparkSession, source: SourceFiles) -> _Texts:
@@ -169,7 +179,8 @@ class BatchReader:
             return _Texts(partial(read_lines, spark, source, detects=self.detects))
         ensure_json_options(self.options)
         ranges = small_ranges(spark, source.files) if is_few else None
-        return _Texts(partial(read_json, spark, source), partial(read_json_by_spark, spark, source), ranges)
+        again, find_tasks = partial(read_json_by_spark, spark, source), partial(find_file_tasks, spark, source)
+        return _Texts(partial(read_json, spark, source), again, ranges, find_tasks)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None

@@ -123,11 +123,8 @@ class TypedBatch:
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
         computed = computed_keys(schema)
-        return Side(
-            reduce(
-                DataFrame.unionAll, (_source_digests(part.without(computed)) for part in self._prepared(schema, policy))
-            )
-        )
+        parts = [_source_digests(part.without(computed)) for part in self._prepared(schema, policy)]
+        return Side(lambda: reduce(DataFrame.unionAll, parts))
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
@@ -143,7 +140,7 @@ class TypedBatch:
             schemas = [part.schema for part in self._prepared(table.schema, policy)]
             text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed)
             sides.append(kept_out.select(*_digest(text)))
-        return Side(reduce(DataFrame.unionAll, sides))
+        return Side(lambda: reduce(DataFrame.unionAll, sides))
 
     def _prepared(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
         return [prepare_records(part, self.name, base, policy) for part in self.parts]

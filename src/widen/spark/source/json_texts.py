@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
+from math import ceil
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -20,9 +21,11 @@ from widen.errors import InvalidOption, SourceError
 from widen.model.types import quote_name
 from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import RecordSplitter
+from widen.proof.file_parts import FileTasks, ProofFile
 from widen.spark.file_sources import FILE_SOURCES
+from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
-from widen.spark.source.file_ranges import can_read, check_heads, read_ranges
+from widen.spark.source.file_ranges import are_few, can_read, check_heads, read_ranges, task_bytes
 from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
 from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal, count_partitions
 
@@ -43,13 +46,32 @@ def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
     """Return the raw batch of JSON files. The tasks read plain local files themselves."""
     if not can_read(spark, source.files):
         return read_json_by_spark(spark, source)
+    small, lined, streamed = _split_by_form(spark, source)
+    frames = [read_ranges(spark, small, lined, count_partitions(spark, source))] if small or lined else []
+    frames += [_stream_records(spark, file.path) for file in streamed]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def find_file_tasks(spark: SparkSession, source: SourceFiles) -> FileTasks | None:
+    """Return the files for the tasks of the proof; None if Spark has to read them."""
+    if not (is_driver(spark) and can_read(spark, source.files)):
+        return None
+    small, lined, streamed = _split_by_form(spark, source)
+    files = [ProofFile(file.uri, file.size_bytes, file in small) for file in (*small, *lined)]
+    limit = task_bytes(source.files, count_partitions(spark, source))
+    count = ceil(source.text_bytes / limit) or 1
+    return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
+
+
+def _split_by_form(
+    spark: SparkSession, source: SourceFiles
+) -> tuple[list[SourceFile], list[SourceFile], list[SourceFile]]:
+    """Return the small files, the large ones with a record on each line, and the other large ones."""
     small = [file for file in source.files if is_small(file)]
     large = [file for file in source.files if not is_small(file)]
     is_lined = [False for _ in large] if _is_multi_line(source) else check_heads(spark, large, begins_with_line)
     lined = [file for file, has_line in zip(large, is_lined, strict=True) if has_line]
-    frames = [read_ranges(spark, small, lined, count_partitions(spark, source))] if small or lined else []
-    frames += [_stream_records(spark, file.path) for file in large if file not in lined]
-    return reduce(DataFrame.unionAll, frames)
+    return small, lined, [file for file in large if file not in lined]
 
 
 def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:

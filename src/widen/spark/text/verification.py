@@ -10,16 +10,16 @@ Source: docs/evolution-rules.md#proof
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.proof.record_digest import EncodedRecord, Form, count_values, digest, digest_text, find_differences
@@ -36,13 +36,15 @@ MAX_SHOWN = 10
 _MAX_CANDIDATES = 200
 """Maximum number of unmatched rows among which the proof looks for the row of a lost record."""
 
-_SIGN, _RECORDS = "sign", "records"
+_SIGN, _SIDE, _RECORDS = "sign", "side", "records"
 _DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary"
 _SCHEMA = pa.schema(
     [(DIGEST, pa.binary()), (VALUES, pa.int64()), (CONVERTED, pa.int64()), (PLACE, pa.string()), (FORM, pa.binary())]
 )
-_SUMS_DDL = f"{DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, {CONVERTED} bigint"
-_SUMS_SCHEMA = pa.schema([(DIGEST, pa.binary()), (_RECORDS, pa.int64()), (VALUES, pa.int64()), (CONVERTED, pa.int64())])
+_SUMS_DDL = f"{_SIDE} int, {DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, {CONVERTED} bigint"
+_SUMS_SCHEMA = pa.schema(
+    [(_SIDE, pa.int32()), (DIGEST, pa.binary()), *((name, pa.int64()) for name in (_RECORDS, VALUES, CONVERTED))]
+)
 _MODULUS = 2**128
 """The sum of the digests is taken modulo this number."""
 
@@ -67,18 +69,41 @@ Encoder: TypeAlias = Callable[[RecordLayout, Iterable[pa.RecordBatch]], Iterator
 
 
 @dataclass(frozen=True, slots=True)
+class TaskReader:
+    """Reads the records or rows of a side in tasks, without Spark.
+
+    Args:
+        count: Number of tasks that pay.
+        read: Returns the share of a task, given its number and the number of all tasks.
+        is_local: Whether this process reads faster than a Spark job.
+    """
+
+    spark: SparkSession
+    count: int
+    read: Callable[[int, int, RecordLayout], Iterator[EncodedRecord]]
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """The records of a source or the rows of a table.
 
     Args:
-        digests: One row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
-        parts: Rows with their encoder, for the sums; empty if Spark expressions make the digests.
+        digests: Returns one row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
+        parts: Rows with their encoder, for the sums.
+        reader: Reads what is not in the parts, for the sums.
         learn: Returns the layout of the records of a source.
     """
 
-    digests: DataFrame
+    digests: Callable[[], DataFrame]
     parts: tuple[tuple[DataFrame, Encoder], ...] = ()
+    reader: TaskReader | None = None
     learn: Callable[[], RecordLayout] = RecordLayout
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether the sums can be made; if not, Spark expressions make the digests."""
+        return bool(self.parts or self.reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +163,8 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
     """
     limit = int(share * 2**32)
     with translate_spark_errors():
-        if source.parts and table.parts:
-            layout = source.learn()
-            expected, actual = _sum_side(source, layout, limit), _sum_side(table, layout, limit)
+        if source.has_sums and table.has_sums:
+            expected, actual = _sum_sides((source, table), source.learn(), limit)
             if (expected.digest, expected.records) == (actual.digest, actual.records):
                 values, converted = expected.values + actual.values, expected.converted
                 return Verification(expected.records, values, values - converted, converted, share=share)
@@ -163,32 +187,70 @@ class _DigestSum:
     converted: int = 0
 
 
-def _sum_side(side: Side, layout: RecordLayout, limit: int) -> _DigestSum:
-    total = _DigestSum()
-    for rows, encode in side.parts:
-        for row in rows.mapInArrow(partial(_sum_task, encode, layout, limit), _SUMS_DDL).collect():
-            total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
-            total.records += row[_RECORDS]
-            total.values += row[VALUES]
-            total.converted += row[CONVERTED]
-    return total
+def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[_DigestSum]:
+    """Return the sum of each side. One job makes all of them."""
+    totals = [_DigestSum() for _ in sides]
+    for row in _partial_sums(sides, layout, limit):
+        total = totals[row[_SIDE]]
+        total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
+        total.records += row[_RECORDS]
+        total.values += row[VALUES]
+        total.converted += row[CONVERTED]
+    return totals
 
 
-def _sum_task(
-    encode: Encoder, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> Iterable[Any]:
+    frames = [
+        rows.mapInArrow(partial(_sum_rows, number, encode, layout, limit), _SUMS_DDL)
+        for number, side in enumerate(sides)
+        for rows, encode in side.parts
+    ]
+    readers = {number: side.reader for number, side in enumerate(sides) if side.reader}
+    if readers:
+        # One task reads its share of both sides, since a task costs more than a few megabytes.
+        count = max(reader.count for reader in readers.values())
+        reads = {number: partial(reader.read, count) for number, reader in readers.items()}
+        if not frames and any(reader.is_local for reader in readers.values()):
+            return [row for task in range(count) for row in _sum_shares(reads, layout, limit, task)]
+        numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
+        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads, layout, limit), _SUMS_DDL))
+    return reduce(DataFrame.unionAll, frames).collect()
+
+
+def _sum_rows(
+    side: int, encode: Encoder, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pylist([_sum_records(side, encode(layout, batches), limit)], schema=_SUMS_SCHEMA)
+
+
+_Read: TypeAlias = Callable[[int, RecordLayout], Iterator[EncodedRecord]]
+
+
+def _sum_tasks(
+    reads: Mapping[int, _Read], layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield pa.RecordBatch.from_pylist(_sum_shares(reads, layout, limit, task), schema=_SUMS_SCHEMA)
+
+
+def _sum_shares(reads: Mapping[int, _Read], layout: RecordLayout, limit: int, task: int) -> list[dict[str, Any]]:
+    return [_sum_records(side, read(task, layout), limit) for side, read in reads.items()]
+
+
+def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dict[str, Any]:
     digests = records = values = converted = 0
     is_whole, to_int = limit >= 2**32, int.from_bytes
     with without_garbage_collection():
-        for text, more_values, more_converted in encode(layout, batches):
+        for text, more_values, more_converted in encoded:
             each = digest_text(text)
             if is_whole or crc32(each) < limit:
                 digests += to_int(each, "big")
                 records += 1
                 values += more_values
                 converted += more_converted
-    row = {DIGEST: (digests % _MODULUS).to_bytes(16, "big"), _RECORDS: records, VALUES: values, CONVERTED: converted}
-    yield pa.RecordBatch.from_pylist([row], schema=_SUMS_SCHEMA)
+    sums = {_SIDE: side, DIGEST: (digests % _MODULUS).to_bytes(16, "big")}
+    return {**sums, _RECORDS: records, VALUES: values, CONVERTED: converted}
 
 
 @contextmanager
@@ -240,7 +302,7 @@ def _digest_row(record: RecordForm) -> dict[str, Any]:
 
 
 def _signed_digests(side: Side, sign: int) -> DataFrame:
-    return side.digests.select(DIGEST, VALUES, CONVERTED, PLACE, F.lit(sign).alias(_SIGN))
+    return side.digests().select(DIGEST, VALUES, CONVERTED, PLACE, F.lit(sign).alias(_SIGN))
 
 
 def _match_digests(digests: DataFrame) -> DataFrame:
@@ -303,7 +365,7 @@ def _closest_row(form: Form, rows: list[Form]) -> tuple[list[str], int]:
 
 def _collect_forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
     """Return the forms of some digests, by digest; empty if Spark expressions made the digests."""
-    if not digests or not side.parts:
+    if not digests or not side.has_sums:
         return {}
-    rows = side.digests.where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
+    rows = side.digests().where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
     return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in rows}

@@ -5,18 +5,20 @@ Source: docs/evolution-rules.md#proof
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import WidenError
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Policy
+from widen.proof.file_parts import FileTasks, ProofFile, find_parts, read_line_blocks
 from widen.proof.file_values import FileValueReader, FileValues
 from widen.proof.json_reader import split_file, split_lines
 from widen.proof.proof_rules import build_proof_rules
@@ -27,8 +29,9 @@ from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceEncoder, SourceReader
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.source.file_ranges import open_file
 from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE
-from widen.spark.text.verification import RecordForm, Side, digest_records
+from widen.spark.text.verification import Encoder, RecordForm, Side, TaskReader, digest_records
 
 ROW = "row"
 """A row travels as one struct column, since ``mapInArrow`` reads a dot in a column name as a nested field."""
@@ -40,25 +43,46 @@ _UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
 """Matches no record, so that every digest is compared, with the rows as Spark reads them."""
 
 
-def build_text_side(texts: DataFrame, schema: StructType, policy: Policy, files: FileValueReader | None = None) -> Side:
-    """Return the records of a raw batch.
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """The texts of a source, for the proof.
 
     Args:
-        files: Reader of the fields that records get from their files.
+        read: Returns the raw batch.
+        tasks: The files, if tasks can read them: for the sums, no text then passes through Spark's JVM.
+        fields: Reader of the fields that records get from their files.
     """
-    digests = digest_records(texts, partial(_read_texts, schema, policy, files))
+
+    spark: SparkSession
+    read: Callable[[], DataFrame]
+    tasks: FileTasks | None = None
+    fields: FileValueReader | None = None
+
+
+def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> Side:
+    """Return the records of a source, for the schema of the table that holds them."""
+    fields, tasks = source.fields, source.tasks
     # Where a key may be data, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    has_layout = build_proof_rules(schema, policy).is_plain and files is None
+    has_layout = build_proof_rules(schema, policy).is_plain and fields is None
+    parts: list[tuple[DataFrame, Encoder]] = []
+    reader = None
+    if tasks is None:
+        parts.append((source.read(), partial(_encode_texts, schema, policy, fields)))
+    else:
+        share = partial(_encode_share, tasks.files, schema, policy, fields)
+        reader = TaskReader(source.spark, tasks.count, share, tasks.is_local)
     return Side(
-        digests,
-        ((texts, partial(_encode_texts, schema, policy, files)),),
-        partial(_learn_layout, texts, schema, policy) if has_layout else RecordLayout,
+        lambda: digest_records(source.read(), partial(_read_texts, schema, policy, fields)),
+        tuple(parts),
+        reader,
+        partial(_learn_layout, source, schema, policy) if has_layout else RecordLayout,
     )
 
 
 def build_row_side(
-    rows: DataFrame,
+    spark: SparkSession,
+    read: Callable[[], DataFrame],
     schema: StructType,
     policy: Policy,
     kept_out: DataFrame | None = None,
@@ -67,40 +91,60 @@ def build_row_side(
     """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
+        read: Returns the rows.
         kept_out: Quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """
-    structs = rows.select(F.struct("*").alias(ROW))
-    digests = digest_records(structs, partial(_read_rows, schema, policy))
+    parts: list[tuple[DataFrame, Encoder]] = []
+    reader = None
     if files is None or len(files.paths) > MAX_FILES:
-        parts = [(structs, partial(_encode_rows, schema, policy))]
+        parts.append((_to_structs(read()), partial(_encode_rows, schema, policy)))
     else:
-        numbers = rows.sparkSession.range(0, len(files.paths), 1, max(1, min(len(files.paths), MAX_TASKS)))
-        parts = [(numbers, partial(_encode_files, files, schema, policy))]
+        count = max(1, min(len(files.paths), MAX_TASKS))
+        reader = TaskReader(spark, count, partial(_encode_files, files, schema, policy))
     if kept_out is not None:
-        texts = kept_out.select(TEXT)
-        digests = digests.unionAll(digest_records(texts, partial(_read_kept_out, schema, policy)))
-        parts.append((texts, partial(_encode_kept_out, schema, policy)))
-    return Side(digests, tuple(parts))
+        parts.append((kept_out.select(TEXT), partial(_encode_kept_out, schema, policy)))
+
+    def digests() -> DataFrame:
+        rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
+        if kept_out is None:
+            return rows
+        return rows.unionAll(digest_records(kept_out.select(TEXT), partial(_read_kept_out, schema, policy)))
+
+    return Side(digests, tuple(parts), reader)
 
 
-_SAMPLE_RECORDS, _SAMPLE_CHARS = 50, 2**15
+def _to_structs(rows: DataFrame) -> DataFrame:
+    return rows.select(F.struct("*").alias(ROW))
+
+
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 50, 2**15
 _MIN_MATCHING = 0.3
 _ROWS = 10_000
 
 
-def _learn_layout(texts: DataFrame, schema: StructType, policy: Policy) -> RecordLayout:
-    head = texts.select(F.substring(TEXT, 1, _SAMPLE_CHARS).alias(TEXT), WHOLE).limit(_SAMPLE_RECORDS).collect()
-    samples = chain.from_iterable(split_lines(_complete_lines(row[0])) if row[1] else (row[0],) for row in head)
-    sample = list(map(bytes, islice(samples, _SAMPLE_RECORDS)))
+def _learn_layout(source: TextSource, schema: StructType, policy: Policy) -> RecordLayout:
+    sample = list(islice(_read_samples(source), _SAMPLE_RECORDS))
     layout = learn_layout(sample)
     matches = filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, layout).match, sample))
     # What is parsed is encoded faster without a layout.
     return layout if _MIN_MATCHING * len(sample) <= len(list(matches)) else RecordLayout()
 
 
-def _complete_lines(head: bytearray) -> bytes:
-    return bytes(head) if len(head) < _SAMPLE_CHARS else bytes(head).rpartition(b"\n")[0]
+def _read_samples(source: TextSource) -> Iterator[bytes]:
+    """Yield texts from the beginning of a source."""
+    if source.tasks is not None:
+        for name in source.tasks.files[:_SAMPLE_RECORDS]:
+            with open_file(name.uri) as file:
+                yield from split_lines(_complete_lines(file.read(_SAMPLE_BYTES)))
+        return
+    head = source.read().select(F.substring(TEXT, 1, _SAMPLE_BYTES).alias(TEXT), WHOLE).limit(_SAMPLE_RECORDS)
+    for text, is_whole in head.collect():
+        yield from split_lines(_complete_lines(bytes(text))) if is_whole else (bytes(text),)
+
+
+def _complete_lines(head: bytes) -> bytes:
+    return head if len(head) < _SAMPLE_BYTES else head.rpartition(b"\n")[0]
 
 
 def _read_texts(
@@ -126,6 +170,26 @@ def _encode_texts(
         columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, WHOLE))
         for text, file, is_whole in zip(*columns, strict=True):
             yield from (encoder.encode_file if is_whole else encoder.encode)(text, values_of(file))
+
+
+def _encode_share(
+    files: Sequence[ProofFile],
+    schema: StructType,
+    policy: Policy,
+    fields: FileValueReader | None,
+    tasks: int,
+    task: int,
+    layout: RecordLayout,
+) -> Iterator[EncodedRecord]:
+    encoder, values_of = SourceEncoder(schema, policy, layout), fields.read if fields else _no_file_values
+    for part in find_parts(files, task, tasks):
+        values = values_of(part.file.uri)
+        with open_file(part.file.uri) as file:
+            if part.file.is_whole:
+                yield from encoder.encode_file(file.read(), values)
+                continue
+            for block in read_line_blocks(file, part.start, part.end):
+                yield from encoder.encode_texts(block.splitlines(), values)
 
 
 def _no_file_values(file: str) -> FileValues:
@@ -178,16 +242,15 @@ def _encode_kept_out(
 
 
 def _encode_files(
-    files: TaskFiles, schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+    files: TaskFiles, schema: StructType, policy: Policy, tasks: int, task: int, layout: RecordLayout
 ) -> Iterator[EncodedRecord]:
     encoder, arrow = RowEncoder(schema, policy, layout), to_arrow_schema(schema)
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            try:
-                for rows in _read_file(files, files.paths[number], arrow):
-                    yield from encoder.encode(rows)
-            except (WidenError, KeyError, OSError, pa.ArrowException):
-                yield _UNREADABLE
+    for path in files.paths[task::tasks]:
+        try:
+            for rows in _read_file(files, path, arrow):
+                yield from encoder.encode(rows)
+        except (WidenError, KeyError, OSError, pa.ArrowException):
+            yield _UNREADABLE
 
 
 def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def alter(
     table: shared_options.Table,
-    column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.", show_default=False)],
+    column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.")],
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
     nullable: Annotated[

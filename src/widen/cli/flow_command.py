@@ -43,36 +43,25 @@ _OPTIONS = (
 def flow(
     options: Mapping[str, Any],
     source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows."),
+        str, typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows.")
     ],
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="TABLE", help="The table to write.", show_default=False)
-    ] = None,
-    sql: Annotated[
-        str | None,
-        typer.Option("--sql", metavar="QUERY", help="A query over the table `source`.", show_default=False),
-    ] = None,
+    into: Annotated[str | None, typer.Option("--into", metavar="TABLE", help="The table to write.")] = None,
+    sql: Annotated[str | None, typer.Option("--sql", metavar="QUERY", help="A query over the table `source`.")] = None,
     keys: Annotated[
         list[str] | None,
         typer.Option(
             "--keys",
             metavar="COLUMN[=SQL]",
             help="A column by which rows are replaced, or an expression over the source; can be repeated.",
-            show_default=False,
         ),
     ] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint", metavar="DIR", help="The directory that records the progress.", show_default=False
-        ),
+        str | None, typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when the target has what the source has now.")] = False,
     every: Annotated[float, typer.Option("--every", min=0, help="Seconds between two looks at the source.")] = 5,
     max_bytes: Annotated[
-        int | None,
-        typer.Option("--max-bytes", min=1, help="The size from which on a batch is full.", show_default=False),
+        int | None, typer.Option("--max-bytes", min=1, help="The size from which on a batch is full.")
     ] = None,
     removed: Annotated[
         Removed, typer.Option("--removed", help="Without keys: fail on updates and deletions, or skip their versions.")
@@ -81,12 +70,7 @@ def flow(
     verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
     source_catalog: Annotated[
         str | None,
-        typer.Option(
-            "--source-catalog",
-            metavar="NAME|FILE.db",
-            help="The catalog of an Iceberg table to read.",
-            show_default=False,
-        ),
+        typer.Option("--source-catalog", metavar="NAME|FILE.db", help="The catalog of an Iceberg table to read."),
     ] = None,
     events: shared_options.Events = None,
     json: shared_options.Json = False,

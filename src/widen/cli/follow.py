@@ -35,20 +35,14 @@ Once: TypeAlias = Annotated[
 ]
 Checkpoint: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--checkpoint", metavar="DIR", help="The directory that records the progress of the stream.", show_default=False
-    ),
+    typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress of the stream."),
 ]
 Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="Seconds between two checks for new files.")]
 MaxFiles: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-files", min=1, help="The maximum number of files in an interval.", show_default=False),
+    int | None, typer.Option("--max-files", min=1, help="The maximum number of files in an interval.")
 ]
 MaxBytes: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--max-bytes", min=1, help="The size of an interval in bytes; it has at least one file.", show_default=False
-    ),
+    int | None, typer.Option("--max-bytes", min=1, help="The size of an interval in bytes; it has at least one file.")
 ]
 
 

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 def handover(
     table: shared_options.Table,
-    to: Annotated[
-        str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", show_default=False)
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.")],
     append: Annotated[
         bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
     ] = False,
@@ -41,12 +39,7 @@ def handover(
     catalog: shared_options.Catalog = None,
     identifier: Annotated[
         str | None,
-        typer.Option(
-            "--identifier",
-            metavar="NAME",
-            help="With iceberg: the Iceberg table, e.g. shop.orders.",
-            show_default=False,
-        ),
+        typer.Option("--identifier", metavar="NAME", help="With iceberg: the Iceberg table, e.g. shop.orders."),
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -175,8 +168,5 @@ _COUNTS: Mapping[str, str] = MappingProxyType(
 """A program for each client: it counts the rows of the table that it is asked about."""
 
 _CHECKS: Mapping[str, str] = MappingProxyType(
-    {
-        "deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()",
-        "polars": "polars.read_delta({})",
-    }
+    {"deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()", "polars": "polars.read_delta({})"}
 )

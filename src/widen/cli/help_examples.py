@@ -17,10 +17,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen plan orders/tuesday/ --into shop/orders --pin total=text --json",
             "widen plan orders/tuesday/ --contract orders.json",
         ),
-        "flow": (
-            "widen flow shop/orders --into shop/days --keys day --checkpoint cp --once",
-            "widen flow chain.toml",
-        ),
+        "flow": ("widen flow shop/orders --into shop/days --keys day --checkpoint cp --once", "widen flow chain.toml"),
         "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
         "history": ("widen history shop/orders --limit 10",),
         "contract": ("widen contract shop/orders",),
@@ -40,10 +37,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen alter shop/orders customer.id --type bigint",
             "widen alter shop/orders total --comment 'in euro' --first --dry-run",
         ),
-        "properties": (
-            "widen properties shop/orders",
-            "widen properties shop/orders --set delta.appendOnly=true",
-        ),
+        "properties": ("widen properties shop/orders", "widen properties shop/orders --set delta.appendOnly=true"),
         "rewrite": ("widen rewrite shop/orders",),
         "optimize": ("widen optimize shop/orders --dry-run",),
         "vacuum": ("widen vacuum shop/orders --dry-run",),
@@ -52,16 +46,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "widen restore shop/orders --timestamp '2024-01-31 12:00:00Z'",
         ),
         "drop-feature": ("widen drop-feature shop/orders typeWidening",),
-        "handover": (
-            "widen handover shop/orders --to deltalake --dry-run",
-            "widen handover shop/orders --to polars",
-        ),
+        "handover": ("widen handover shop/orders --to deltalake --dry-run", "widen handover shop/orders --to polars"),
         "mirror": ("widen mirror shop/orders --catalog lake.db --identifier shop.orders",),
         "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
-        "view": (
-            "widen view shop/orders --name orders_by_field",
-            "widen view shop/orders --data-source",
-        ),
+        "view": ("widen view shop/orders --name orders_by_field", "widen view shop/orders --data-source"),
         "fold": ("widen fold shop/orders total_string --dry-run",),
         "replay": ("widen replay shop/orders_quarantine --into shop/orders",),
     }

@@ -115,10 +115,8 @@ def read(
     unified: bool = False,
     limit: int | None = None,
     json: bool = False,
-    branch: Annotated[
-        str | None, typer.Option(help="The newest snapshot of a branch of an Iceberg table.", show_default=False)
-    ] = None,
-    tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.", show_default=False)] = None,
+    branch: Annotated[str | None, typer.Option(help="The newest snapshot of a branch of an Iceberg table.")] = None,
+    tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.")] = None,
 ) -> None:
     """Show rows of an Iceberg table."""
     point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}

@@ -82,9 +82,7 @@ OPTIONS: Mapping[str, Any] = MappingProxyType(
             list[str] | None, "--mask", f"Write *** instead of the values of a field; {_MANY}", metavar="FIELD"
         ),
         "detect_dates": _option(
-            bool | None,
-            "--detect-dates/--no-detect-dates",
-            "Read strings that are dates or UTC timestamps as such.",
+            bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."
         ),
         "detect_maps": _option(
             bool | None,

@@ -60,8 +60,7 @@ _REMOVED = ("numRemovedFiles", "numRemovedBytes")
 def vacuum(
     table: shared_options.Table,
     retention_hours: Annotated[
-        float | None,
-        typer.Option(min=0, help="How long files are kept; by default as the table says.", show_default=False),
+        float | None, typer.Option(min=0, help="How long files are kept; by default as the table says.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
     force: Annotated[
@@ -161,7 +160,7 @@ def restore(
 
 def drop_feature(
     table: shared_options.Table,
-    feature: Annotated[str, typer.Argument(help="The table feature, e.g. typeWidening.", show_default=False)],
+    feature: Annotated[str, typer.Argument(help="The table feature, e.g. typeWidening.")],
     truncate_history: Annotated[
         bool,
         typer.Option("--truncate-history", help="Delete the versions that use the feature; they must have expired."),

@@ -23,7 +23,6 @@ def mirror(
             "--catalog",
             metavar="NAME|FILE.db",
             help="A catalog of PyIceberg's configuration, or a file for an embedded one.",
-            show_default=False,
         ),
     ],
     identifier: Annotated[

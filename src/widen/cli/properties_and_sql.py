@@ -60,12 +60,9 @@ def properties(
 
 
 def sql(
-    text: Annotated[
-        str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.", show_default=False)
-    ],
+    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.")],
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.", show_default=False),
+        int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,

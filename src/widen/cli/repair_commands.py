@@ -42,8 +42,7 @@ def view(
     table: shared_options.Table,
     name: Annotated[str | None, typer.Option(help="The name of the view; by default that of the table.")] = None,
     rows: Annotated[
-        str | None,
-        typer.Option("--from", metavar="SQL", help="The table in SQL; by default delta.`TABLE`.", show_default=False),
+        str | None, typer.Option("--from", metavar="SQL", help="The table in SQL; by default delta.`TABLE`.")
     ] = None,
     temporary: Annotated[bool, typer.Option("--temporary", help="Make it a temporary view.")] = False,
     data_source: Annotated[
@@ -93,14 +92,13 @@ _UNPRINTABLE = "A name has characters that do not print. Rename the column, or c
 
 def fold(
     table: shared_options.Table,
-    column: Annotated[str, typer.Argument(help="The column to fold, e.g. total_string.", show_default=False)],
+    column: Annotated[str, typer.Argument(help="The column to fold, e.g. total_string.")],
     into: Annotated[
         str | None,
         typer.Option(
             "--into",
             metavar="COLUMN",
             help="The column that gets the values; by default the one with the name of the field.",
-            show_default=False,
         ),
     ] = None,
     rest: Annotated[
@@ -177,7 +175,7 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
 
 
 def replay(
-    quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.", show_default=False)],
+    quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
     into: shared_options.Into,
     catalog: shared_options.Catalog = None,
     json: shared_options.Json = False,

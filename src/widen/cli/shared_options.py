@@ -33,19 +33,14 @@ class Shown(str, Enum):
     RAW = "raw"
 
 
-Table: TypeAlias = Annotated[
-    str, typer.Argument(help="The table: a local path or a URL of an object store.", show_default=False)
-]
+Table: TypeAlias = Annotated[str, typer.Argument(help="The table: a local path or a URL of an object store.")]
 Sources: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or glob patterns.", show_default=False)
+    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or glob patterns.")
 ]
 Into: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--into",
-        metavar="TABLE",
-        help="The table: a local path or a URL; with a catalog its name, e.g. shop.orders.",
-        show_default=False,
+        "--into", metavar="TABLE", help="The table: a local path or a URL; with a catalog its name, e.g. shop.orders."
     ),
 ]
 Catalog: TypeAlias = Annotated[
@@ -54,24 +49,17 @@ Catalog: TypeAlias = Annotated[
         "--catalog",
         metavar="NAME|FILE.db",
         help="The catalog of an Iceberg table: a name in PyIceberg's configuration, or a file for an embedded one.",
-        show_default=False,
     ),
 ]
 PlannedInto: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract.", show_default=False),
+    str | None, typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract.")
 ]
 ContractFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--contract", metavar="FILE", help="Check the records; see `widen contract`.", show_default=False),
+    Path | None, typer.Option("--contract", metavar="FILE", help="Check the records; see `widen contract`.")
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
-Version: TypeAlias = Annotated[
-    int | None, typer.Option("--version", min=0, help="The version; by default the newest.", show_default=False)
-]
-Limit: TypeAlias = Annotated[
-    int | None, typer.Option("--limit", min=1, help="The maximum number; by default all.", show_default=False)
-]
+Version: TypeAlias = Annotated[int | None, typer.Option("--version", min=0, help="The version; by default the newest.")]
+Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", min=1, help="The maximum number; by default all.")]
 OnlyNew: TypeAlias = Annotated[
     bool, typer.Option("--new", help="Load only files that the table has not loaded; see `widen loads`.")
 ]
@@ -99,53 +87,32 @@ ChangedFiles: TypeAlias = Annotated[
     ),
 ]
 MaxCorrupt: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines.", show_default=False),
+    str | None, typer.Option("--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines.")
 ]
 MaxKeptOut: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-kept-out", metavar="N|P%", help="Refuse a batch with more quarantined records.", show_default=False
-    ),
+    str | None, typer.Option("--max-kept-out", metavar="N|P%", help="Refuse a batch with more quarantined records.")
 ]
 FailOn: TypeAlias = Annotated[
-    Severe | None,
-    typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.", show_default=False),
+    Severe | None, typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.")
 ]
 PlanHash: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--plan-hash", metavar="HASH", help="Fail unless the plan has this hash; see `widen plan`.", show_default=False
-    ),
+    typer.Option("--plan-hash", metavar="HASH", help="Fail unless the plan has this hash; see `widen plan`."),
 ]
 Events: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--events", metavar="FILE", help="Append each event to a file, as a line of JSON.", show_default=False
-    ),
+    Path | None, typer.Option("--events", metavar="FILE", help="Append each event to a file, as a line of JSON.")
 ]
 VerifyShare: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--verify-share",
-        metavar="SHARE",
-        min=0,
-        max=1,
-        help="Verify a share of the records, e.g. 0.1.",
-        show_default=False,
-    ),
+    typer.Option("--verify-share", metavar="SHARE", min=0, max=1, help="Verify a share of the records, e.g. 0.1."),
 ]
 Samples: TypeAlias = Annotated[
-    Shown,
-    typer.Option("--samples", help="How values are shown. masked: letters as x, digits as 9."),
+    Shown, typer.Option("--samples", help="How values are shown. masked: letters as x, digits as 9.")
 ]
 StorageOptions: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="A setting of the object store of the table; can be repeated.",
-        show_default=False,
+        "--storage-option", metavar="KEY=VALUE", help="A setting of the object store of the table; can be repeated."
     ),
 ]
 

@@ -81,8 +81,7 @@ def diff(
     table: shared_options.Table,
     old: Annotated[int, typer.Option("--from", min=0, metavar="VERSION", help="The version to compare.")],
     new: Annotated[
-        int | None,
-        typer.Option("--to", min=0, metavar="VERSION", help="By default the newest version.", show_default=False),
+        int | None, typer.Option("--to", min=0, metavar="VERSION", help="By default the newest version.")
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -124,8 +123,7 @@ def report(
     table: shared_options.Table,
     json: shared_options.Json = False,
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write the report as an HTML page.", show_default=False),
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the report as an HTML page.")
     ] = None,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     scan: Annotated[
@@ -136,7 +134,6 @@ def report(
         typer.Option(
             "--footers/--no-footers",
             help="Read the footers of files whose columns the log does not count; by default of at most 64.",
-            show_default=False,
         ),
     ] = None,
     storage_option: shared_options.StorageOptions = None,
@@ -185,13 +182,11 @@ def read(
     ] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='A condition in SQL, e.g. "total > 100".')] = None,
     select: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SQL", help="A column or an expression in SQL; can be repeated."),
+        list[str] | None, typer.Option(metavar="SQL", help="A column or an expression in SQL; can be repeated.")
     ] = None,
     unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.", show_default=False),
+        int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,

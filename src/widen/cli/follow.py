@@ -53,11 +53,7 @@ class EventFile:
     path: Path
 
     def __call__(self, event: IntervalEvent) -> None:
-        """Append an event.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Append an event."""
         with writing(self.path), self.path.open("ab") as file:
             file.write(msgspec.json.encode(event.to_value()) + b"\n")
 

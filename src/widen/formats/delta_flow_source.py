@@ -116,7 +116,6 @@ class DeltaVersionRange(VersionRange):
 
         Raises:
             SourceHistoryLost: a file was deleted.
-            TableError: the table cannot be read.
         """
         if not self.is_growth:
             return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]

@@ -161,9 +161,6 @@ class DeltaTarget:
         """Rebuild the records of a batch from the table and compare; see `widen.formats.table_format.IngestTarget`.
 
         The committed version is read from the log, so that the comparison also covers what the commit says.
-
-        Raises:
-            TableError: the table cannot be read.
         """
         rows = DeltaRows(self.store, open_snapshot(self.store, version))
         return verify_rows(rows, self.policy, batch, result, quarantine, share)

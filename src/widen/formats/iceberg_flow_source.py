@@ -70,7 +70,6 @@ class IcebergFlowSource(FlowSource):
 
         Raises:
             InvalidOption: the snapshot is of format version 1.
-            TableError: the table cannot be read.
         """
         metadata = self.name.load().metadata
         snapshot = metadata.current_snapshot()
@@ -232,9 +231,6 @@ class IcebergVersionRange(VersionRange):
 
         These are all rows of the files that are not the same before and after, or not with the same delete files. If
         columns were renamed, dropped or replaced, every row may be another one.
-
-        Raises:
-            TableError: the table cannot be read.
         """
         first, last = self.before, self.versions[-1]
         if not self._is_growth:

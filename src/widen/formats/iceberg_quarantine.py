@@ -114,9 +114,6 @@ class IcebergQuarantine(Quarantine):
         Args:
             rows: The rows, with the columns of a quarantine.
             staged: Deletes the files if it is not committed.
-
-        Raises:
-            TableError: the files cannot be written.
         """
         writer = self.writer(transaction)
         files = writer.write(rows)
@@ -161,7 +158,6 @@ class IcebergQuarantine(Quarantine):
         Raises:
             InvalidOption: the table of that name is not a quarantine.
             UnsupportedIcebergVersion: its format version cannot be written.
-            CatalogError: the catalog cannot be read.
         """
         table = self.name.find()
         if table is None:

@@ -209,9 +209,6 @@ class IcebergTarget:
         """Rebuild the records of a batch from the table and compare them with the source.
 
         The snapshot is read from the catalog, so that the comparison also covers what the commit says.
-
-        Raises:
-            TableError: the table cannot be read.
         """
         rows = _read_rows(self.place, version)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
@@ -248,7 +245,6 @@ class IcebergDraft(RowReplacingDraft):
 
         Raises:
             RequestError: the table does not allow a change.
-            CatalogError: the catalog cannot be read or written.
         """
         if self._transaction is None:
             target, schema = self.target, self.plan.schema

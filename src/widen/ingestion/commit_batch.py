@@ -93,7 +93,6 @@ class BatchRequest:
 
         Raises:
             InvalidOption: the location has files but no table.
-            TableError: the table cannot be read or written.
         """
         return self.table.open(self.policy)
 
@@ -218,9 +217,6 @@ def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: Ta
 
     Args:
         draft: The table as the plan changes it.
-
-    Raises:
-        TableError: the files cannot be written.
     """
     if not spec.schema.fields:
         progress(_step("observing", batch))

@@ -201,7 +201,6 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
         source: Paths or rows.
 
     Raises:
-        SourceError: the source cannot be used.
         InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
         FilesChanged: see `FileChoice`.
         TableError: the record of loads cannot be read.

@@ -32,7 +32,6 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         footers: Which footers to read where the log does not count all columns.
 
     Raises:
-        CorruptLog: a log file is damaged.
         CorruptFile: a data file is not Parquet, and all footers were asked for.
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))

@@ -87,9 +87,6 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
     Args:
         limit: The most commits to return, counted from the newest.
         with_files: Whether to read the added files too, which is slower.
-
-    Raises:
-        CorruptLog: a commit is damaged.
     """
     history = snapshot.history(limit)[::-1]
     paths = [commit_path(version) for version, _, _ in history]
@@ -102,11 +99,7 @@ def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bo
 
 
 def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalRecord]:
-    """Return the commits up to a version of a table, newest first, with the metrics that they record.
-
-    Raises:
-        CorruptLog: a commit is damaged.
-    """
+    """Return the commits up to a version of a table, newest first, with the metrics that they record."""
     return [to_interval(record) for record in read_commits(snapshot, limit)][::-1]
 
 

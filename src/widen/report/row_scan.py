@@ -19,9 +19,6 @@ def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
 
     Args:
         schema: Its columns, with all metadata.
-
-    Raises:
-        CorruptFile: a data file or a deletion vector cannot be read.
     """
     number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)

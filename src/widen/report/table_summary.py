@@ -122,9 +122,6 @@ def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = No
     Args:
         old_types: The files with old types, by column; None if they were not determined.
         obstacle: Why the old types could not be determined; else empty.
-
-    Raises:
-        CorruptLog: a log file is damaged.
     """
     files, size_bytes = snapshot.count_files()
     return TableSummary(

@@ -85,7 +85,6 @@ def run_statement(
     Raises:
         RequestError: a subclass that names the reason why the statement is not allowed.
         ContentionError: a concurrent commit changed the table.
-        TableError: the table cannot be read or written.
     """
     if isinstance(statement, Query):
         return QueryRunner(find_session(spark), storage_options).run(statement.text)

@@ -108,11 +108,7 @@ class QueryResult:
 
 
 def run_query(question: Question, table: Table) -> QueryResult:
-    """Return the result of a DESCRIBE or SHOW statement.
-
-    Raises:
-        CorruptLog: the log is damaged.
-    """
+    """Return the result of a DESCRIBE or SHOW statement."""
     match question:
         case DescribeDetail():
             return QueryResult(_DETAIL, [_detail(table)])

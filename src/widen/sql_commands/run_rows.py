@@ -27,7 +27,6 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
         InvalidStatement: Spark cannot run the query.
         RequestError: a subclass that names the reason why the statement is not allowed.
         ContentionError: a concurrent commit changed the table.
-        TableError: the table cannot be read or written.
     """
     match statement:
         case Insert():

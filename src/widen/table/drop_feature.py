@@ -68,7 +68,6 @@ class FeatureRemoval:
             CheckpointBarrierFailed: a checkpoint could not be written.
             DropConflict: a concurrent commit used the feature again.
             ContentionError: too many conflicts, or the outcome of a commit is unknown.
-            CorruptFile: a file cannot be read.
         """
         row = self._row(open_snapshot(self.store))
         if row.name == PROTECTION:
@@ -161,7 +160,6 @@ def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed |
 
     Raises:
         ContentionError: too many conflicts, or the outcome of a commit is unknown.
-        CorruptFile: a file cannot be read.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
     """

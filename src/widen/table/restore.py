@@ -40,7 +40,6 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
     Raises:
         FileMissing: files of that version no longer exist; the error names some.
         AppendOnlyTable: files would be removed, and the table is append-only.
-        CorruptLog: a log file is damaged.
 
     Source: Delta Spark's RESTORE
     """

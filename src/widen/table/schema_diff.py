@@ -50,11 +50,7 @@ class SchemaDiff:
 
 
 def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
-    """Return how the schema changed between two versions of a table; either may be the later one.
-
-    Raises:
-        CorruptLog: a log file is damaged.
-    """
+    """Return how the schema changed between two versions of a table; either may be the later one."""
     commits = new.history(new.version - old.version) if new.version > old.version else []
     reasons = [reason for _, _, info in reversed(commits) for reason in recorded_reasons(info)]
     changes = schema_changes(old.schema, new.schema, reasons)

@@ -33,7 +33,6 @@ def read_snapshot_of(options: SourceOptions) -> Snapshot:
         InvalidOption: an option cannot be used.
         VersionNotFound: the version does not exist.
         TableNotFound: the table does not exist.
-        CorruptLog: the log is damaged.
     """
     time = options.text("timestampAsOf")
     return open_snapshot(options.open_store(), options.number("versionAsOf"), None if time is None else to_ms(time))

@@ -123,7 +123,6 @@ def read_task(columns: TableColumns, partition: InputPartition) -> Iterator[pa.R
 
     Raises:
         DataSourceRefused: only Spark can read a file exactly.
-        CorruptFile: a file or a deletion vector cannot be read.
     """
     schema = to_arrow_schema(columns.schema)
     for rows, change in partition.value or ():

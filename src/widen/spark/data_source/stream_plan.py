@@ -146,7 +146,6 @@ class StreamPlan:
 
         Raises:
             VersionNotFound: the log no longer has a version.
-            CorruptLog: a commit is damaged.
             InternalError: the end is before the start.
         """
         if start == end:

@@ -109,7 +109,6 @@ def plan_write(
         DataSourceRefused: the table has rules that only Spark can evaluate.
         SchemaMismatch: the rows do not fit the table.
         InvalidOption: an option cannot be used.
-        TableError: the table cannot be read or written.
 
     Source: Delta Lake's schema enforcement and evolution
     """

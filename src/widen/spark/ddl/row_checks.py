@@ -58,7 +58,6 @@ def check_operations(
         NullsInColumn: a column that is to become NOT NULL has nulls.
         ConstraintViolated: rows violate a condition. A row for which it is null violates it.
         InvalidConstraint: Spark cannot evaluate a condition.
-        CorruptFile: a file cannot be read.
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
     if defaults:
@@ -156,9 +155,6 @@ def column_bound(
 
     Args:
         is_lowest: Whether to return the lowest value.
-
-    Raises:
-        CorruptFile: a file cannot be read.
     """
     column = F.col(format_path(path))
     with translate_spark_errors():

@@ -39,7 +39,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         NotNullViolated: a row has null in a NOT NULL column.
-        CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if kind is ChangeKind.UPDATE and context.tracking:

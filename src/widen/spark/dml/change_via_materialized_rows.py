@@ -52,7 +52,6 @@ def change_via_materialized_rows(
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         NotNullViolated: a row has null in a NOT NULL column.
-        CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
     """
     kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []

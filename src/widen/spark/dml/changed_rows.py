@@ -64,7 +64,6 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
         ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
         ChangeFeedSchemaMismatch: the first version has other columns or types than the version whose schema is used.
         ChangeFeedSchemaChanged: columns or types changed between the versions.
-        CorruptLog: a commit is damaged.
 
     Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
     """

@@ -34,20 +34,12 @@ _FINDING, _VALUE = "finding", "value"
 
 
 def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
-    """Return what a fold would do; nothing is written.
-
-    Raises:
-        CorruptFile: a data file or a deletion vector cannot be read.
-    """
+    """Return what a fold would do; nothing is written."""
     return judge_values(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)), fold)
 
 
 def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
-    """Return how many values of a column can be folded.
-
-    Raises:
-        CorruptFile: a data file or a deletion vector cannot be read.
-    """
+    """Return how many values of a column can be folded."""
     judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
     with translate_spark_errors():
         counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
@@ -68,7 +60,6 @@ def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Res
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         RowRefused: a row violates a column rule or a constraint.
-        CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
     """
     selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))

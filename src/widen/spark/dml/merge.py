@@ -90,7 +90,6 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
         RowRefused: a row violates a column rule or a constraint.
         UnsupportedFeatureForWrite: an inserted row lacks an identity column, or row tracking is enabled but the
             properties do not name its columns.
-        CorruptFile: a data file or a deletion vector cannot be read.
     """
     predicate: Predicate = UnknownPredicate()
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):

@@ -81,7 +81,6 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        CorruptFile: a file cannot be read.
 
     Source: Delta Lake's replaceWhere
     """

@@ -75,7 +75,6 @@ def remove_replaced_rows(
         added: The files with the new rows, which the same commit adds.
 
     Raises:
-        CorruptFile: a data file or a deletion vector cannot be read.
         JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if replaced.keys is None:

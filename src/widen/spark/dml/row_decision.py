@@ -38,11 +38,7 @@ def keep_decided_rows(judged: DataFrame) -> DataFrame:
 
 
 def count_changes(changed: DataFrame) -> ChangeCounts:
-    """Count the changed rows by file and clause.
-
-    Raises:
-        CorruptFile: a data file cannot be read.
-    """
+    """Count the changed rows by file and clause."""
     counts: ChangeCounts = {}
     with translate_spark_errors():
         for key, clause, count in changed.groupBy(FILE, CLAUSE).count().collect():

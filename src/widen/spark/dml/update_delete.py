@@ -44,7 +44,6 @@ def delete(
         NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition cannot be used.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        CorruptFile: a data file or a deletion vector cannot be read.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     gone = context.candidates
@@ -75,7 +74,6 @@ def update(
         InvalidCondition: the condition or a value cannot be used.
         RowRefused: a row violates a column rule or a constraint.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        CorruptFile: a data file or a deletion vector cannot be read.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     values = to_assigned_values(

@@ -57,11 +57,7 @@ class IcebergFold:
 
     @cached_property
     def preview(self) -> FoldResult:
-        """What the fold would do.
-
-        Raises:
-            CorruptFile: a file cannot be read.
-        """
+        """What the fold would do."""
         result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
         try:
             plan_columns(self.name, [DropColumn(self.plan.column)])
@@ -77,7 +73,6 @@ class IcebergFold:
         """Write the files with values in the column again, and commit them; nothing is committed if nothing changes.
 
         Raises:
-            CorruptFile: a file cannot be read.
             SnapshotUnknown: the catalog did not say whether it has committed.
             StorageError: the catalog or the store refused; nothing is visible.
             JobFailed: the Spark job failed; nothing is visible.
@@ -148,7 +143,6 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSess
         ColumnNotFound: a column does not exist.
         FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
         UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-        CatalogError: the catalog cannot be read.
     """
     table = name.load()
     ensure_writable(name, table)

@@ -141,11 +141,7 @@ class IcebergRows:
     paths: frozenset[str]
 
     def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
-        """Return the rows of some files, as far as the snapshot has them.
-
-        Raises:
-            TableError: the files cannot be read.
-        """
+        """Return the rows of some files, as far as the snapshot has them."""
         schema = to_spark(as_nullable(self.schema))
         uris = [self.store.uri(path) for path in paths if path in self.paths]
         if not uris:

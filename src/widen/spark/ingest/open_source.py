@@ -91,7 +91,6 @@ class BatchReader:
             source: Paths or rows.
 
         Raises:
-            SourceError: the source cannot be used.
             InvalidOption: an option is invalid.
         """
         if not isinstance(source, DataFrame):
@@ -103,9 +102,6 @@ class BatchReader:
 
         Args:
             source: Files, directories and patterns.
-
-        Raises:
-            SourceError: the source cannot be used.
         """
         return find_source(spark, to_paths(source), self.format, self.options)
 

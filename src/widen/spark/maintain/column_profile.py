@@ -48,11 +48,7 @@ class ColumnFacts:
 
 
 def profile_columns(rows: DataFrame, schema: StructType) -> tuple[int, dict[Path, ColumnFacts]]:
-    """Return the number of rows of a version, and the profile of each leaf.
-
-    Raises:
-        CorruptFile: a data file or a deletion vector cannot be read.
-    """
+    """Return the number of rows of a version, and the profile of each leaf."""
     all_leaves = [_Leaf.at(schema, path, data_type) for path, data_type in leaves(schema)]
     profiles: dict[Path, ColumnFacts] = {}
     number = 0

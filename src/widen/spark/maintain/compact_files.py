@@ -101,7 +101,6 @@ class Compaction:
             InvalidOption: as for `plan`.
             UnsupportedTypeChange: the schema records a type change that the protocol does not list.
             UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
-            CorruptFile: a file or a deletion vector cannot be read.
             ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
         """
         snapshot, conflicts = open_snapshot(self.store), 0

@@ -95,7 +95,6 @@ def rewrite_files(
     Raises:
         UnsupportedTypeChange: the schema records a type change that the protocol does not list.
         UnsupportedFeatureForWrite: the row ids cannot be preserved.
-        CorruptFile: a file or a deletion vector cannot be read.
         InternalError: the new files have another number of rows; they are deleted.
 
     Source: PROTOCOL.md#add-file-and-remove-file

@@ -60,7 +60,6 @@ class OldFileRewrite:
         Raises:
             UnsupportedTypeChange: the schema records a type change that the protocol does not list.
             UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
-            CorruptFile: a file or a deletion vector cannot be read.
             ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
             PostCommitFailed: files were rewritten, but the table cannot be read for others.
         """

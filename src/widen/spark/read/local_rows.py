@@ -129,7 +129,6 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
     Raises:
         NotLocal: only Spark can read the table exactly.
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
-        CorruptFile: a file or a deletion vector cannot be read.
     """
     scan = plan_local_scan(snapshot)
     tables, rows = [scan.arrow_schema.empty_table()], 0

@@ -101,7 +101,6 @@ def read_csv_groups(text: bytes) -> Iterator[FieldGroup | TextGroup]:
         text: `CsvRanges` as JSON.
 
     Raises:
-        CorruptFile: a file cannot be read.
         SourceError: a quoted field does not end.
     """
     task = msgspec.json.decode(text, type=CsvRanges)

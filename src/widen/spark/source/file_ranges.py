@@ -173,9 +173,6 @@ def read_range_groups(text: bytes) -> Iterator[TextGroup]:
 
     Args:
         text: The list of ranges as JSON.
-
-    Raises:
-        CorruptFile: a file cannot be read.
     """
     for part in msgspec.json.decode(text, type=list[FileRange]):
         yield from _read_range(part)

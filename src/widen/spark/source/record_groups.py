@@ -26,7 +26,6 @@ def read_record_groups(batches: Iterable[pa.RecordBatch]) -> Generator[FieldGrou
     Spark: it ends a Python worker that leaves input behind, and the next task would wait for another one to start.
 
     Raises:
-        CorruptFile: a file cannot be read.
         SourceError: a quoted field of CSV does not end.
     """
     rest = iter(batches)
@@ -48,7 +47,6 @@ def read_text_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
     """Yield the records of a raw batch as JSON texts.
 
     Raises:
-        CorruptFile: a file cannot be read.
         SourceError: a quoted field of CSV does not end.
     """
     for group in read_record_groups(batches):

@@ -79,9 +79,6 @@ def check_texts(texts: DataFrame, contract: object) -> ContractReport:
     Args:
         texts: A raw batch; see `widen.spark.source.json_texts`.
         contract: The contract; see `widen.observe.contract.ensure_contract`.
-
-    Raises:
-        CorruptFile: a file cannot be read.
     """
     return _collect(texts, partial(_check_batches, contract))
 
@@ -91,9 +88,6 @@ def check_rows(rows: DataFrame, contract: object) -> ContractReport:
 
     Args:
         rows: The columns of `PLACED_TEXT`.
-
-    Raises:
-        CorruptFile: a file cannot be read.
     """
     return _collect(rows, partial(_check_placed, contract))
 

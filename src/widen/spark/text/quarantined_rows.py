@@ -61,7 +61,6 @@ def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -
 
     Raises:
         RowRefused: the table cannot hold a row, and no rule foresaw it.
-        CorruptFile: a file cannot be read.
     """
     rule = writer.violated_rule()
     if rule is None and not spec.policy.fixed_columns:

@@ -156,9 +156,6 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
         share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
             out.
 
-    Raises:
-        CorruptFile: a file cannot be read.
-
     Source: docs/evolution-rules.md#one-interval, #d20
     """
     limit = int(share * 2**32)

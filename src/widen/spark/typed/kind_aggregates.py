@@ -145,11 +145,7 @@ class KindAggregates:
             each.fill(results)
 
     def run(self, frame: DataFrame) -> int:
-        """Run the aggregates over records, and return how many records there are.
-
-        Raises:
-            CorruptFile: a file cannot be read.
-        """
+        """Run the aggregates over records, and return how many records there are."""
         records = 0
         for start in range(0, max(len(self), 1), PER_PASS):
             aggregates = [F.count(F.lit(1)), *self.aggregates(start)]

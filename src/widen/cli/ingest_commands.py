@@ -153,7 +153,7 @@ def plan(
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
     else:
-        show([*_planned(planned), *(() if report is None else lazy_imports.contract_parts(report))])
+        show([*_planned(planned), *(() if report is None else lazy_imports.terminal.contract_parts(report))])
     if planned is not None:
         _warn_unmatched(planned)
     code = _plan_code(planned, report)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from widen.report import terminal, text_format, widgets
     from widen.report.build_report import build_report
     from widen.report.commit_history import read_history
-    from widen.report.contract_lines import contract_parts
     from widen.report.evolution_rules import evolution_rules, find_rule
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page

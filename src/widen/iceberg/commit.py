@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import (
     CatalogError,
@@ -44,6 +44,7 @@ from widen.planning.table.operation import Operation
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
+    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
@@ -221,7 +222,7 @@ class IcebergTransaction:
             self.transaction.set_properties(changed)
 
     def add_snapshot(
-        self, added: Iterable[IcebergFile], summary: Mapping[str, str], removed: Iterable[Any] = ()
+        self, added: Iterable[IcebergFile | DataFile], summary: Mapping[str, str], removed: Iterable[DataFile] = ()
     ) -> None:
         """Add a snapshot that adds files and removes others.
 
@@ -234,7 +235,7 @@ class IcebergTransaction:
             merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true"
             producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
-                producer.append_data_file(to_data_file(file, metadata))
+                producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)
             for data_file in removed:
                 producer.delete_data_file(data_file)
             producer.commit()

@@ -8,7 +8,7 @@ Source: PROTOCOL.md#iceberg-compatibility-v1, #iceberg-compatibility-v2; Iceberg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -99,7 +99,9 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
     else:
         added, removed = _difference(snapshot, table, plan)
         transaction = IcebergTransaction(name, _with_schema(name, table, plan.schema))
-    _add_snapshot(transaction, snapshot.version, added, removed)
+    shown = {DELTA_VERSION: str(snapshot.version)}
+    transaction.set_properties(shown)
+    transaction.add_snapshot(added, shown, removed)
     outcome = transaction.commit(StagedFiles())
     if isinstance(outcome, Conflicted):
         outcome.or_raise()
@@ -291,19 +293,3 @@ def _difference(snapshot: Snapshot, table: Table, plan: _Plan) -> tuple[list[Dat
         removed_files = [task.file for task in scan if task.file.file_path not in live]
         return [plan.to_data_file(add) for path, add in live.items() if path not in current], removed_files
     return [plan.to_data_file(add) for add in added], [plan.to_data_file(add) for add in removed]
-
-
-def _add_snapshot(
-    mirror: IcebergTransaction, version: int, added: Iterable[DataFile], removed: Iterable[DataFile]
-) -> None:
-    with translate_catalog_errors(str(mirror.name)):
-        mirror.set_properties({DELTA_VERSION: str(version)})
-        update = mirror.transaction.update_snapshot(snapshot_properties={DELTA_VERSION: str(version)})
-        removed = list(removed)
-        producer = update.overwrite() if removed else update.fast_append()
-        for file in added:
-            producer.append_data_file(file)
-        for file in removed:
-            producer.delete_data_file(file)
-        producer.commit()
-    mirror.snapshot_id = producer.snapshot_id

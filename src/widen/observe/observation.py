@@ -238,16 +238,8 @@ def position_text(position: RecordPosition) -> str:
 def observation_from_json(data: bytes) -> Observation:
     """Return the observation from the JSON of `Observation.to_json`."""
     wire = _decoder.decode(data)
-    return Observation(
-        wire.records,
-        wire.corrupt,
-        _from_wire(wire.root),
-        wire.quarantined,
-        _from_wire(wire.kept_out),
-        wire.met,
-        wire.not_objects,
-        wire.unclosed,
-    )
+    fields = {"root": _from_wire(wire.root), "kept_out": _from_wire(wire.kept_out)}
+    return Observation(**{**msgspec.structs.asdict(wire), **fields})
 
 
 def _first_sample(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
@@ -304,9 +296,5 @@ def _field_from_wire(field: _FieldWire) -> FieldObservation:
     )
 
 
-def _to_text(value: Any) -> str:
-    return str(value)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_to_text)
+_encoder = msgspec.json.Encoder(enc_hook=str)
 _decoder = msgspec.json.Decoder(_ObservationWire)

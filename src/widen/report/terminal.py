@@ -1,4 +1,4 @@
-"""Summaries, histories, plans and reports for the terminal."""
+"""Summaries, histories, plans, rows and breaches of contracts for the terminal."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from widen.report.widgets import pairs_table as pairs_table
 if TYPE_CHECKING:
     from widen.report.table_summary import SummaryLine, TableSummary, TypeStep
     from widen.spark.parquet.old_type_files import OldType
+    from widen.spark.text.contract_check import ContractReport
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
-BAR_WIDTH = 10
 MAX_LISTED = 40
 """The maximum number of items of a list in a plan."""
 NULL_TEXT = "·"
@@ -49,7 +49,6 @@ SHORTEST_TYPE = 28
 
 LENGTHS = (28, 20, 14, 10, 0)
 """Maximum lengths of values in a table, tried in order until the table fits; 0 drops the value columns."""
-LENGTH_WITHOUT_BARS = 10
 
 
 _Item = TypeVar("_Item")
@@ -284,13 +283,7 @@ def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
 
 def _row_lines(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
     """Return one row with its columns below each other, without nulls."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, cell in zip(columns, row, strict=True):
-        if cell.plain != NULL_TEXT:
-            table.add_row(Text(f"  {printable(name)}", "dim"), cell)
-    return table
+    return pairs_table((name, cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT)
 
 
 _decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"null")
@@ -302,3 +295,25 @@ def _cell(text: str) -> Text:
     if text.startswith('"'):
         return Text(printable(msgspec.json.decode(text, type=str)))
     return Text(printable(text), "" if text[0] in "[{tf" else "cyan")
+
+
+# ---- contracts -------------------------------------------------------------------------------------
+
+_MAX_BREACHES = 20
+
+
+def contract_parts(report: ContractReport) -> Iterator[RenderableType]:
+    """Yield each kind of breach with its number, then the first breaches with their places."""
+    records = count_noun(report.records, "record")
+    if not report.breaches:
+        yield Text(f"The contract holds for {records}.")
+        return
+    yield heading_part(f"The contract is broken {count_noun(report.breaches, 'time')} in {records}")
+    counts = table_of("field", "reason", "times")
+    for path, reason, count in sorted(report.counts, key=lambda each: -each[2])[:_MAX_BREACHES]:
+        counts.add_row(Text(printable(path or "other fields")), Text(printable(reason)), Text(count_text(count)))
+    yield counts
+    for file, number, path, reason in report.listed[:_MAX_BREACHES]:
+        yield Text(f"  {printable(file)}:{number}: {printable(path)} {printable(reason)}")
+    if report.breaches > _MAX_BREACHES:
+        yield Text(f"  … and {count_text(report.breaches - _MAX_BREACHES)} more; --json lists the first 100", "dim")

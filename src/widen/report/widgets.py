@@ -42,11 +42,11 @@ def facts_line(*facts: str) -> Text:
     return Text(" · ".join(facts))
 
 
-def pairs_table(pairs: Iterable[tuple[str, str]]) -> Table:
+def pairs_table(pairs: Iterable[tuple[str, str | Text]]) -> Table:
     """Return keys and values as a table."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")
     for key, value in pairs:
-        table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)))
+        table.add_row(Text(f"  {printable(key)}", "dim"), Text(printable(value)) if isinstance(value, str) else value)
     return table

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from widen.sql_commands.statements import TableName
+from widen.sql_commands.statements import TableStatement
 
 if TYPE_CHECKING:  # the forms of statements are read without Spark
     from widen.spark.dml.merge_clause import MergeClause
@@ -27,7 +27,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(TableStatement):
     """Append rows, or overwrite with them.
 
     Args:
@@ -37,7 +37,6 @@ class Insert:
         partition: The values of columns that the rows do not have; an overwrite replaces the rows with these values.
     """
 
-    table: TableName
     query: str
     columns: tuple[str, ...] | None = None
     by_name: bool = False
@@ -48,39 +47,36 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(TableStatement):
     """Update rows.
 
     Args:
         where: The condition; None for all rows.
     """
 
-    table: TableName
     assignments: Mapping[str, str]
     where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(TableStatement):
     """Delete rows.
 
     Args:
         where: The condition; None for all rows.
     """
 
-    table: TableName
     where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(TableStatement):
     """Merge a source into a table.
 
     Args:
         source: The source, as in a FROM clause: a table, or a query in parentheses.
     """
 
-    table: TableName
     source: str
     on: str
     clauses: tuple[MergeClause, ...]
@@ -90,7 +86,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTableAs:
+class CreateTableAs(TableStatement):
     """Create a table with rows.
 
     Args:
@@ -98,7 +94,6 @@ class CreateTableAs:
         comment: The description; None without a COMMENT clause.
     """
 
-    table: TableName
     query: str = ""
     partition_by: tuple[str, ...] = ()
     location: str | None = None

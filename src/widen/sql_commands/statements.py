@@ -35,56 +35,57 @@ class TableName:
         return self.parts[1] if len(self.parts) == 2 and self.parts[0] == self.DELTA else None
 
 
+@dataclass(frozen=True, slots=True)
+class TableStatement:
+    """The base of statements about one table."""
+
+    table: TableName
+
+
 # ---- columns ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class AlterColumns:
+class AlterColumns(TableStatement):
     """Change columns."""
 
-    table: TableName
     changes: Mapping[Path, ColumnChanges]
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(TableStatement):
     """Rename a column or a nested field."""
 
-    table: TableName
     column: Path
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumns:
+class AddColumns(TableStatement):
     """Add columns or nested fields."""
 
-    table: TableName
     columns: Mapping[Path, NewColumn]
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumns:
+class DropColumns(TableStatement):
     """Drop columns or nested fields."""
 
-    table: TableName
     columns: tuple[Path, ...]
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceColumns:
+class ReplaceColumns(TableStatement):
     """Replace the columns of a table."""
 
-    table: TableName
     schema: StructType
 
 
 @dataclass(frozen=True, slots=True)
-class SyncIdentity:
+class SyncIdentity(TableStatement):
     """Set the high-water mark of an identity column past its values."""
 
-    table: TableName
     column: Path
 
 
@@ -92,45 +93,40 @@ class SyncIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class AddConstraint:
+class AddConstraint(TableStatement):
     """Add a CHECK constraint."""
 
-    table: TableName
     name: str
     condition: str
 
 
 @dataclass(frozen=True, slots=True)
-class DropConstraint:
+class DropConstraint(TableStatement):
     """Drop a CHECK constraint; ``if_exists`` ignores a missing one."""
 
-    table: TableName
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class SetProperties:
+class SetProperties(TableStatement):
     """Set properties of a table."""
 
-    table: TableName
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class UnsetProperties:
+class UnsetProperties(TableStatement):
     """Unset properties of a table; ``if_exists`` ignores those that are not set."""
 
-    table: TableName
     keys: tuple[str, ...]
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class DropFeature:
+class DropFeature(TableStatement):
     """Drop a feature; ``truncate_history`` deletes the older versions that use it."""
 
-    table: TableName
     name: str
     truncate_history: bool = False
 
@@ -139,7 +135,7 @@ class DropFeature:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(TableStatement):
     """Create an empty table.
 
     Args:
@@ -148,7 +144,6 @@ class CreateTable:
         if_not_exists: Whether to keep an existing table instead of raising an error.
     """
 
-    table: TableName
     schema: StructType
     partition_by: tuple[str, ...] = ()
     location: str | None = None
@@ -158,15 +153,14 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(TableStatement):
     """Restore a table to a version (an integer) or a timestamp (a string)."""
 
-    table: TableName
     moment: int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Vacuum:
+class Vacuum(TableStatement):
     """Delete the files that no version needs.
 
     Args:
@@ -174,20 +168,18 @@ class Vacuum:
         dry_run: Whether only to list the files.
     """
 
-    table: TableName
     hours: float | None = None
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Optimize:
+class Optimize(TableStatement):
     """Write small files together.
 
     Args:
         where: The condition on partition columns; None for the whole table.
     """
 
-    table: TableName
     where: str | None = None
     zorder_by: tuple[Path, ...] = ()
 
@@ -196,33 +188,28 @@ class Optimize:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeDetail:
+class DescribeDetail(TableStatement):
     """Describe the table as a whole."""
-
-    table: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeHistory:
+class DescribeHistory(TableStatement):
     """List the commits of a table, newest first: at most ``limit``, or all."""
 
-    table: TableName
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTable:
+class DescribeTable(TableStatement):
     """Describe the columns of a table; if ``extended``, also its location, properties and defaults."""
 
-    table: TableName
     extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ShowProperties:
+class ShowProperties(TableStatement):
     """List the properties of a table, or only one of them."""
 
-    table: TableName
     key: str | None = None
 
 

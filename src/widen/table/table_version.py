@@ -27,18 +27,7 @@ from widen.table.schema_diff import SchemaDiff, diff_versions
 
 
 class TableVersion(OpenTable):
-    """A Delta table at one version: the newest when it was opened, and after each change made through it.
-
-    Args:
-        location: A local path or a URL of an object store.
-        storage_options: Settings and credentials of the store.
-
-    Raises:
-        TableNotFound: the table does not exist.
-        CorruptLog: its log is damaged.
-        UnsupportedFeatureForRead: it requires a feature that this version does not support.
-        StorageError: the storage returned an error.
-    """
+    """The part of `Table` that needs no Spark: opens a table and returns what its log says of a version."""
 
     @check_arguments
     def __init__(self, location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:

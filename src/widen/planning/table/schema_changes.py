@@ -48,7 +48,7 @@ def schema_changes(
 
 def plan_changes(operations: Iterable[Operation], events: Iterable[PlanEvent]) -> tuple[ColumnChange, ...]:
     """Return the column changes of the operations of a plan, in their order, with the events as reasons."""
-    reasons = [(event.column, _reason_of(event)) for event in events]
+    reasons = [(event.column, _reason(event, event.grade.value)) for event in events]
     return _join_reasons([change for operation in operations for change in _planned(operation)], reasons)
 
 
@@ -60,14 +60,6 @@ def _planned(operation: Operation) -> Iterator[ColumnChange]:
             yield ColumnChange(ADDED, operation.path, new=operation.field.type.sql)
         case WidenType(path, old, new):
             yield ColumnChange(WIDENED, path, old.sql, new.sql)
-
-
-def _reason_of(event: PlanEvent) -> ChangeReason:
-    file, position = event.first or ("", 0)
-    grade = event.grade.value
-    return ChangeReason(
-        event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample, event.at_least
-    )
 
 
 def _join_reasons(
@@ -99,7 +91,7 @@ def recorded_reasons(info: CommitInfo) -> list[tuple[Path, ChangeReason]]:
         events = _decoder.decode(text)
     except msgspec.DecodeError:
         return []
-    return [(event.column, _reason(event)) for event in events]
+    return [(event.column, _reason(event, event.grade)) for event in events]
 
 
 class _Event(msgspec.Struct):
@@ -119,10 +111,10 @@ class _Event(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Event])
 
 
-def _reason(event: _Event) -> ChangeReason:
+def _reason(event: PlanEvent | _Event, grade: str) -> ChangeReason:
     file, position = event.first or ("", 0)
     return ChangeReason(
-        event.rules, event.source, event.kinds, event.count, event.grade, file, position, event.sample, event.at_least
+        event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample, event.at_least
     )
 
 

@@ -184,15 +184,9 @@ def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iter
         writers.write(pa.Table.from_batches([batch]).cast(layout.sink.schema))
     files = writers.close()
     if files:
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([part.path for part, _ in files]),
-                pa.array([part.size_bytes for part, _ in files]),
-                pa.array([part.stats for part, _ in files]),
-                pa.array([partition for _, partition in files]),
-            ],
-            names=["path", "size_bytes", "stats", "partition"],
-        )
+        names = ("path", "size_bytes", "stats", "partition")
+        rows = [(part.path, part.size_bytes, part.stats, partition) for part, partition in files]
+        yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
 
 
 class _PartitionWriters:

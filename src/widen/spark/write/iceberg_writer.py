@@ -109,17 +109,8 @@ def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Ite
             writer.write(_cast_batch(rows, layout.schema))
     files += _close_writer(writer, current)
     if files:
-        parts = [part for part, _ in files]
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([part.path for part in parts]),
-                pa.array([part.size_bytes for part in parts]),
-                pa.array([part.stats for part in parts]),
-                pa.array([part.counts for part in parts]),
-                pa.array([json.dumps(texts) for _, texts in files]),
-            ],
-            names=["path", "size_bytes", "stats", "counts", "texts"],
-        )
+        rows = [{**msgspec.structs.asdict(part), "texts": json.dumps(texts)} for part, texts in files]
+        yield pa.RecordBatch.from_pylist(rows)
 
 
 def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:

@@ -36,13 +36,13 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
     columns = leaves_of(snapshot.schema, snapshot.protocol, snapshot.properties, keys)
-    known = {
+    counts_by_path = {
         path: _KnownCounts(footer.values, footer.stats)
         for path, footer in read_needed_footers(snapshot, columns, footers).items()
     }
     counts = CommitCounts()
-    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, known, counts)
-    from_footers = len(known)
+    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, counts_by_path, counts)
+    from_footers = len(counts_by_path)
     for record in read_commits(snapshot, with_files=True):
         scan.add_commit(record)
     count, size_bytes, deleted, files = _count_live_files(snapshot, columns, scan)
@@ -122,14 +122,14 @@ class _CommitScan:
     Args:
         corrupt: The column for corrupt records; None if the table has none.
         partition_keys: The physical names of the partition columns.
-        known: What is known of files beside the log, by path; the counts of commits are added.
+        counts_by_path: The counts of files that are not in the log, by path; those of commits are added.
         missing: The leaves that did not exist yet when a file was written, by file path.
     """
 
     columns: list[LeafColumn]
     corrupt: Path | None
     partition_keys: tuple[str, ...]
-    known: dict[str, _KnownCounts]
+    counts_by_path: dict[str, _KnownCounts]
     result: CommitCounts
     missing: dict[str, frozenset[Path]] = field(default_factory=dict)
 
@@ -149,8 +149,8 @@ class _CommitScan:
 
     def facts(self, path: str, stats: str | None, partition_values: Mapping[str, str | None]) -> FileFacts:
         """Return the facts of a file; the statistics of its footer replace those of the log."""
-        known = self.known.get(path, _UNKNOWN_COUNTS)
-        return FileFacts(known.stats or stats, partition_values, self.missing.get(path, frozenset()), known.values)
+        counts = self.counts_by_path.get(path, _UNKNOWN_COUNTS)
+        return FileFacts(counts.stats or stats, partition_values, self.missing.get(path, frozenset()), counts.values)
 
     def _add_known_counts(self, record: CommitRecord) -> None:
         if record.after is None:
@@ -158,8 +158,8 @@ class _CommitScan:
         for path, values in read_leaf_counts(
             record.info, record.adds, _physical(record.after), self.partition_keys
         ).items():
-            known = self.known.get(path, _UNKNOWN_COUNTS)
-            self.known[path] = replace(known, values=known.values or values)
+            counts = self.counts_by_path.get(path, _UNKNOWN_COUNTS)
+            self.counts_by_path[path] = replace(counts, values=counts.values or values)
 
     def _interval(self, record: CommitRecord, count: ColumnCounts) -> IntervalRecord:
         adds = [add for add in record.adds if add.data_change]

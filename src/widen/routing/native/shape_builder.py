@@ -83,9 +83,9 @@ class _ShapedField:
 
     def may_be_new_date(self, slot: ColumnSlot) -> bool:
         """Tell whether a string for a text column may be a date that no column holds as a date yet."""
-        known = [each.dim for each in self.base.values() if each.word == STRING_WORD]
+        text_dims = [each.dim for each in self.base.values() if each.word == STRING_WORD]
         takes_dates = any(routes_kind(each, Kind(DATE_WORD)) for each in self.slots if each.word != STRING_WORD)
-        return self.rules.reads_times and (takes_dates or slot.dim > max(known, default=-1))
+        return self.rules.reads_times and (takes_dates or slot.dim > max(text_dims, default=-1))
 
     def is_decodable(self, slot: ColumnSlot) -> bool:
         """Tell whether the decoded values of a column are the values after the field rules."""
@@ -119,8 +119,8 @@ class _ShapeBuilder:
         # A record with a field that the shape lacks takes the exact path.
         shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and _takes_values(route.get(key, ())))
         for number, key in enumerate(shaped):
-            known = {slot.name: slot for slot in base.get(key, ())}
-            item = _ShapedField(key, f"f{number}", location, route.get(key, ()), known, rules.at(key))
+            base_slots = {slot.name: slot for slot in base.get(key, ())}
+            item = _ShapedField(key, f"f{number}", location, route.get(key, ()), base_slots, rules.at(key))
             native, column = self._field(item, empty.get(key))
             match column:
                 case RedactedField():
@@ -168,13 +168,13 @@ class _ShapeBuilder:
         return self._with_converter(item, types, item.base)
 
     def _with_converter(
-        self, item: _ShapedField, types: Mapping[str, tuple[Any, RecordShape | None]], known: Collection[str]
+        self, item: _ShapedField, types: Mapping[str, tuple[Any, RecordShape | None]], base_columns: Collection[str]
     ) -> tuple[Any, MultiColumnField]:
         """Return such a field, with the conversions that these columns from before the interval allow."""
         slots, rules = item.slots, item.rules
         shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
         natives = {slot.name: types.get(slot.name, (None, None))[0] for slot in slots}
-        converter = build_fast_converter(slots, known)
+        converter = build_fast_converter(slots, base_columns)
         if rules.take is FieldRule.AS_JSON:
             converter.conversions = {name: {} for name in converter.conversions}
         guards = [slot for slot in slots if slot.guard is not None]
@@ -207,8 +207,8 @@ class _ShapeBuilder:
         """
         shape = None
         if slot.record is not None:
-            known = item.base.get(slot.name)
-            base = (known.record if known else None) or {}
+            base_slot = item.base.get(slot.name)
+            base = (base_slot.record if base_slot else None) or {}
             shape = self.record(slot.record, base, item.rules, (*item.location, (item.key, slot.dim)))
         return _nested(shape.struct if shape else _leaf_native(slot), slot.dim), shape
 

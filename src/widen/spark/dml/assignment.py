@@ -120,9 +120,9 @@ def _patch_struct(value: AssignedValue, data_type: DataType, path: Path, old: Co
         return cast_to_table_type(value.column, have, data_type, path)
     parts = []
     for field in data_type:
-        known, before = have.find(field.name), old.getField(field.name)
-        if known is not None:
-            inner = AssignedValue(value.column.getField(known.name), known.type, is_patch=True)
+        given, before = have.find(field.name), old.getField(field.name)
+        if given is not None:
+            inner = AssignedValue(value.column.getField(given.name), given.type, is_patch=True)
             before = _patch_struct(inner, field.type, (*path, field.name), before)
         parts.append(before.alias(field.name))
     return F.when(value.column.isNotNull() | old.isNotNull(), F.struct(*parts))
@@ -131,10 +131,10 @@ def _patch_struct(value: AssignedValue, data_type: DataType, path: Path, old: Co
 def _lacks(have: StructType, want: StructType) -> bool:
     """Return whether a struct lacks a field of another one, also within nested structs."""
     for field in want:
-        known = have.find(field.name)
-        if known is None:
+        given = have.find(field.name)
+        if given is None:
             return True
-        if isinstance(known.type, StructType) and isinstance(field.type, StructType) and _lacks(known.type, field.type):
+        if isinstance(given.type, StructType) and isinstance(field.type, StructType) and _lacks(given.type, field.type):
             return True
     return False
 

@@ -113,12 +113,12 @@ class ChangeContext:
         Raises:
             CorruptFile: a file is not valid Parquet.
         """
-        known = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
-        uncounted = [key for key, rows in known.items() if rows is None]
+        counts = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
+        uncounted = [key for key, rows in counts.items() if rows is None]
         paths = [self.store.plain(self.adds[key].path) for key in uncounted]
         footers = read_footers(self.spark, self.store, paths, frozenset()) if paths else []
         footer_rows = {key: footer.rows for key, footer in zip(uncounted, footers, strict=True)}
-        return {key: footer_rows[key] if rows is None else rows for key, rows in known.items()}
+        return {key: footer_rows[key] if rows is None else rows for key, rows in counts.items()}
 
     def live_rows(self, keys: Iterable[str]) -> dict[str, int]:
         """Return the row count of files without deleted rows.
@@ -236,12 +236,12 @@ def count_written_rows(adds: Iterable[Add]) -> int:
     return sum(FileStatistics(add.stats).rows or 0 for add in adds)
 
 
-def ensure_same_count(expected: int, found: int) -> None:
+def ensure_same_count(expected: int, written: int) -> None:
     """Check that the number of written rows is the number counted before, so that no row is lost or duplicated.
 
     Raises:
         JobFailed: the numbers differ, because the data changed between two reads.
     """
-    if found != expected:
-        reason = f"{found} rows were written where {expected} had been counted: the data changed while they were read"
+    if written != expected:
+        reason = f"{written} rows were written where {expected} had been counted: the data changed while they were read"
         raise JobFailed(reason=reason)

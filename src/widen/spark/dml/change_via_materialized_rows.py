@@ -158,8 +158,8 @@ class _MaterializedChange:
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
         """Rewrite the files without the updated and deleted rows."""
-        gone = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
-        left = without_marked(self._context.located(partial), gone)
+        marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
+        left = without_marked(self._context.located(partial), marks)
         copies = self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies
@@ -175,10 +175,11 @@ class _MaterializedChange:
         has_updates = any(self._count(key, ChangeKind.UPDATE) for key in self._tally)
         if not self._context.has("changeDataFeed") or not (has_copies or has_updates):
             return []
-        gone, come = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE), self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
-        frames = [gone.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
+        removed = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
+        added = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
+        frames = [removed.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
         if new:
-            frames += [come.select(*self._columns, self._change_type("update_postimage", "insert"))]
+            frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
         return [recorded for frame in frames for recorded in self._files.changes(frame)]
 
     def _change_type(self, update: str, other: str) -> Column:

@@ -36,7 +36,7 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
     bounds = [_bounds(key).alias(f"key{number}") for number, (_, key) in enumerate(ordered)]
     with translate_spark_errors():
         (row,) = keys.agg(*bounds).collect()
-    predicates = (_within(field, *found) for (field, _), found in zip(ordered, row, strict=True))
+    predicates = (_within(field, *key_bounds) for (field, _), key_bounds in zip(ordered, row, strict=True))
     return reduce(And, predicates)
 
 

@@ -113,10 +113,10 @@ class _MergeResolution:
         if not self._options.adds:
             self._ensure_no_column_missing(clause)
         for column in self._columns:
-            known = schema.find(column.name)
-            if known is not None or self._options.adds:
+            table_field = schema.find(column.name)
+            if table_field is not None or self._options.adds:
                 source_column = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
-                name = known.name if known else column.name
+                name = table_field.name if table_field else column.name
                 values[(name,)] = AssignedValue(source_column, column.type, is_patch=clause.kind is ChangeKind.UPDATE)
         return values
 

@@ -40,8 +40,8 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
     """
     with ChangeFiles(_context(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
-    gone = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
-    return replace(gone, added=tuple(added), folders=files.folders)
+    removal = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
+    return replace(removal, added=tuple(added), folders=files.folders)
 
 
 def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
@@ -63,10 +63,10 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
         added = files.rows(frame)
         keys = view.partition_keys
         written = list(dict.fromkeys(tuple(add.partition_values.get(key) or None for key in keys) for add in added))
-        gone = files_in_same_partitions(frame.sparkSession, view, view.files(), written)
+        replaced_files = files_in_same_partitions(frame.sparkSession, view, view.files(), written)
     predicate = partition_predicate(view.schema, view.partition_columns, written) if written else UnknownPredicate()
-    reads = ReadSet(selection=select_files(view, predicate), paths=frozenset(gone["path"].to_pylist()))
-    return replace(remove_whole_files(gone, reads), added=tuple(added), folders=files.folders)
+    reads = ReadSet(selection=select_files(view, predicate), paths=frozenset(replaced_files["path"].to_pylist()))
+    return replace(remove_whole_files(replaced_files, reads), added=tuple(added), folders=files.folders)
 
 
 def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, where: Expression) -> ChangeResult:
@@ -84,22 +84,22 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
 
     Source: Delta Lake's replaceWhere
     """
-    gone = delete(frame.sparkSession, snapshot, where, metadata)
+    removal = delete(frame.sparkSession, snapshot, where, metadata)
     with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_context(snapshot, frame, metadata)) as files:
-        undo.callback(gone.discard, snapshot.store)
+        undo.callback(removal.discard, snapshot.store)
         rows = _within(fill_missing_columns(frame, files.context.schema, snapshot.protocol), files.context, where)
-        if gone.recorded:
+        if removal.recorded:
             with translate_spark_errors():
                 rows = rows.persist()
             kept.callback(rows.unpersist)
         added = files.rows(rows)
-        inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if gone.recorded else []
+        inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if removal.recorded else []
         undo.pop_all()
     return replace(
-        gone,
-        added=(*gone.added, *added),
-        recorded=(*gone.recorded, *inserted),
-        folders=(*gone.folders, *files.folders),
+        removal,
+        added=(*removal.added, *added),
+        recorded=(*removal.recorded, *inserted),
+        folders=(*removal.folders, *files.folders),
     )
 
 

@@ -84,22 +84,22 @@ def remove_replaced_rows(
         return ChangeResult(reads=ReadSet.EVERYTHING)
     selection = select_files(snapshot, key_predicate(columns, replaced.keys))
     context = ChangeContext(replaced.spark, snapshot, metadata, selection)
-    gone = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
-    if not gone.recorded or not added:
-        return gone
+    removal = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
+    if not removal.recorded or not added:
+        return removal
     # A version with change data files has all of its changes there, so the new rows are recorded too.
     with ExitStack() as undo, ChangeFiles(context) as files:
-        undo.callback(gone.discard, snapshot.store)
+        undo.callback(removal.discard, snapshot.store)
         view = snapshot.with_metadata(metadata)
         rows = read_files(replaced.spark, snapshot.store, view, concat_files([from_adds(added)]))
         inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit(INSERT)))
         undo.pop_all()
-    return replace(gone, recorded=(*gone.recorded, *inserted), folders=(*gone.folders, *files.folders))
+    return replace(removal, recorded=(*removal.recorded, *inserted), folders=(*removal.folders, *files.folders))
 
 
 def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> DataFrame:
     """Return the rows to remove with their decision columns."""
     assert replaced.keys is not None
     before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
-    found = semi_join_keys(rows, [quote_name(name) for name in replaced.columns], replaced.keys)
-    return found.withColumns({CLAUSE: F.lit(0), BEFORE: before})
+    replaced_rows = semi_join_keys(rows, [quote_name(name) for name in replaced.columns], replaced.keys)
+    return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})

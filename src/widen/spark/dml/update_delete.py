@@ -46,13 +46,13 @@ def delete(
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
-    gone = context.candidates
+    files = context.candidates
     if where is not None:
-        matching = files_in_partitions(spark, snapshot, gone, where)
+        matching = files_in_partitions(spark, snapshot, files, where)
         if matching is None:
             return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
-        gone = matching
-    return remove_whole_files(gone, context.reads)
+        files = matching
+    return remove_whole_files(files, context.reads)
 
 
 def update(

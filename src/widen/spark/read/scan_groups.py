@@ -119,16 +119,16 @@ def _split_by_partition_layout(scan: ScanPlan, files: pa.Table, *, has_vectors: 
         yield ScanGroup(files.filter(hive), is_hive=True, has_vectors=has_vectors)
     if pc.all(hive).as_py():
         return
-    other, numbers = files.filter(pc.invert(hive)), numbers.filter(pc.invert(hive))
+    plain_files, numbers = files.filter(pc.invert(hive)), numbers.filter(pc.invert(hive))
     texts = [directory[1:] for directory in directories]
     distinct = list(dict.fromkeys(texts[number] for number in pc.unique(numbers).to_pylist()))
     if len(distinct) > LITERAL_PARTITIONS:
-        yield ScanGroup(other, is_hive=False, has_vectors=has_vectors)
+        yield ScanGroup(plain_files, is_hive=False, has_vectors=has_vectors)
         return
     for values in distinct:
         same = pa.array([each == values for each in texts], pa.bool_()).take(numbers)
         shared = dict(zip(columns, values, strict=True))
-        yield ScanGroup(other.filter(same), is_hive=False, has_vectors=has_vectors, values=shared)
+        yield ScanGroup(plain_files.filter(same), is_hive=False, has_vectors=has_vectors, values=shared)
 
 
 def _directories(files: pa.Table, columns: Sequence[str]) -> tuple[list[tuple[str | None, ...]], pa.Array]:
@@ -136,15 +136,15 @@ def _directories(files: pa.Table, columns: Sequence[str]) -> tuple[list[tuple[st
     values = files["partition_values"]
     texts = [pc.replace_substring_regex(files["path"], "[^/]*$", "")]
     texts += [pc.map_lookup(values, pa.scalar(column), "first") for column in columns]
-    found: list[tuple[str | None, ...]] = [()]
+    directories: list[tuple[str | None, ...]] = [()]
     numbers = pa.repeat(pa.scalar(0, pa.int64()), files.num_rows)
     for column in texts:
         each = pa.concat_arrays(column.chunks).dictionary_encode("encode")
         pairs = pc.add(pc.multiply(numbers, len(each.dictionary)), each.indices.cast(pa.int64())).dictionary_encode()
         parts = [divmod(pair, len(each.dictionary)) for pair in pairs.dictionary.to_pylist()]
-        found = [(*found[above], each.dictionary[own].as_py()) for above, own in parts]
+        directories = [(*directories[above], each.dictionary[own].as_py()) for above, own in parts]
         numbers = pairs.indices.cast(pa.int64())
-    return found, numbers
+    return directories, numbers
 
 
 def _is_hive(directory: tuple[str | None, ...], columns: Sequence[str]) -> bool:

@@ -68,9 +68,9 @@ def _fill_columns(fields: Mapping[str, Typed], route: RecordRoute) -> dict[str, 
     columns = {}
     for key, (values, data_type) in fields.items():
         for slot in route.get(key, ()):
-            held = _hold_values(values, data_type, slot, slot.dim)
-            if held is not None:
-                columns[slot.name] = held.column
+            held_values = _hold_values(values, data_type, slot, slot.dim)
+            if held_values is not None:
+                columns[slot.name] = held_values.column
     return columns
 
 
@@ -145,8 +145,8 @@ def _rest(values: Column, data_type: DataType, slots: Sequence[ColumnSlot]) -> C
     record = widest_record_route(slots)
     if isinstance(data_type, StructType) and record is not None:
         return _rest_of_record(fields_of(values, data_type), record)
-    held = is_held_expression(values, data_type, slots, 0)
-    return None if held is None else F.when(~held, to_document(values, data_type))
+    is_held = is_held_expression(values, data_type, slots, 0)
+    return None if is_held is None else F.when(~is_held, to_document(values, data_type))
 
 
 def is_held_expression(values: Column, data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> Column | None:

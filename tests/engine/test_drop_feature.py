@@ -6,7 +6,7 @@ Source: the acceptance matrix of Delta Lake's type widening (its suites TypeWide
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ def properties(request: pytest.FixtureRequest) -> dict[str, str]:
 
 def file(spark: SparkSession, values: Sequence[int], kind: str) -> DataFrame:
     return spark.createDataFrame([(value,) for value in values], f"a {kind}").coalesce(1)
+
+
+def byte_table(
+    spark: SparkSession, tmp_path: Path, values: Sequence[int], properties: Mapping[str, str] = ENABLED
+) -> Table:
+    """A table with one file of bytes."""
+    table = widen.create_table(str(tmp_path), "a tinyint", properties=properties)
+    return table.append(file(spark, values, "tinyint")).table
 
 
 def drop(
@@ -94,11 +102,7 @@ def test_drop_unused_table_feature_on_empty_table(spark: SparkSession, tmp_path:
 def test_drop_unused_table_feature_on_table_with_data(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = (
-        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
-        .append(file(spark, [1, 2, 3], "tinyint"))
-        .table
-    )
+    table = byte_table(spark, tmp_path, [1, 2, 3], properties)
     drop(table, SUCCESS, 0, spark)
     assert_same((row.a for row in table.read(spark=spark).collect()), [1, 2, 3])
 
@@ -125,22 +129,14 @@ def test_drop_table_feature_on_table_with_data_added_only_after_type_change(
 def test_drop_table_feature_on_table_with_data_added_before_type_change(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = (
-        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
-        .append(file(spark, [1, 2, 3], "tinyint"))
-        .table
-    )
+    table = byte_table(spark, tmp_path, [1, 2, 3], properties)
     _three_calls(table.alter_column("a", type="int"), 1, spark)
 
 
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_fully_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = (
-        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
-        .append(file(spark, [0, 1, 2], "tinyint"))
-        .table
-    )
+    table = byte_table(spark, tmp_path, [0, 1, 2], properties)
     table.alter_column("a", type="int").update({"a": "a + 1"}, spark=spark)
     _three_calls(table, 0, spark)
 
@@ -148,11 +144,7 @@ def test_drop_table_feature_on_table_with_data_added_before_type_change_and_full
 def test_drop_table_feature_on_table_with_data_added_before_type_change_and_partially_rewritten_after(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = (
-        widen.create_table(str(tmp_path), "a tinyint", properties=properties)
-        .append(file(spark, [11, 12], "tinyint"))
-        .table
-    )
+    table = byte_table(spark, tmp_path, [11, 12], properties)
     table.append(file(spark, [3], "tinyint")).table.alter_column("a", type="int").update(
         {"a": "a - 10"}, "a > 4", spark=spark
     )
@@ -243,7 +235,7 @@ def test_drop_feature_after_every_type_change_at_every_depth(spark: SparkSession
 
 
 def test_drop_feature_after_a_type_change_with_schema_evolution(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
+    table = byte_table(spark, tmp_path, [1])
     table.append(file(spark, [1024], "int"), merge_schema=True)
     drop(table, CURRENT, 1, spark)
     assert column_types(table) == INTEGERS
@@ -389,7 +381,7 @@ def test_swap_column_names_and_change_type(spark: SparkSession, tmp_path: Path, 
 
 
 def test_enabling_the_stable_feature_does_not_enable_the_preview_feature(spark: SparkSession, tmp_path: Path) -> None:
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
+    table = byte_table(spark, tmp_path, [1])
     table.alter_column("a", type="int")
     with pytest.raises(FeatureNotPresent):
         table.drop_feature(PREVIEW, spark=spark)
@@ -460,7 +452,7 @@ def test_nothing_is_left_of_a_property_that_says_false(tmp_path: Path) -> None:
 
 def test_where_sessions_forbid_fast_drops_the_retention_of_the_log_counts(spark: SparkSession, tmp_path: Path) -> None:
     setting = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
-    table = widen.create_table(str(tmp_path), "a tinyint", properties=ENABLED).append(file(spark, [1], "tinyint")).table
+    table = byte_table(spark, tmp_path, [1])
     table.alter_column("a", type="int")
     spark.conf.set(setting, "false")
     try:

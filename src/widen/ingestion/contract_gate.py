@@ -1,4 +1,4 @@
-"""Hold a source against a contract; nothing is written.
+"""Check a source against a contract; nothing is written.
 
 Source: docs/guide/gate.md#contract
 """

@@ -20,7 +20,7 @@ _MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, Attribut
 
 @lru_cache(maxsize=16)
 def from_json(text: str) -> StructType:
-    """Return the schema in a ``schemaString``. The last ones are kept, since a commit asks for the same one many times.
+    """Return the schema in a ``schemaString``. The last ones are cached, since a commit needs the same one many times.
 
     Raises:
         CorruptLog: the text is not valid JSON, or its outermost type is not a struct.

@@ -1,4 +1,4 @@
-"""Hold records against a contract: the part of JSON Schema (draft 2020-12) that `widen contract` writes, and some more.
+"""Check records against a contract: the part of JSON Schema (2020-12) that `widen contract` writes, and some more.
 
 Every keyword with a condition must be one of `KEYWORDS`: another one would be ignored, and what it forbids would pass.
 An integer is a number without fraction and exponent, since 1.0 needs another column than 1.
@@ -39,7 +39,7 @@ _FORMATS: Mapping[str, type[str]] = MappingProxyType({"date": DateText, "date-ti
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What in a record a contract forbids.
+    """A part of a record that a contract forbids.
 
     Args:
         path: The field, with the positions of arrays left out.
@@ -51,7 +51,7 @@ class Breach:
 
 
 def ensure_contract(contract: object, place: str = "contract") -> None:
-    """Check that a contract can be held.
+    """Check that Widen supports a contract.
 
     Raises:
         InvalidOption: it is not a schema, or has a keyword or a value that is not supported.
@@ -92,7 +92,7 @@ def _is_supported(keyword: str, value: object) -> bool:
 
 
 def find_breaches(contract: Any, document: JsonDocument, path: Path = ()) -> Iterator[Breach]:
-    """Yield what in a document a contract forbids.
+    """Yield the parts of a document that a contract forbids.
 
     Args:
         contract: A contract that `ensure_contract` accepts.

@@ -42,9 +42,8 @@ def ensure_supported(version: str) -> None:
         raise UnsupportedSpark(needed=".".join(map(str, MINIMUM_VERSION)), found=version)
 
 
-ensure_supported(
-    pyspark.__version__
-)  # Older versions give wrong results instead of errors, so check before any job runs.
+# Older versions give wrong results instead of errors, so check before any job runs.
+ensure_supported(pyspark.__version__)
 
 
 def find_session(given: SparkSession | None = None) -> SparkSession:
@@ -76,7 +75,7 @@ _FIX = "Install Java 17 or later and set JAVA_HOME to it. Set WIDEN_DEBUG=1 to s
 
 
 def activate_session(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: new threads have none, and so not its defaults for tables."""
+    """Make a session the active one of this thread: without one, tables do not get the defaults of the session."""
     spark.createDataFrame([], "nothing int")
 
 

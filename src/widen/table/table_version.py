@@ -87,7 +87,7 @@ class TableVersion(OpenTable):
     def contract(self) -> dict[str, Any]:
         """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
 
-        `widen.check_contract` holds a batch against it.
+        `widen.check_contract` checks a batch against it.
         """
         return build_contract(self._snapshot.schema, self.location.rstrip("/").rpartition("/")[2])
 

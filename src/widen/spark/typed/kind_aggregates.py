@@ -36,7 +36,7 @@ class _KindAggregate:
     Args:
         values: The value of a record, or an array of its values.
         type: The type of scalars; None for records and maps.
-        optional: The field with the kind, if the type of the values does not say that they are of it.
+        optional: The field and the kind, if values of the type may be of another kind; without a value it is removed.
     """
 
     observation: KindObservation

@@ -53,13 +53,15 @@ def decode_commit_info(path: str, data: bytes) -> CommitInfo:
 def file_times_ms(commits: Sequence[LogFile]) -> list[int]:
     """Return the modification time of every commit file, adjusted to be at least 1 ms after the one before.
 
-    Clocks of writers differ, but time travel needs times in the order of versions.
+    Clocks of writers differ, but time travel needs times in the order of versions. A commit before a gap, which a late
+    writer has put after it was cleaned up, does not change the times of those after the gap.
 
     Source: Delta Spark (DeltaHistoryManager)
     """
     times: list[int] = []
-    for commit in commits:
-        earliest = times[-1] + 1 if times else 0
+    for number, commit in enumerate(commits):
+        follows = number and commits[number - 1].first == commit.first - 1
+        earliest = times[-1] + 1 if follows else 0
         times.append(max(commit.entry.modified_ms, earliest))
     return times
 

@@ -90,6 +90,18 @@ def test_what_lies_before_the_newest_expired_checkpoint_goes(tmp_path: Path) -> 
     assert open_snapshot(LogStore(str(tmp_path)), 6).version == 6
 
 
+def test_a_late_commit_of_a_version_that_is_gone_changes_no_times(tmp_path: Path) -> None:
+    log = ten_days(tmp_path)
+    log.clean(4 * DAY_MS)
+    log.commit(1, 0)
+    assert log.versions == [1, 3, 4, 5, 6, 7, 8, 9]
+    store = LogStore(str(tmp_path))
+    assert open_snapshot(store, timestamp_ms=NOON_MS - 2 * DAY_MS).version == 7
+    assert [time_ms for _, time_ms, _ in open_snapshot(store).history(3)] == [NOON_MS - at * DAY_MS for at in range(3)]
+    log.clean(2 * DAY_MS)
+    assert log.versions == [6, 7, 8, 9]
+
+
 def test_an_older_checkpoint_does_if_there_is_none_at_the_newest_expired_commit(tmp_path: Path) -> None:
     log = ten_days(tmp_path)
     assert log.clean(1 * DAY_MS) > 0  # version 7 has expired, and the checkpoint before it is that of 6

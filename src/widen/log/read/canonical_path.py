@@ -3,7 +3,7 @@
 Delta Spark makes absolute paths canonical. Here, a file of the table also has the same key whether its path is relative
 or absolute.
 
-Source: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file (paths are URIs)
+Source: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file (paths are URIs); RFC 8089 for ``localhost``
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ UNUSUAL = r"^/|^[A-Za-z][A-Za-z0-9+.-]+:/|%|//|(?:^|/)\.\.?/"
 
 _UNUSUAL = re.compile(UNUSUAL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+_LOCAL_HOST = re.compile("^//localhost/", re.IGNORECASE)
 _SCHEME_ALIASES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
@@ -41,6 +42,8 @@ def canonical_path(path: str, location: str = "") -> str:
     scheme = match[1].lower() if match else ""
     # Keep bytes that are not UTF-8 distinct: two files must never share a key.
     plain = unquote(path[match.end() :] if match else path, errors="surrogateescape")
+    if scheme == "file":
+        plain = _LOCAL_HOST.sub("/", plain)
     if scheme not in ("", "file"):
         host, _, rest = plain.lstrip("/").partition("/")
         whole = f"{_SCHEME_ALIASES.get(scheme, scheme)}://{host}/{posixpath.normpath(rest)}"

@@ -13,8 +13,25 @@ from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.checkpoint_writer import write_checkpoint
 
-OUTSIDE = ("/o/a%20b", "/o/a b", "file:/o/a%20b", "file:///o/a%20b", "FILE:/o/a b", "/o//x/../a%20b")
-INSIDE = ("a%20b", "a b", "./a b", "x/../a%20b", "{table}/a%20b", "file:{table}/a%20b", "file://{table}/a b")
+OUTSIDE = (
+    "/o/a%20b",
+    "/o/a b",
+    "file:/o/a%20b",
+    "file:///o/a%20b",
+    "FILE:/o/a b",
+    "file://localhost/o/a%20b",
+    "/o//x/../a%20b",
+)
+INSIDE = (
+    "a%20b",
+    "a b",
+    "./a b",
+    "x/../a%20b",
+    "{table}/a%20b",
+    "file:{table}/a%20b",
+    "file://{table}/a b",
+    "file://Localhost{table}/a b",
+)
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])

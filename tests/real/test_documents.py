@@ -72,9 +72,10 @@ def records(source: Path) -> Iterator[Any]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Every value that is not null and does not hold others; an empty object or array is one."""
-    if value and isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
+    """Every value that is not null and does not hold others; an empty array is one, and an object of nulls only."""
+    inner = [each for each in value.values() if each is not None] if isinstance(value, dict) else value
+    if inner and isinstance(inner, list):
+        for each in inner:
             yield from leaves(each)
     elif value is not None:
         yield value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal as D
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.errors import JobFailed, NotNullViolated, SchemaMismatch
+from widen.errors import AmbiguousColumns, NotNullViolated, SchemaMismatch, WrongLength
 from widen.iceberg.catalog import to_catalog
 from widen.spark.iceberg import append
 from widen.spark.spark_types import DataFrame
@@ -79,8 +80,37 @@ def test_uuids_in_lists_and_folders_of_any_name(spark: SparkSession, tmp_path: P
     (row,) = table.table.scan().to_arrow().to_pylist()
     assert row == {"us": [UUID("0f" * 16), None], "m": [("k", b"\x01\x02")]}
     assert table.read(spark=spark).count() == 1
-    with pytest.raises(JobFailed, match="ArrowInvalid"):
+    with pytest.raises(WrongLength, match=r"us\.element has a wrong length: it must have 16 bytes"):
         table.append(spark.sql("SELECT array(X'01') us"))
+    spark.sql("SELECT map('k', X'0102') m UNION ALL SELECT map('k', X'0102', 'l', X'01')").write.parquet(f"{folder}/p")
+    done = widen.ingest(f"{folder}/p", into="ns.t", to="iceberg", catalog=folder / "catalog.db", verify=True)
+    assert (done.records, done.quarantined, done.verification.lost) == (1, 1, 0)
+    (kept,) = widen.IcebergTable("ns.t_quarantine", catalog=folder / "catalog.db").read(spark=spark).collect()
+    assert "m.value has a wrong length: it must have 2 bytes" in kept["reason"]
+
+
+def test_names_that_differ_only_in_case_are_refused_until_one_is_renamed(spark: SparkSession, tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "a", StringType(), False), NestedField(2, "A", StringType(), False))
+    catalog = to_catalog(tmp_path / "catalog.db").open()
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.t", schema)
+    catalog.load_table("ns.t").append(pa.table({"a": ["small"], "A": ["large"]}))
+    table = widen.IcebergTable("ns.t", catalog=catalog)
+    (tmp_path / "source.json").write_text('{"a": "x", "A": "y"}')
+    arguments: dict[str, Any] = {"into": "ns.t", "to": "iceberg", "catalog": tmp_path / "catalog.db"}
+    for call in (
+        lambda: table.read(spark=spark),
+        lambda: table.append(spark.sql("SELECT 'x' a")),
+        lambda: widen.ingest(str(tmp_path / "source.json"), **arguments),
+    ):
+        with pytest.raises(AmbiguousColumns, match=r"The columns a and A of .* differ only in case"):
+            call()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert [tuple(row) for row in table.read(spark=spark).collect()] == [("small", "large")]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert table.rename_column("A", "b").schema.names == ("a", "b")
 
 
 def test_what_iceberg_cannot_widen_is_refused(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:

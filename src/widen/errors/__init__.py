@@ -28,7 +28,7 @@ WidenError
 │   │   ├── IncompatibleTypes     the data cannot be cast either
 │   │   └── ConstraintTypeMismatch · GeneratedColumnTypeMismatch · ColumnMissingInSource
 │   ├── RowRefused          a row violates a rule of the table
-│   │   ├── NotNullViolated · CheckViolated · StringTooLong
+│   │   ├── NotNullViolated · CheckViolated · StringTooLong · WrongLength
 │   │   ├── CastOverflow
 │   │   │   └── AssignedOverflow
 │   │   └── ReplaceWhereMismatch
@@ -60,7 +60,8 @@ WidenError
 │   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature
 │   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite
-│   ├── UnsupportedTypeChange · UnsupportedColumnType · CorruptMetadata · NoStoredColumns · NestedVoidColumn
+│   ├── UnsupportedTypeChange · UnsupportedColumnType · AmbiguousColumns · CorruptMetadata · NoStoredColumns
+│   ├── NestedVoidColumn
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it
 │   │   └── DropPendingRetention · HistoryUsesFeature

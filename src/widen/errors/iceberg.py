@@ -8,6 +8,7 @@ from widen.errors.family import ContentionError, RequestError, TableError
 from widen.errors.tables import StorageError, StorageRefused, TableNotFound
 
 __all__ = [
+    "AmbiguousColumns",
     "CatalogError",
     "CatalogNotFound",
     "CatalogRefused",
@@ -73,6 +74,14 @@ class UnsupportedColumnType(TableError):
     code = "WIDEN_COLUMN_TYPE"
     template = "The column {column} cannot have the type {type}: {reason}."
     hint = "Drop the column or give it another type, with the client that made it."
+
+
+class AmbiguousColumns(TableError):
+    """Two columns of an Iceberg table have names that differ only in case."""
+
+    code = "WIDEN_AMBIGUOUS_COLUMNS"
+    template = "The columns {column} and {other} of {location} differ only in case, so Spark cannot tell them apart."
+    hint = "Rename one of them with rename_column. Files that have both names need spark.sql.caseSensitive to be true."
 
 
 class ColumnInUse(ColumnRefused):

@@ -20,6 +20,7 @@ __all__ = [
     "RowRefused",
     "SchemaMismatch",
     "StringTooLong",
+    "WrongLength",
 ]
 
 
@@ -101,6 +102,14 @@ class StringTooLong(RowRefused):
     code = "DELTA_EXCEED_CHAR_VARCHAR_LIMIT"
     template = "The string {value!r} is too long for column {column}, which is {limit}."
     hint = "Nothing was written. Shorten it, or remove the limit: alter_column({column!r}, type='string')."
+
+
+class WrongLength(RowRefused):
+    """A value has another number of bytes than all values of its uuid or fixed column must have."""
+
+    code = "WIDEN_WRONG_LENGTH"
+    template = "A value for column {column} has a wrong length: it must have {size} bytes."
+    hint = "Nothing was written. Correct or remove such rows."
 
 
 class CastOverflow(RowRefused):

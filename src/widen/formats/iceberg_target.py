@@ -38,7 +38,7 @@ from widen.iceberg.partitions import (
     resolve_partition_fields,
 )
 from widen.iceberg.scan_plan import added_by
-from widen.iceberg.schema_conversion import to_model, with_field_ids
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_field_ids
 from widen.iceberg.snapshots import ReadPoint
 from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
@@ -100,6 +100,7 @@ class IcebergLocation(TableLocation):
         ensure_writable(self.name, table)
         sources = names.read_sources(table.properties, self.location)
         schema = to_model(table.schema(), sources)
+        ensure_names_distinct(schema, self.location)
         partition_fields = read_partition_fields(table.metadata)
         self._ensure_partitions(partition_fields)
         # A column must not have the name of a partition field, also not of one of an older specification.

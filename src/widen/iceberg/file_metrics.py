@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from widen.errors import InvalidOption
-from widen.model.column_path import Path, children
+from widen.iceberg.schema_conversion import fixed_lengths
+from widen.model.column_path import Path, children, fields
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids
 
@@ -64,7 +65,8 @@ class FileMetrics(msgspec.Struct, frozen=True):
 def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[int, int]:
     """Return the metrics of each leaf column by field id: `COUNTS_ONLY`, `WHOLE_BOUNDS` or a number of characters.
 
-    Columns without metrics are missing. Inside of lists and maps there are no bounds.
+    Columns without metrics are missing. Inside of lists and maps there are no bounds. A bound of a uuid or fixed column
+    must be as long as its values, so it is not truncated.
 
     Args:
         schema: The columns, with field ids.
@@ -76,6 +78,7 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
     """
     modes: dict[int, int] = {}
     default = properties.get(DEFAULT_MODE, _TRUNCATED)
+    fixed = {number for _, field in fields(schema) for _, number, _ in fixed_lengths(field)}
     limit = int(properties.get(MAX_COLUMNS, _DEFAULT_COLUMNS)) if DEFAULT_MODE not in properties else None
     for position, (path, number, is_repeated) in enumerate(leaf_ids(schema)):
         name = COLUMN_MODE + ".".join(path)
@@ -83,7 +86,8 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
         option = name if name in properties else DEFAULT_MODE
         mode = _parse_mode(option, properties.get(name, inferred))
         if mode is not None:
-            modes[number] = COUNTS_ONLY if is_repeated else mode
+            whole = WHOLE_BOUNDS if number in fixed and mode != COUNTS_ONLY else mode
+            modes[number] = COUNTS_ONLY if is_repeated else whole
     return MappingProxyType(modes)
 
 

@@ -13,9 +13,9 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from widen.errors import UnsupportedColumnType
+from widen.errors import AmbiguousColumns, UnsupportedColumnType
 from widen.iceberg.properties import ColumnSource
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BINARY,
@@ -37,7 +37,7 @@ from widen.model.types import (
     StructType,
 )
 from widen.planning.evolution.source_metadata import COMMENT
-from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS
+from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
 
 if TYPE_CHECKING:
     from pyiceberg import schema as iceberg_schema
@@ -174,6 +174,33 @@ def _fixed_lengths(data_type: iceberg_types.IcebergType, number: int) -> Iterato
         case iceberg_types.MapType():
             yield from _fixed_lengths(data_type.key_type, data_type.key_id)
             yield from _fixed_lengths(data_type.value_type, data_type.value_id)
+
+
+def fixed_lengths(field: Field) -> Iterator[tuple[Path, int, int]]:
+    """Yield the path in a field, the field id and the number of bytes of everything in it with a fixed length.
+
+    Fields of nested structs have their own lengths.
+    """
+    lengths = field.metadata.get(FIXED_LENGTHS, {})
+    for path, number in {(): field.metadata.get(COLUMN_ID), **nested_ids(field)}.items() if lengths else ():
+        if str(number) in lengths:
+            yield path, int(str(number)), lengths[str(number)]
+
+
+def ensure_names_distinct(schema: StructType, location: str) -> None:
+    """Check that no two columns of a struct have names that differ only in case: Spark cannot tell them apart.
+
+    Args:
+        location: The name of the table, for the error.
+
+    Raises:
+        AmbiguousColumns: two columns have such names.
+    """
+    seen: dict[tuple[Path, str], Path] = {}
+    for path, _ in fields(schema):
+        other = seen.setdefault((path[:-1], path[-1].casefold()), path)
+        if other != path:
+            raise AmbiguousColumns(location=location, column=format_path(other), other=format_path(path))
 
 
 def from_model(schema: StructType) -> iceberg_schema.Schema:

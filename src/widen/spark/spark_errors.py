@@ -25,6 +25,7 @@ from widen.errors import (
     StorageError,
     StringTooLong,
     WidenError,
+    WrongLength,
 )
 from widen.spark.masked_values import show_reason
 
@@ -145,6 +146,7 @@ _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
     "NULL": lambda rule, _: NotNullViolated(column=rule["column"]),
     "CHECK": lambda rule, row: CheckViolated(name=rule["name"], expression=rule["expression"], values=row),
     "TEXT": lambda rule, value: StringTooLong(column=rule["column"], limit=rule["limit"], value=value),
+    "BYTES": lambda rule, _: WrongLength(column=rule["column"], size=rule["size"]),
     "CAST": lambda rule, value: CastOverflow(column=rule["column"], old=rule["old"], new=rule["new"], value=value),
     "OUTSIDE": lambda rule, _: ReplaceWhereMismatch(where=rule["where"]),
     "IDENTITY": lambda rule, _: IdentityExhausted(column=rule["column"]),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
+from pyiceberg.schema import Schema
 
 from widen.errors import InvalidOption
 from widen.iceberg.file_metrics import (
@@ -17,6 +18,7 @@ from widen.iceberg.file_metrics import (
     BYTES,
     COUNTS_ONLY,
     DECIMAL,
+    DEFAULT_MODE,
     DOUBLE,
     FLOAT,
     INT,
@@ -148,3 +150,22 @@ def test_bounds_enclose_the_value(text: str, mode: int) -> None:
 def test_binary_has_a_mode_too() -> None:
     schema = to_model(from_model(StructType((Field("b", BINARY),))))
     assert metrics_modes(schema, {}) == {1: 16}
+
+
+def test_bounds_of_uuids_and_fixed_values_are_not_truncated() -> None:
+    """A reader decodes a bound by the type: 4 bytes are not a uuid."""
+    schema = to_model(
+        Schema(
+            ice.NestedField(1, "u", ice.UUIDType(), required=False),
+            ice.NestedField(2, "f", ice.FixedType(20), required=False),
+            ice.NestedField(3, "b", ice.BinaryType(), required=False),
+            ice.NestedField(4, "l", ice.ListType(5, ice.UUIDType(), element_required=False), required=False),
+        )
+    )
+    assert metrics_modes(schema, {DEFAULT_MODE: "truncate(4)"}) == {
+        1: WHOLE_BOUNDS,
+        2: WHOLE_BOUNDS,
+        3: 4,
+        5: COUNTS_ONLY,
+    }
+    assert metrics_modes(schema, {DEFAULT_MODE: "counts"}) == dict.fromkeys((1, 2, 3, 5), COUNTS_ONLY)

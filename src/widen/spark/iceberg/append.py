@@ -9,7 +9,7 @@ from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction
 from widen.iceberg.data_file import data_location
 from widen.iceberg.properties import APPEND, OPERATION, read_sources
-from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.storage_options import open_store
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
@@ -30,6 +30,7 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
 
     Raises:
+        AmbiguousColumns: two columns of the table have names that differ only in case.
         SchemaMismatch: the data do not fit.
         RowRefused: a required column is null, or a value is out of range.
         UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
@@ -41,6 +42,7 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     table = name.load()
     ensure_writable(name, table)
     current = to_model(table.schema(), read_sources(table.properties, str(name)))
+    ensure_names_distinct(current, str(name))
     transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
     schema = to_model(transaction.schema)
     rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {})

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from widen.errors import UnsupportedFeatureForRead
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan
-from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.log.store.log_store import LogStore, percent_encode
 from widen.model.column_path import Path, fields, format_path, is_struct_path, resolve
 from widen.model.types import Field, StructType
@@ -119,11 +119,14 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
         where: The condition on rows. PyIceberg also skips files by partitions and bounds if it is Spark SQL.
 
     Raises:
+        AmbiguousColumns: two columns have names that differ only in case, and the session ignores case.
         InvalidCondition: Spark cannot use the condition.
         CorruptFile: a file cannot be read, or its columns cannot be found.
         UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
         JobFailed: the Spark job that reads footers failed.
     """
+    if str(source.spark.conf.get("spark.sql.caseSensitive")).lower() != "true":
+        ensure_names_distinct(schema, source.point.metadata.location)
     predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
     return filter_rows(_rows(source, schema, predicate), where)
 

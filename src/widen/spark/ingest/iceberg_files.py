@@ -65,7 +65,8 @@ class IcebergWriter(TableWriter):
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
-        return self._new_sink() if not self.partition_by and is_fully_nullable(self.schema) else None
+        has_rules = self.partition_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
+        return None if has_rules else self._new_sink()
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]

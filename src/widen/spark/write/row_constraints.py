@@ -12,7 +12,8 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, children, find_field, format_path, resolve
+from widen.iceberg.schema_conversion import fixed_lengths
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, children, fields, find_field, format_path, resolve
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, quote_name
 from widen.planning.table.dependent_expressions import row_conditions
 from widen.planning.table.expression_columns import referenced_columns
@@ -126,7 +127,7 @@ def _row_excerpt(text: str, schema: StructType) -> Column:
 
 
 def _column_breaches(field: Field) -> Iterator[RuleBreach]:
-    """Yield the breaches of rules on one column: nulls that the schema forbids, and strings that are too long."""
+    """Yield the breaches of rules on one column: nulls that the schema forbids, and values of a wrong length."""
     column = F.col(quote_name(field.name))
     if not field.nullable:
         yield column.isNull(), _null_refusal((field.name,))
@@ -148,6 +149,12 @@ def _length_breaches(field: Field) -> Iterator[RuleBreach]:
     for path, limit in text_limits(field).items():
         is_long = _anywhere(field.type, path, partial(_is_longer, limit))
         yield is_long(column), _length_refusal((field.name, *path), limit, field)
+    for parent, item in fields(StructType((field,))):
+        for path, _, size in fixed_lengths(item):
+            whole = (*parent[1:], *path)
+            has_other_length = _anywhere(field.type, whole, partial(_has_other_length, size))
+            facts = {"column": format_path((field.name, *whole)), "size": str(size)}
+            yield has_other_length(column), ("BYTES", facts, None)
 
 
 def _null_refusal(path: Path) -> RowRefusal:
@@ -163,6 +170,10 @@ def _length_refusal(path: Path, limit: int, field: Field) -> RowRefusal:
 
 def _is_longer(limit: int, column: Column) -> Column:
     return F.length(column) > limit
+
+
+def _has_other_length(size: int, column: Column) -> Column:
+    return F.octet_length(column) != size
 
 
 def _nulls(data_type: DataType, path: Path = ()) -> Iterator[tuple[Path, Check]]:

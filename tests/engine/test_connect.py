@@ -83,6 +83,17 @@ def test_quarantine_verification_and_replay(call: Call, tmp_path: Path) -> None:
     assert (replayed, rows) == (1, [(1,), (50,)])
 
 
+def test_iceberg_tables(call: Call, tmp_path: Path) -> None:
+    done = call(connect_client.iceberg, tmp_path)
+    assert (done["intervals"], done["clean"]) == ([(1, 0), (1, 1)], [True, True])
+    assert (done["filtered"], done["past"]) == ([(2, None, "5")], [(1, 1)])
+    assert done["replayed"] == 1
+    assert done["rows"] == [(1, 1), (2, 5), (3, 7), (None, 9)]
+    assert done["report"] == (0, 4)
+    assert done["mirrored"] == [(1,)]
+    assert done["folded"]["numUpdatedRows"] == 1
+
+
 def test_the_data_source(call: Call, tmp_path: Path) -> None:
     count, filtered, copied = call(connect_client.data_source, tmp_path)
     assert (count, filtered) == (17, [16, 17, 18, 19])

@@ -12,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 import widen
 from support.command_line import run
+from widen.iceberg.catalog import to_catalog
 from widen.table import Table, create_table
 
 PROPERTIES = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
@@ -133,6 +136,39 @@ def quarantine(place: Path) -> tuple[Any, ...]:
     replayed = widen.replay(str(place / "t_quarantine"), str(place / "t"), spark=spark)
     verified = result.verification
     return result.quarantined, kept, (verified.is_clean, verified.records), replayed.replayed, rows(place / "t")
+
+
+def iceberg(place: Path) -> dict[str, Any]:
+    """Ingest, append, read, alter, fold, quarantine, replay, report and mirror Iceberg tables."""
+    spark, catalog = session(), str(place / "c.db")
+    into: dict[str, Any] = {"into": "ns.t", "to": "iceberg", "catalog": catalog, "verify": True, "spark": spark}
+    opened = to_catalog(catalog).open()
+    opened.create_namespace("ns")
+    opened.create_table("ns.t", Schema(NestedField(1, "n", LongType(), required=True)))
+    put(place / "1", "1.json", {"n": 1, "a": 1})
+    put(place / "2", "2.json", {"n": 2, "a": "5"}, {"a": 9})
+    first, second = (widen.ingest(str(place / name), **into) for name in ("1", "2"))
+    table = widen.IcebergTable("ns.t", catalog)
+
+    def found(where: str | None = None, version: int | None = None) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row) for row in table.read(where, version=version, spark=spark).collect()), key=repr)
+
+    done: dict[str, Any] = {"intervals": [(each.records, each.quarantined) for each in (first, second)]}
+    done["clean"] = [each.verification is not None and each.verification.is_clean for each in (first, second)]
+    done["filtered"], done["past"] = found("a_string = '5'"), found(version=first.version)
+    table.append(spark.sql("SELECT 3 AS n, 7 AS a"))
+    done["folded"] = table.fold("a_string", spark=spark).metrics
+    table.alter_column("n", nullable=True).rename_column("a", "b")
+    done["replayed"] = widen.replay("ns.t_quarantine", "ns.t", to="iceberg", catalog=catalog, spark=spark).replayed
+    table.refresh()
+    done["rows"] = found()
+    report = run("report", "ns.t", "--catalog", catalog, "--scan", "--json")
+    done["report"] = (report.exit_code, json.loads(report.stdout)["rows"])
+    delta = create_table(str(place / "d"), "n int", properties={"delta.enableIcebergCompatV2": "true"})
+    delta.append(spark.sql("SELECT 1 AS n")).table.mirror(catalog=catalog, identifier="ns.d")
+    table = widen.IcebergTable("ns.d", catalog)
+    done["mirrored"] = found("n = 1")
+    return done
 
 
 def data_source(place: Path) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ MICROS = [(datetime.fromisoformat(time.replace("Z", "+00:00")) - EPOCH) // timed
 EXPECTED = [(n, day, micros) for n, (day, micros) in enumerate(zip(DAYS, MICROS, strict=True))]
 
 
-def told(spark: SparkSession, table: Table, where: str | None = None) -> list[tuple[int, str, int]]:
+def read_times(spark: SparkSession, table: Table, where: str | None = None) -> list[tuple[int, str, int]]:
     """The number of each row, its day as text, and the microseconds of its time."""
     rows = table.read(where=where, spark=spark).orderBy("n").selectExpr("n", "string(d)", "unix_micros(t)")
     return [(row[0], row[1], row[2]) for row in rows.collect()]
@@ -31,11 +31,11 @@ def told(spark: SparkSession, table: Table, where: str | None = None) -> list[tu
 def test_days_stay_what_they_are(spark: SparkSession, tmp_path: Path, way: str, mode: str) -> None:
     with modes(spark, mode):
         table = WAYS[way](spark, tmp_path / "table")
-        assert told(spark, table) == EXPECTED
+        assert read_times(spark, table) == EXPECTED
         for n, day in enumerate(DAYS):
-            assert told(spark, table, f"d = DATE'{day}'") == [EXPECTED[n]], "a filter by statistics lost a row"
-            assert told(spark, table, f"t = TIMESTAMP'{TIMES[n]}'") == [EXPECTED[n]]
-    assert told(spark, table) == EXPECTED
+            assert read_times(spark, table, f"d = DATE'{day}'") == [EXPECTED[n]], "a filter by statistics lost a row"
+            assert read_times(spark, table, f"t = TIMESTAMP'{TIMES[n]}'") == [EXPECTED[n]]
+    assert read_times(spark, table) == EXPECTED
     files = list((tmp_path / "table").rglob("*.parquet"))
     for file in (file for file in files if "_delta_log" not in file.parts):
         metadata = pq.read_metadata(file).metadata
@@ -72,4 +72,4 @@ def test_int96_in_the_old_calendar_is_taken_for_the_days_that_it_means(spark: Sp
     done = ingest(str(file), str(tmp_path / "table"), spark=spark, verify=True)
     assert done.verification is not None
     assert done.verification.is_clean
-    assert told(spark, Table(str(tmp_path / "table"))) == EXPECTED
+    assert read_times(spark, Table(str(tmp_path / "table"))) == EXPECTED

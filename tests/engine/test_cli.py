@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from support.command_line import run, told
+from support.command_line import run, run_json
 from widen.table import Table
 
 ORDERS = Path(__file__).resolve().parents[2] / "examples" / "orders"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def table(spark: object, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Monday and Tuesday ingested, a column widened by hand, then Wednesday."""
     place = str(tmp_path_factory.mktemp("shop") / "orders")
-    monday = told("ingest", str(ORDERS / "day1"), "--into", place, "--verify")
+    monday = run_json("ingest", str(ORDERS / "day1"), "--into", place, "--verify")
     assert (monday["version"], monday["records"], monday["corrupt"]) == (0, 16, 0)
     assert monday["verification"]["exact"] == monday["verification"]["leaves"] == 221
     assert run("plan", str(ORDERS / "day2"), "--into", place).exit_code == 2
@@ -29,20 +29,20 @@ def table(spark: object, tmp_path_factory: pytest.TempPathFactory) -> str:
     assert run("ingest", str(ORDERS / "day2"), "--into", place, "--evolve", "fail").exit_code == 1
     tuesday = run("ingest", str(ORDERS / "day2"), "--into", place, "--verify")
     assert "verified: 328 of 328 leaves exact" in tuesday.stdout, tuesday.stderr
-    assert told("alter", place, "customer.id", "--type", "bigint")["changes"][0]["to"] == "bigint"
-    wednesday = told("ingest", str(ORDERS / "day3"), "--into", place, "--verify")
+    assert run_json("alter", place, "customer.id", "--type", "bigint")["changes"][0]["to"] == "bigint"
+    wednesday = run_json("ingest", str(ORDERS / "day3"), "--into", place, "--verify")
     assert (wednesday["version"], wednesday["records"], wednesday["corrupt"]) == (3, 23, 1)
     return place
 
 
 def test_show(table: str) -> None:
-    types = {line["column"]: line["type"] for line in told("show", table)["columns"]}
+    types = {line["column"]: line["type"] for line in run_json("show", table)["columns"]}
     assert (types["order_id"], types["total"], types["customer.id"]) == ("bigint", "double", "bigint")
     assert types["tags_array_string"] == "array<string>"
 
 
 def test_history(table: str) -> None:
-    entries = told("history", table)
+    entries = run_json("history", table)
     assert [entry["operation"] for entry in entries] == ["WRITE", "CHANGE COLUMN", "WRITE", "WRITE"]
     changed = {change["column"]: change for change in entries[2]["changes"]}
     assert changed["total"]["reasons"][0]["kinds"] == ["double"]
@@ -50,9 +50,9 @@ def test_history(table: str) -> None:
 
 
 def test_report(table: str, tmp_path: Path) -> None:
-    masked = {column["column"]: column for column in told("report", table)["columns"]}
+    masked = {column["column"]: column for column in run_json("report", table)["columns"]}
     assert (masked["order_id"]["max"], masked["total"]["min"]) == ("9" * 16, "9.9")
-    report = told("report", table, "--samples", "raw", "--html", str(tmp_path / "report.html"))
+    report = run_json("report", table, "--samples", "raw", "--html", str(tmp_path / "report.html"))
     columns = {column["column"]: column for column in report["columns"]}
     assert report["rows"] == 60
     assert (columns["order_id"]["written"], columns["order_id"]["max"]) == (59, 9007199254741123)
@@ -105,10 +105,12 @@ def test_a_source_that_is_none(table: str, tmp_path: Path) -> None:
 
 
 def test_report_of_every_row_shows_what_is_asked_for(table: str) -> None:
-    columns = {column["column"]: column for column in told("report", table, "--scan", "--samples", "raw")["columns"]}
+    columns = {
+        column["column"]: column for column in run_json("report", table, "--scan", "--samples", "raw")["columns"]
+    }
     assert columns["order_id"]["distinct"] in range(56, 63)
     assert columns["tags_array_string.element"]["written"] > 0
-    masked = {column["column"]: column for column in told("report", table, "--scan")["columns"]}
+    masked = {column["column"]: column for column in run_json("report", table, "--scan")["columns"]}
     assert {*"".join(masked["customer.name"]["samples"])} <= {*"Xx ."}
     assert "samples" in masked["customer.name"]
 
@@ -134,7 +136,7 @@ def test_the_sql_of_a_view_is_resolved_by_a_spark_without_delta_lake(table: str,
 
 
 def test_fold_tells_what_would_be_lost(table: str) -> None:
-    found = told("fold", table, "total_string", "--dry-run")
+    found = run_json("fold", table, "total_string", "--dry-run")
     assert (found["into"], found["lost"], found["held"] + found["lost"]) == ("total", 1, found["values"])
     assert all(set(sample) <= set("9. X") for sample in found["samples"])
     done = run("fold", table, "total_string")
@@ -151,6 +153,6 @@ def test_replay_of_no_quarantine(table: str) -> None:
 
 def test_a_sample_is_verified(tmp_path: Path) -> None:
     place = str(tmp_path / "orders")
-    proof = told("ingest", str(ORDERS / "day1"), "--into", place, "--verify-share", "0.5")["verification"]
+    proof = run_json("ingest", str(ORDERS / "day1"), "--into", place, "--verify-share", "0.5")["verification"]
     assert (proof["share"], proof["exact"]) == (0.5, proof["leaves"])
     assert 0 < proof["leaves"] < 221

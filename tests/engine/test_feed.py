@@ -31,7 +31,7 @@ def file(spark: SparkSession, *values: int, kind: str = "smallint") -> DataFrame
     return spark.createDataFrame([(value,) for value in values], f"a {kind}").coalesce(1)
 
 
-def told(frame: DataFrame) -> list[tuple[Any, ...]]:
+def row_tuples(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in frame.drop("_commit_timestamp").collect()]
 
 
@@ -49,14 +49,14 @@ def test_reading_cdf_with_a_type_change(spark: SparkSession, tmp_path: Path) -> 
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_DATA_SCHEMA"
     said = {"first": 1, "last": 1, "shown": 3, "version": 1, "schema": "struct<a: int>"}
     assert raised.value.fields == said
-    assert_same(told(table.changes(3, 3, spark=spark)), [(3, "insert", 3), (4, "insert", 3)])
+    assert_same(row_tuples(table.changes(3, 3, spark=spark)), [(3, "insert", 3), (4, "insert", 3)])
 
 
 def test_reading_cdf_with_a_type_change_using_read_schema_from_before_the_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     before, _ = widened(spark, tmp_path)
-    assert_same(told(before.changes(1, 1, spark=spark)), [(1, "insert", 1), (2, "insert", 1)])
+    assert_same(row_tuples(before.changes(1, 1, spark=spark)), [(1, "insert", 1), (2, "insert", 1)])
     with pytest.raises(ChangeFeedSchemaChanged) as raised:
         before.changes(1, 3, spark=spark)
     assert raised.value.code == "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"
@@ -95,7 +95,7 @@ def test_rows_that_are_deleted_and_updated_are_told_once(spark: SparkSession, tm
     table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1, 2, 3)).table
     table.delete("a = 1", spark=spark).table.update({"a": "a + 10"}, "a = 2", spark=spark)
     assert_same(
-        told(table.changes(1, spark=spark)),
+        row_tuples(table.changes(1, spark=spark)),
         [
             (1, "insert", 1),
             (2, "insert", 1),
@@ -117,14 +117,14 @@ def test_what_commits_do_not_tell_follows_from_their_files(
     table.append(rows)
     delete(table, table.files().to_pylist()[0], inline([0, 3]))
     table.restore(version=1)
-    found = [(row[0], *row[2:]) for row in told(table.changes(2, spark=spark))]
+    found = [(row[0], *row[2:]) for row in row_tuples(table.changes(2, spark=spark))]
     assert_same(found, [(0, "delete", 2), (3, "delete", 2), (0, "insert", 3), (3, "insert", 3)])
 
 
 def test_a_rewrite_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
     table.rewrite(spark=spark)
-    assert told(table.changes(4, spark=spark)) == []
+    assert row_tuples(table.changes(4, spark=spark)) == []
     assert table.changes(4, spark=spark).columns == ["a", "_change_type", "_commit_version", "_commit_timestamp"]
 
 
@@ -132,8 +132,8 @@ def test_new_columns_are_bridged(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1)).table
     before = Table(str(tmp_path))
     table.add_columns({"b": "string"}).append(spark.createDataFrame([(2, "x")], "a smallint, b string").coalesce(1))
-    assert_same(told(table.changes(1, spark=spark)), [(1, None, "insert", 1), (2, "x", "insert", 3)])
-    assert_same(told(before.changes(1, 3, spark=spark)), [(1, "insert", 1), (2, "insert", 3)])
+    assert_same(row_tuples(table.changes(1, spark=spark)), [(1, None, "insert", 1), (2, "x", "insert", 3)])
+    assert_same(row_tuples(before.changes(1, 3, spark=spark)), [(1, "insert", 1), (2, "insert", 3)])
 
 
 def test_versions_have_the_times_of_their_commits(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_was_not_recorded_is_not_made_up(spark: SparkSession, tmp_path: Pat
         with pytest.raises(ChangeFeedNotRecorded) as raised:
             table.changes(first, last, spark=spark)
         assert (raised.value.code, raised.value.fields["version"]) == ("DELTA_MISSING_CHANGE_DATA", version)
-    assert_same(told(table.changes(2, 3, spark=spark)), [(2, "insert", 3)])
+    assert_same(row_tuples(table.changes(2, 3, spark=spark)), [(2, "insert", 3)])
     with pytest.raises(InvalidOption):
         table.changes(3, 2, spark=spark)
     with pytest.raises(VersionNotFound):

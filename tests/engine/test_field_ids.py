@@ -30,7 +30,7 @@ CHANGES = {"delta.enableChangeDataFeed": "true"}
 VECTORS = {**CHANGES, "delta.enableDeletionVectors": "true"}
 
 
-def made(spark: SparkSession, folder: Path, **properties: str) -> Table:
+def mixed_table(spark: SparkSession, folder: Path, **properties: str) -> Table:
     place = str(folder / "table")
     given = {"delta.columnMapping.mode": "id", "delta.enableTypeWidening": "true", **properties}
     table = create_table(place, SCHEMA, properties=given).append(spark.createDataFrame(OURS, SCHEMA)).table
@@ -38,7 +38,7 @@ def made(spark: SparkSession, folder: Path, **properties: str) -> Table:
     return table.refresh()
 
 
-def shown(frame: DataFrame, condition: str = "true") -> list[Any]:
+def select_rows(frame: DataFrame, condition: str = "true") -> list[Any]:
     columns = ("id", "n", "who.a", "who.b", "items.x", "items.y", "prices['k'].u as u", "prices['k'].v as v")
     found = frame.where(condition).selectExpr(*columns).orderBy("id").collect()
     return [tuple(row) for row in found]
@@ -55,44 +55,44 @@ def test_columns_are_found_by_their_ids(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectorised: str, driver_files: int
 ) -> None:
     monkeypatch.setattr(field_ids, "DRIVER_FILES", driver_files)
-    table = made(spark, tmp_path)
+    table = mixed_table(spark, tmp_path)
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorised)
     try:
-        assert shown(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
+        assert select_rows(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
         for condition, expected in (("id = 2", TWO), ("n = 30", THREE), ("who.b = 200", ONE), ("who.a = 102", FOUR)):
-            assert shown(table.read(spark=spark), condition) == [expected]
-            assert shown(table.read(where=condition, spark=spark)) == [expected]
+            assert select_rows(table.read(spark=spark), condition) == [expected]
+            assert select_rows(table.read(where=condition, spark=spark)) == [expected]
     finally:
         spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
 def test_the_schema_that_is_shown_has_no_ids(spark: SparkSession, tmp_path: Path) -> None:
-    assert "field.id" not in made(spark, tmp_path).read(spark=spark).schema.json()
+    assert "field.id" not in mixed_table(spark, tmp_path).read(spark=spark).schema.json()
 
 
 @pytest.mark.parametrize("properties", [CHANGES, VECTORS], ids=["rewritten", "vectors"])
 def test_changes_of_rows_lose_nothing(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
-    table = made(spark, tmp_path, **properties)
+    table = mixed_table(spark, tmp_path, **properties)
     before = table.version
     table = table.delete("who.b = 200", spark=spark).table.update({"n": "n + 1"}, "id = 2", spark=spark).table
-    assert shown(table.read(spark=spark)) == [(2, 21, *TWO[2:]), THREE, FOUR]
+    assert select_rows(table.read(spark=spark)) == [(2, 21, *TWO[2:]), THREE, FOUR]
     told = table.changes(before + 1, spark=spark).select("id", "n", "_change_type").orderBy("_change_type").collect()
     assert told == [(1, 10, "delete"), (2, 21, "update_postimage"), (2, 20, "update_preimage")]
 
 
 def test_widening_looks_for_old_types_by_id(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(spark, tmp_path).alter_columns({path: {"type": "bigint"} for path in ("n", "items.element.y")})
+    table = mixed_table(spark, tmp_path).alter_columns({path: {"type": "bigint"} for path in ("n", "items.element.y")})
     assert {(old.path, old.files) for old in table.old_types(spark=spark)} == {
         (("n",), 2),
         (("items", "element", "y"), 2),
     }
     table = table.rewrite(spark=spark).table
     assert table.old_types(spark=spark) == []
-    assert shown(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
+    assert select_rows(table.read(spark=spark)) == [ONE, TWO, THREE, FOUR]
 
 
 def test_a_file_without_ids_is_refused(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made(spark, tmp_path)
+    table = mixed_table(spark, tmp_path)
     add_shuffled_file(str(tmp_path / "table"), FOREIGN, "no_ids.parquet", ids=False)
     with pytest.raises(CorruptFile, match=r"no_ids\.parquet"):
         table.refresh().delete("id = 1", spark=spark)

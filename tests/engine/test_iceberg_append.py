@@ -37,7 +37,7 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 
 @pytest.fixture
-def made(catalog: SqlCatalog) -> Table:
+def partitioned(catalog: SqlCatalog) -> Table:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "kind"))
     return catalog.create_table("ns.t", SCHEMA, partition_spec=spec)
 
@@ -46,22 +46,24 @@ def rows(table: Table) -> list[dict[str, object]]:
     return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
-def test_rows_columns_and_types_come_in_one_commit(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:
+def test_rows_columns_and_types_come_in_one_commit(
+    spark: SparkSession, partitioned: Table, catalog: SqlCatalog
+) -> None:
     table = widen.IcebergTable("ns.t", catalog=catalog)
     done = table.append(spark.sql("SELECT 'a' KIND, CAST(1 AS smallint) id"))
     assert (done.table is table, done.operation, done.version) == (True, "append", table.version)
     assert (done.metrics["added-data-files"], done.metrics["added-records"]) == (1, 1)
-    assert rows(made) == [{"id": 1, "kind": "a", "price": None}]
+    assert rows(partitioned) == [{"id": 1, "kind": "a", "price": None}]
     wide = "SELECT 3000000000 id, CAST(12345678901.25 AS decimal(15,2)) price, 'n' note, named_struct('x', array(1)) s"
     with pytest.raises(SchemaMismatch, match="Iceberg can widen int to bigint"):
         table.append(spark.sql(wide))
     table.append(spark.sql(wide), merge_schema=True)
-    assert rows(made) == [
+    assert rows(partitioned) == [
         {"id": 1, "kind": "a", "price": None, "note": None, "s": None},
         {"id": 3000000000, "kind": None, "price": D("12345678901.25"), "note": "n", "s": {"x": [1]}},
     ]
-    assert str(made.schema().find_type("price")) == "decimal(15, 2)"
-    assert len(made.metadata.snapshots) == 2
+    assert str(partitioned.schema().find_type("price")) == "decimal(15, 2)"
+    assert len(partitioned.metadata.snapshots) == 2
     assert [entry.operation for entry in table.history()] == ["append", "append"]
     assert sorted(str(row["partition"]) for row in table.files().to_pylist()) == ["kind=a", "kind=null"]
     assert table.read("price > 1", spark=spark).count() == 1
@@ -113,30 +115,30 @@ def test_names_that_differ_only_in_case_are_refused_until_one_is_renamed(spark: 
     assert table.rename_column("A", "b").schema.names == ("a", "b")
 
 
-def test_what_iceberg_cannot_widen_is_refused(spark: SparkSession, made: Table, catalog: SqlCatalog) -> None:
+def test_what_iceberg_cannot_widen_is_refused(spark: SparkSession, partitioned: Table, catalog: SqlCatalog) -> None:
     table = widen.IcebergTable("ns.t", catalog=catalog)
     for wrong in ("SELECT 1.5D id", "SELECT 1 id, CAST(1 AS decimal(12,4)) price", "SELECT 1 id, X'00' kind"):
         with pytest.raises(SchemaMismatch):
             table.append(spark.sql(wrong), merge_schema=True)
     with pytest.raises(NotNullViolated, match="id"):
         table.append(spark.sql("SELECT CAST(NULL AS int) id"))
-    assert made.refresh().metadata.snapshots == []
-    assert not list(Path(made.location().removeprefix("file://")).glob("data/**/*.parquet"))
+    assert partitioned.refresh().metadata.snapshots == []
+    assert not list(Path(partitioned.location().removeprefix("file://")).glob("data/**/*.parquet"))
 
 
 def test_an_append_that_loses_the_race_is_planned_again(
-    spark: SparkSession, made: Table, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, partitioned: Table, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, checks = widen.IcebergTable("ns.t", catalog=catalog), []
 
     def race(frame: DataFrame, *others: object) -> DataFrame:
         checks.append(len(others))
         if len(checks) == 1:
-            made.append(pa.Table.from_pylist([{"id": 7}], schema=made.schema().as_arrow()))
+            partitioned.append(pa.Table.from_pylist([{"id": 7}], schema=partitioned.schema().as_arrow()))
         return unpatched(frame, *others)  # type: ignore[arg-type]
 
     unpatched = append.check_rows
     monkeypatch.setattr(append, "check_rows", race)
     table.append(spark.sql("SELECT 8 id"))
-    assert [row["id"] for row in rows(made)] == [7, 8]
+    assert [row["id"] for row in rows(partitioned)] == [7, 8]
     assert len(checks) == 2

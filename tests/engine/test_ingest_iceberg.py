@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from engine.test_ingest import VECTORS, key_of, write_lines
-from support.command_line import run, told
+from support.command_line import run, run_json
 from support.drift import STRINGS
 from widen.errors import EvolutionRefused, FoldLosesValues, InvalidOption, PlanChanged, SnapshotUnknown
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
@@ -149,9 +149,9 @@ def test_vectors(vectors: Table, name: str) -> None:
     assert found == {key + suffix: iceberg_type(sql) for suffix, sql in columns.items()}
     by_number = {row["n"]: row for row in rows(vectors)}
     numbers = [*range(len(first)), *(10 + turn for turn in range(len(second)))]
-    told = [{k: nulls(v) for k, v in by_number[number].items() if _belongs(k, key)} for number in numbers]
-    told = [{k: v for k, v in row.items() if v is not None} for row in told]
-    assert told == [{key + suffix: value for suffix, value in row.items()} for row in values]
+    stored_rows = [{k: nulls(v) for k, v in by_number[number].items() if _belongs(k, key)} for number in numbers]
+    stored_rows = [{k: v for k, v in row.items() if v is not None} for row in stored_rows]
+    assert stored_rows == [{key + suffix: value for suffix, value in row.items()} for row in values]
 
 
 def nulls(value: Any) -> Any:
@@ -243,7 +243,7 @@ def test_only_new_files_are_loaded(spark: SparkSession, tmp_path: Path, catalog:
     table = catalog.load_table("shop.orders")
     assert rows(table) == [{"n": 1}, {"n": 2}]
     command = ("loads", "shop.orders", "--catalog", str(tmp_path / "catalog.db"))
-    loads = told(*command)
+    loads = run_json(*command)
     assert [(each["records"], len(each["files"])) for each in loads] == [(1, 1), (1, 1)]
     assert [each["version"] for each in loads] == [snapshot.snapshot_id for snapshot in table.snapshots()]
     assert "b.jsonl" in "".join(run(*command, "--files").stdout.split())  # long paths wrap
@@ -411,7 +411,7 @@ def test_a_column_is_folded_back_in_one_commit(spark: SparkSession, tmp_path: Pa
     assert rows(kept)[1:3] == [{"n": 2, "a": 2}, {"n": 3, "a_string": "007"}]
     assert len(before & {task.file.file_path for task in kept.scan().plan_files()}) == 2
     check_files(kept)
-    preview = told("fold", "shop.orders", "a_string", *words, "--dry-run")
+    preview = run_json("fold", "shop.orders", "a_string", *words, "--dry-run")
     assert (preview["values"], preview["lost"], preview["dropsColumn"]) == (1, 1, True)
     done = run("fold", "shop.orders", "a_string", "--rest", "lose", *words)
     assert (done.exit_code, "would be lost: 999" in done.stdout) == (0, True)
@@ -421,7 +421,7 @@ def test_a_column_is_folded_back_in_one_commit(spark: SparkSession, tmp_path: Pa
     assert rows(folded) == [{"n": 1, "a": 1, "s": {"b": 1}}, {"n": 2, "a": 2}, {"n": 3}, {"n": 4, "a": 5}, {"n": 5}]
     proved(spark, write_lines(tmp_path / "9.jsonl", ['{"n":9,"a":"x"}']), tmp_path, evolve="split")
     assert rows(catalog.load_table("shop.orders"))[-1] == {"n": 9, "a_string": "x"}
-    scanned = told("report", "shop.orders", *words, "--scan", "--samples", "raw")
+    scanned = run_json("report", "shop.orders", *words, "--scan", "--samples", "raw")
     counts = {each["column"]: (each["written"], each["nulls"], each["distinct"]) for each in scanned["columns"]}
     assert (scanned["scanned"], scanned["rows"]) == (True, 6)
     assert counts == {"n": (6, 0, 6), "a": (3, 3, 3), "s.b": (1, 5, 1), "a_string": (1, 5, 1)}

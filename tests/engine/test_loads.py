@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 from widen.errors import CorruptFile, FilesChanged, InvalidOption
 from widen.ingestion import ingest, ingest_stream, plan
 from widen.log.read.loads import FOLDER
@@ -175,7 +175,7 @@ def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> Non
     changed = run("ingest", str(landing), "--into", table, "--new")
     assert changed.exit_code == 1
     assert "WIDEN_FILES_CHANGED" in changed.stderr
-    found = told("loads", table)
+    found = run_json("loads", table)
     assert [(each["version"], each["records"], each["keptOut"], len(each["files"])) for each in found] == [
         (0, 2, 0, 1),
         (1, 2, 0, 1),
@@ -187,7 +187,7 @@ def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> Non
     missing = run("ingest", str(landing), "--into", table, "--new")
     assert (missing.exit_code, "a part of the record of loads is missing" in missing.stderr) == (1, True)
     assert run("ingest", str(landing), "--into", table).exit_code == 0
-    assert [(each["version"], len(each["files"])) for each in told("loads", table)] == [(2, 1)]
+    assert [(each["version"], len(each["files"])) for each in run_json("loads", table)] == [(2, 1)]
 
 
 def test_a_table_that_is_built_again_keeps_its_layout(spark: SparkSession, landing: Path, table: str) -> None:
@@ -242,7 +242,7 @@ def test_an_unchanged_bad_file_is_skipped_once(spark: SparkSession, landing: Pat
     assert kept() == ["bad.json.gz", "worse.json.gz"]
     with pytest.raises(CorruptFile):
         ingest(str(landing), table, new=True, spark=spark)  # without skipping, they are tried again
-    assert [(len(load["files"]), len(load["badFiles"])) for load in told("loads", table)] == [(1, 1), (0, 1)]
+    assert [(len(load["files"]), len(load["badFiles"])) for load in run_json("loads", table)] == [(1, 1), (0, 1)]
     assert "skipped: it could not be read" in " ".join(run("loads", table, "--files").stdout.split())
 
     (landing / "bad.json.gz").write_bytes(gzip.compress(b'{"n":2}\n'))

@@ -11,7 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from support.change import FEED, LAYOUTS, SCHEMA, changes, layout_name, leftovers, numbered, plain, told, two_files
+from support.change import (
+    FEED,
+    LAYOUTS,
+    SCHEMA,
+    changes,
+    last_commit,
+    layout_name,
+    leftovers,
+    numbered,
+    plain,
+    two_files,
+)
 from widen.errors import (
     AmbiguousMerge,
     AppendOnlyTable,
@@ -54,7 +65,7 @@ def test_clauses_of_every_side(
     expected |= {4: (4, "all", (-4, "new")), 14: (14, "p2", (1414, "old")), 30: (30, "in", (-30, "new"))}
     expected |= {n: (n, "alone", (n, "old")) for n in (0, 8, 16)} | {320: (320, None, (None, "made"))}
     assert plain(spark, table) == [expected[n] for n in sorted(expected)]
-    operation, parameters, numbers = told(table)
+    operation, parameters, numbers = last_commit(table)
     assert (operation, parameters["predicate"]) == ("MERGE", '["t.id = s.id"]')
     assert parameters["notMatchedBySourcePredicates"] == (
         """[{"predicate":"t.id >= 18","actionType":"delete"},{"predicate":"t.id % 8 = 0","actionType":"update"}]"""
@@ -84,7 +95,7 @@ def test_several_matches(spark: SparkSession, tmp_path: Path) -> None:
     merge = table.merge(twice, "t.id = s.id").when_matched_delete()
     merge.when_not_matched_insert({"id": "s.id"}).execute()
     assert [row[0] for row in plain(spark, table)] == [0, 1, 2, *range(4, 20), 40, 40]
-    assert told(table)[2]["numTargetRowsDeleted"] == 1
+    assert last_commit(table)[2]["numTargetRowsDeleted"] == 1
     assert leftovers(table) == []
 
 
@@ -92,7 +103,7 @@ def test_only_inserts_write_no_file_anew(spark: SparkSession, tmp_path: Path) ->
     table = two_files(spark, tmp_path, {"delta.appendOnly": "true"}, ())
     merge = table.merge(source(spark, (3, "a"), (50, "b")), "t.id = s.id")
     merge.when_not_matched_insert_all().execute()
-    assert told(table)[2] == {"numTargetRowsInserted": 1, "numOutputRows": 1, "numTargetFilesAdded": 1}
+    assert last_commit(table)[2] == {"numTargetRowsInserted": 1, "numOutputRows": 1, "numTargetFilesAdded": 1}
     assert table.history(1)[0][2]["isBlindAppend"] is False
     version = merge.when_not_matched_insert_all().execute().version
     assert version == table.version == 4

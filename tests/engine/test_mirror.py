@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
-from support.command_line import told
+from support.command_line import run_json
 from support.iceberg_files import embedded_catalog
 from widen.errors import InvalidOption, MirrorRefused
 from widen.log.store.log_store import LogStore
@@ -85,7 +85,7 @@ def test_the_mirror_follows_every_change(
     assert sorted(row[0] for row in ours.read(spark=spark).selectExpr(text).collect()) == wanted
     assert sorted(mirror.scan().to_arrow()["id"].to_pylist()) == ids(spark, table)
     words = ("handover", table.location, "--to", "iceberg", "--identifier", "ns.m")
-    assert told(*words, "--catalog", str(tmp_path / "catalog.db"))["rows"] == len(ids(spark, table))
+    assert run_json(*words, "--catalog", str(tmp_path / "catalog.db"))["rows"] == len(ids(spark, table))
 
 
 def test_only_the_log_is_read(

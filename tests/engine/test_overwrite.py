@@ -10,7 +10,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import widen
-from support.change import FEED, LAYOUTS, SCHEMA, changes, ids, layout_name, leftovers, numbered, plain, told, two_files
+from support.change import (
+    FEED,
+    LAYOUTS,
+    SCHEMA,
+    changes,
+    ids,
+    last_commit,
+    layout_name,
+    leftovers,
+    numbered,
+    plain,
+    two_files,
+)
 from widen.errors import (
     AppendOnlyTable,
     ConcurrentAppend,
@@ -36,7 +48,7 @@ def test_rows_come_in_place_of_those_with_a_condition(
     table.overwrite(frame(spark, (18, "p1"), (40, "p1")), where="p = 'p1' AND id > 9")
     kept: list[Any] = [row for row in numbered(0, 20) if not (row[1] == "p1" and row[0] > 9)]
     assert plain(spark, table) == sorted([*kept, (18, "p1", (18, "new")), (40, "p1", (40, "new"))])
-    operation, parameters, numbers = told(table)
+    operation, parameters, numbers = last_commit(table)
     assert (operation, parameters["mode"], parameters["predicate"]) == ("WRITE", "Overwrite", "p = 'p1' AND id > 9")
     assert numbers["numDeletedRows"] == 4
     if FEED.items() <= properties.items() and changes(table):
@@ -54,7 +66,7 @@ def test_everything_goes_for_the_new_rows(spark: SparkSession, tmp_path: Path) -
     table = two_files(spark, tmp_path, {}, ("p",))
     table.overwrite(frame(spark, (1, "x")).drop("s"))
     assert plain(spark, table) == [(1, "x", None)]
-    assert told(table)[2] == {"numFiles": 1, "numOutputRows": 1, "numRemovedFiles": 6, "numDeletedRows": 20}
+    assert last_commit(table)[2] == {"numFiles": 1, "numOutputRows": 1, "numRemovedFiles": 6, "numDeletedRows": 20}
     assert len(table.type_changes) == 1
     with pytest.raises(SchemaMismatch, match="more"):
         table.overwrite(frame(spark, (1, "x")).selectExpr("*", "1 more"))
@@ -74,7 +86,7 @@ def test_a_new_schema_has_no_history(spark: SparkSession, tmp_path: Path, mappin
     assert [tuple(row) for row in table.read(spark=spark).collect()] == [("a", 1.5, True)]
     assert table.read(version=3, spark=spark).count() == 20
     assert table.partition_by == ("p",)
-    assert told(table)[1]["canOverwriteSchema"] is True
+    assert last_commit(table)[1]["canOverwriteSchema"] is True
 
 
 def test_partitions_are_the_same_by_value(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,7 +102,7 @@ def test_partitions_are_the_same_by_value(spark: SparkSession, tmp_path: Path) -
     new = spark.createDataFrame([(1, "2024-01-01", 100), (None, None, 300), (5, None, 500)], old)
     table.overwrite(new.selectExpr(*wide), partitions="dynamic")
     assert sorted(row.v for row in table.read(spark=spark).collect()) == [2, 12, 100, 300, 500]
-    assert told(table)[1]["isDynamicPartitionOverwrite"] is True
+    assert last_commit(table)[1]["isDynamicPartitionOverwrite"] is True
     table.overwrite(new.selectExpr(*wide).where("p = 1"), where="p = 1.0")
     assert sorted(row.v for row in table.read(spark=spark).collect()) == [2, 12, 100, 300, 500]
     table.overwrite(new.selectExpr(*wide).limit(0), partitions="dynamic")

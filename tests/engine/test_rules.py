@@ -40,7 +40,7 @@ def _dotted(key: str) -> str:
     return key if key.startswith("__") else key.replace("__", ".")
 
 
-def made(place: Path, *fields: Field, partition_by: tuple[str, ...] = (), **properties: str) -> Table:
+def new_table(place: Path, *fields: Field, partition_by: tuple[str, ...] = (), **properties: str) -> Table:
     given = {_dotted(key): value for key, value in properties.items()}
     return widen.create_table(
         str(place), StructType(fields), partition_by=partition_by, properties={**FEATURES, **given}
@@ -58,7 +58,7 @@ def parquet_files(place: Path) -> list[Path]:
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Table:
     invariant = json.dumps({"expression": {"expression": "amount < 100 OR note IS NOT NULL"}})
     inner = field("x", "int", delta__invariants=json.dumps({"expression": {"expression": "s.x <> 7"}}))
-    return made(
+    return new_table(
         tmp_path_factory.mktemp("ruled"),
         field("id", "int"),
         field("amount", "int", delta__invariants=invariant),
@@ -142,7 +142,7 @@ def test_a_rule_counts_only_where_its_feature_is_supported(spark: SparkSession, 
 
 def test_texts_that_are_too_long_fail_the_append(spark: SparkSession, tmp_path: Path) -> None:
     limited, pairs = "__CHAR_VARCHAR_TYPE_STRING", "map<string,struct<x:string,y:string>>"
-    table = made(
+    table = new_table(
         tmp_path,
         field("v", "string", **{limited: "varchar(3)"}),
         field("c", "string", **{limited: "char(2)"}),
@@ -170,7 +170,7 @@ def test_texts_that_are_too_long_fail_the_append(spark: SparkSession, tmp_path: 
 
 
 def test_missing_columns_get_their_defaults_and_given_nulls_stay(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(
+    table = new_table(
         tmp_path,
         field("id", "int"),
         field("a", "bigint", False, CURRENT_DEFAULT="6 * 7"),
@@ -194,7 +194,7 @@ def test_missing_columns_get_their_defaults_and_given_nulls_stay(spark: SparkSes
 
 
 def test_generated_columns_are_computed_or_checked(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(
+    table = new_table(
         tmp_path,
         field("at", "timestamp_ntz"),
         field("price", "decimal(10,2)", CURRENT_DEFAULT="1.5"),
@@ -240,7 +240,7 @@ def test_identity_values_are_unique_and_go_on_where_they_ended(
     spark: SparkSession, tmp_path: Path, mapping: str
 ) -> None:
     fields = (field("n", "bigint"), identity("up"), identity("down", start=100, step=-7, explicit=True))
-    table = made(tmp_path, *fields, delta__columnMapping__mode=mapping)
+    table = new_table(tmp_path, *fields, delta__columnMapping__mode=mapping)
     seen_up: set[int] = set()
     seen_down: set[int] = set()
     for turn, partitions in enumerate((1, 4, 2)):
@@ -263,7 +263,7 @@ def test_identity_values_are_unique_and_go_on_where_they_ended(
 
 
 def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) -> None:
-    table = made(tmp_path, field("n", "int"), identity("i", mark=9223372036854775806))
+    table = new_table(tmp_path, field("n", "int"), identity("i", mark=9223372036854775806))
     table.append(spark.createDataFrame([(1,)], "n int").coalesce(1))
     assert [row.i for row in table.read(spark=spark).collect()] == [9223372036854775807]
     with pytest.raises(IdentityExhausted, match="Column i"):
@@ -286,6 +286,6 @@ def test_an_ingestion_makes_the_values_that_records_lack(spark: SparkSession, tm
         ("generatedColumns", field("i", "int", delta__generationExpression="n + 1"), 2),
         ("allowColumnDefaults", field("i", "int", CURRENT_DEFAULT="7"), 7),
     ]:
-        table = made(tmp_path / name, field("n", "int"), column)
+        table = new_table(tmp_path / name, field("n", "int"), column)
         widen.ingest(str(source), table.location, spark=spark)
         assert [(row.n, row.i) for row in widen.Table(table.location).read(spark=spark).collect()] == [(1, value)], name

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 import widen
-from support.command_line import run, told
+from support.command_line import run, run_json
+from support.old_table import age
 from widen.cli.app import app
 from widen.errors import (
     InvalidOption,
@@ -72,9 +72,8 @@ def test_queries_read_versions_and_changes_anywhere(spark: SparkSession, past: s
 
 def test_queries_read_times(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "id int", properties=FEED).append(spark.sql("SELECT 1 id")).table
-    time.sleep(1.1)
-    between = datetime.now(timezone.utc)
-    time.sleep(1.1)
+    age(tmp_path, hours=1)
+    between = datetime.now(timezone.utc) - timedelta(minutes=30)
     table.append(spark.sql("SELECT 2 id"))
     t, moment = f"delta.`{tmp_path}`", f"{between:%Y-%m-%dT%H:%M:%S.%fZ}"
     assert rows(spark, f"SELECT * FROM {t} TIMESTAMP AS OF '{moment}'") == [(1,)]
@@ -206,6 +205,6 @@ def test_the_command_line_runs_statements_from_stdin(spark: SparkSession, tmp_pa
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["version"] for line in lines[:2]] == [0, 1]
     assert lines[2:] == [{"id": value} for value in range(25)]
-    assert told("sql", f"SELECT count(*) n FROM {t}") == {"n": 25}
+    assert run_json("sql", f"SELECT count(*) n FROM {t}") == {"n": 25}
     shown = run("sql", f"SELECT id FROM {t} ORDER BY id", "--limit", "3")
     assert (shown.exit_code, shown.stdout.split()[-3:]) == (0, ["0", "1", "2"])

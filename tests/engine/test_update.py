@@ -11,7 +11,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from support.change import FEED, LAYOUTS, VECTORS, changes, layout_name, leftovers, numbered, plain, told, two_files
+from support.change import (
+    FEED,
+    LAYOUTS,
+    VECTORS,
+    changes,
+    last_commit,
+    layout_name,
+    leftovers,
+    numbered,
+    plain,
+    two_files,
+)
 from widen.errors import (
     AssignedOverflow,
     AssignmentConflict,
@@ -35,7 +46,7 @@ def test_rows_change_by_path(
     rows: list[Any] = numbered(0, 20)
     rows[8], rows[17] = (8, "new", (16, "old")), (17, "new", (34, "old"))
     assert plain(spark, table) == rows
-    operation, parameters, numbers = told(table)
+    operation, parameters, numbers = last_commit(table)
     assert (operation, parameters["predicate"], numbers["numUpdatedRows"]) == ("UPDATE", '["id % 9 = 8"]', 2)
     if FEED.items() <= properties.items():
         assert changes(table) == [

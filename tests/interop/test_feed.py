@@ -29,10 +29,10 @@ def test_both_tell_the_same_changes(
     table.restore(version=2)
     spark.sql(f"OPTIMIZE delta.`{place}`")
     table.refresh()
-    assert told(table.changes(0, spark=spark)) == told(theirs(spark, place, 0))
+    assert row_texts(table.changes(0, spark=spark)) == row_texts(theirs(spark, place, 0))
     assert table.changes(0, spark=spark).columns == theirs(spark, place, 0).columns
     for first, last in ((2, 2), (3, table.version - 1)):
-        assert told(table.changes(first, last, spark=spark)) == told(theirs(spark, place, first, last))
+        assert row_texts(table.changes(first, last, spark=spark)) == row_texts(theirs(spark, place, first, last))
 
 
 def theirs(spark: SparkSession, place: str, first: int, last: int | None = None) -> DataFrame:
@@ -40,6 +40,6 @@ def theirs(spark: SparkSession, place: str, first: int, last: int | None = None)
     return (reader if last is None else reader.option("endingVersion", last)).load(place)
 
 
-def told(frame: DataFrame) -> list[str]:
+def row_texts(frame: DataFrame) -> list[str]:
     """Every row with what happened to it and when, sorted."""
     return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from engine.test_field_ids import FOREIGN, FOUR, ONE, OURS, SCHEMA, THREE, TWO, shown
+from engine.test_field_ids import FOREIGN, FOUR, ONE, OURS, SCHEMA, THREE, TWO, select_rows
 from support.field_ids import add_shuffled_file
 from widen.table import Table
 
@@ -18,6 +18,6 @@ def test_delta_finds_the_same_columns(spark: SparkSession, tmp_path: Path) -> No
     # Spark's Parquet reader fails where a file gives a column the name of one of another type, so no name is shared.
     add_shuffled_file(place, FOREIGN, "foreign.parquet", suffix="-2")
     for found in (spark.read.format("delta").load(place), Table(place).read(spark=spark)):
-        assert shown(found) == [ONE, TWO, THREE, FOUR]
+        assert select_rows(found) == [ONE, TWO, THREE, FOUR]
     Table(place).delete("who.b = 200", spark=spark)
-    assert shown(spark.read.format("delta").load(place)) == [TWO, THREE, FOUR]
+    assert select_rows(spark.read.format("delta").load(place)) == [TWO, THREE, FOUR]

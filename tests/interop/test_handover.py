@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 from widen.table import create_table
 
 RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
@@ -32,7 +32,7 @@ def test_deltalake_reads_and_then_appends(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(DeltaError):
         rows(path)
 
-    preview = told("handover", path, "--to", "deltalake", "--dry-run")
+    preview = run_json("handover", path, "--to", "deltalake", "--dry-run")
     assert (preview["drops"], preview["unwritable"]) == (["typeWidening"], ["checkpointProtection"])
     assert preview["version"] == table.version
     done = run("handover", path, "--to", "deltalake")
@@ -46,7 +46,7 @@ def test_deltalake_reads_and_then_appends(spark: SparkSession, tmp_path: Path) -
         write_deltalake(path, new, mode="append")
     for file in (tmp_path / "t" / "_delta_log").iterdir():
         os.utime(file, (time.time() - 120,) * 2)
-    final = told("handover", path, "--to", "deltalake", "--append")
+    final = run_json("handover", path, "--to", "deltalake", "--append")
     assert (final["drops"], final["pending"], final["rows"]) == (["checkpointProtection"], None, 2)
     write_deltalake(path, new, mode="append")
     assert [row["id"] for row in rows(path)] == [1, 3, 2**40]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.drift import records
 from support.leaf import lost
-from support.settle import records_of, settle, through_arrow
+from support.stable_interval import ingest_texts, records_of, through_arrow
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.planning.evolution.policy import Mode, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
@@ -31,7 +31,7 @@ def test_every_leaf_of_every_document_is_found_again(
     schemas: list[StructType] = []
     rows: list[dict[str, object]] = []
     for batch in _batches(texts, cut):
-        done = settle(schemas[-1] if schemas else None, batch, policy)
+        done = ingest_texts(schemas[-1] if schemas else None, batch, policy)
         schemas.append(done.plan.schema)
         rows += [row for found in done.rows for row in found]
     for text, row in zip(texts, through_arrow(schemas[-1], rows), strict=True):

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.settle import settle
+from support.stable_interval import ingest_texts
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
@@ -76,8 +76,8 @@ def test_columns_and_texts_give_the_same_rows(
         assert not "".join(map("".join, records)).strip()
         return
     texts, fields = group.to_json_texts(), FileFields() if has_folder else None
-    base = settle(None, texts[:known], Policy(Mode.SPLIT)).plan.schema
-    schema = settle(base, texts, policy).plan.schema if adapts else base
+    base = ingest_texts(None, texts[:known], Policy(Mode.SPLIT)).plan.schema
+    schema = ingest_texts(base, texts, policy).plan.schema if adapts else base
     builder, twin = (RowBuilder(schema, policy, base, file_fields=fields) for _ in range(2))
     for start in range(0, group.records, chunk):
         part = group.slice(start, chunk)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from support.drift import batches
 from support.leaf import lost
-from support.settle import records_of, taken
+from support.stable_interval import records_of, rows_of_text
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.observe.corrupt_text import corrupt_text_to_bytes
@@ -33,7 +33,7 @@ def test_what_does_not_fit_is_kept_out_whole(
     schema, reading = StructType((*table.fields, Field("origin", ORIGIN))), build_field_rules(table, policy)
     maker, proof = RowBuilder(table, policy, table, OriginColumn("origin")), SourceReader(table, policy)
     for number, text in enumerate(batch, 1):
-        rows = taken(maker, schema, text, ("f", number))
+        rows = rows_of_text(maker, schema, text, ("f", number))
         if adapts:
             maker.adapt()
         kept_out = [row["origin"] for row in rows if row["origin"] is not None]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.drift import batches
+from support.field_rule_policies import modes, policies
 from support.leaf import lost
 from support.proof import encode_records, encode_rows, forms_of, layouts_of, to_comparable
-from support.settle import records_of, settle
-from support.treat import modes, policies
+from support.stable_interval import ingest_texts, records_of
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Numbers, Policy
@@ -29,8 +29,8 @@ bounds = st.sampled_from(
 def test_every_record_is_in_its_row(history: list[list[bytes]], mode: Mode, batch: list[bytes], policy: Policy) -> None:
     base: StructType | None = None
     for earlier in history:
-        base = settle(base, earlier, Policy(mode)).plan.schema
-    done = settle(base, batch, policy)
+        base = ingest_texts(base, earlier, Policy(mode)).plan.schema
+    done = ingest_texts(base, batch, policy)
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, record) == []
@@ -42,9 +42,9 @@ def test_every_record_is_in_its_row_under_every_policy(
     history: list[bytes], batch: list[bytes], data: st.DataObject
 ) -> None:
     mode = data.draw(modes)
-    base = settle(None, history, data.draw(policies(mode))).plan.schema
+    base = ingest_texts(None, history, data.draw(policies(mode))).plan.schema
     policy = data.draw(policies(mode))
-    done = settle(base, batch, policy)
+    done = ingest_texts(base, batch, policy)
     reading = build_field_rules(done.plan.schema, policy)
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
@@ -57,8 +57,8 @@ def test_rounded_numbers_are_in_their_rows_and_only_where_the_plan_says(
     history: list[bytes], batch: list[bytes], mode: Mode
 ) -> None:
     policy = Policy(mode, numbers=Numbers.DOUBLE)
-    base = settle(None, history, policy).plan.schema
-    done = settle(base, batch, policy)
+    base = ingest_texts(None, history, policy).plan.schema
+    done = ingest_texts(base, batch, policy)
     for text, rows in zip(batch, done.rows, strict=True):
         for record, row in zip(records_of(text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, record) == [] or done.plan.rounded
@@ -69,9 +69,9 @@ def test_numbers_are_rounded_in_all_columns_of_doubles_and_kept_in_strings() -> 
     policy, base = Policy(Mode.WIDEN, numbers=Numbers.DOUBLE), None
     days = [[b'{"x":2.5}'], [b'{"x":[1.5,0.30000000000000000001]}', b'{"x":1e400}']]
     for day in days:
-        base = settle(base, day, policy).plan.schema
+        base = ingest_texts(base, day, policy).plan.schema
     batch = [b'{"x":9007199254740993}', b'{"x":0.12345678901234567891}', b'{"x":[9007199254740993]}', b'{"x":1e-400}']
-    done = settle(base, batch, policy)
+    done = ingest_texts(base, batch, policy)
     assert [rows[0]["x"] for rows in done.rows] == [9007199254740992.0, 0.12345678901234568, None, None]
     assert [rows[0]["x_string"] for rows in done.rows] == [
         "9007199254740993",
@@ -97,8 +97,8 @@ MAP = Policy(Mode.WIDEN, {("a",): parse_type("map<string,string>")})
     ],
 )
 def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch: list[bytes], policy: Policy) -> None:
-    base = settle(None, history, Policy(Mode.WIDEN)).plan.schema
-    done = settle(base, batch, policy)
+    base = ingest_texts(None, history, Policy(Mode.WIDEN)).plan.schema
+    done = ingest_texts(base, batch, policy)
     check(done.plan.schema, policy, batch, done.rows)
 
 
@@ -119,7 +119,7 @@ def test_empty_values_are_expected_as_rows_have_them(history: list[bytes], batch
 def test_dates_and_timestamps_in_the_columns_of_numbers(pin: str, history: list[bytes], batch: list[bytes]) -> None:
     policy = Policy(Mode.WIDEN, {("a",): parse_type(pin)})
     for earlier in (Policy(Mode.WIDEN), policy):
-        done = settle(settle(None, history, earlier).plan.schema, batch, policy)
+        done = ingest_texts(ingest_texts(None, history, earlier).plan.schema, batch, policy)
         check(done.plan.schema, policy, batch, done.rows)
 
 
@@ -147,7 +147,7 @@ DATES = Policy(Mode.FREEZE, date_fields=frozenset({()}))
 )
 def test_a_value_is_in_each_column_that_can_hold_it(types: tuple[str, ...], batch: list[bytes], policy: Policy) -> None:
     fields = (Field(f"c{n}", parse_type(each), metadata={"widen.source": ["a"]}) for n, each in enumerate(types))
-    done = settle(StructType(tuple(fields)), batch, policy)
+    done = ingest_texts(StructType(tuple(fields)), batch, policy)
     assert [field.type.sql for field in done.plan.schema][: len(types)] == list(types)
     check(done.plan.schema, policy, batch, done.rows)
 

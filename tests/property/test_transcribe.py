@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.drift import batches
+from support.field_rule_policies import policies
 from support.leaf import lost
-from support.settle import records_of, settle, taken, through_arrow
-from support.treat import policies
+from support.stable_interval import ingest_texts, records_of, rows_of_text, through_arrow
 from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Mode, Policy
@@ -51,7 +51,7 @@ def test_both_paths_give_one_row_of_a_field_of_many_forms(
     batch = [b'{"a":%s,"other":1}' % form for form in forms]  # a batch without columns would lose its rows
     _check_both_paths(batch, length, mode, frozen=False, adapts=adapts)
     policy = Policy(mode)
-    schema = settle(None, batch, policy).plan.schema
+    schema = ingest_texts(None, batch, policy).plan.schema
     maker, observed = RowBuilder(schema, policy, schema), RowBuilder(schema, policy, schema)
     for builder in (maker, observed):
         builder.add(batch, [("f", number) for number in range(len(batch))])
@@ -70,14 +70,14 @@ def test_both_paths_give_one_row_and_nothing_is_dropped_unseen(
 
 
 def _check_both_paths(batch: list[bytes], length: int, mode: Mode, *, frozen: bool, adapts: bool) -> None:
-    base = settle(None, batch[:length], Policy(mode)).plan.schema
+    base = ingest_texts(None, batch[:length], Policy(mode)).plan.schema
     policy = Policy(Mode.FREEZE if frozen else mode)
-    schema = settle(base, batch, policy).plan.schema if frozen else base
+    schema = ingest_texts(base, batch, policy).plan.schema if frozen else base
     rescued = role_field(schema, RESCUED)
     maker = RowBuilder(schema, policy, base)
     for number, text in enumerate(batch):
         before = maker.observation.corrupt
-        rows = taken(maker, schema, text, ("f", number))
+        rows = rows_of_text(maker, schema, text, ("f", number))
         records = records_of(text)
         if adapts:
             maker.adapt()
@@ -102,12 +102,12 @@ def test_both_paths_give_one_row_however_values_are_taken(
     batch: list[bytes], length: int, data: st.DataObject, adapts: bool
 ) -> None:
     policy = data.draw(policies(data.draw(modes)))
-    base = settle(None, batch[:length], policy).plan.schema
-    schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
+    base = ingest_texts(None, batch[:length], policy).plan.schema
+    schema = ingest_texts(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
     reading = build_field_rules(schema, policy)
     maker = RowBuilder(schema, policy, base)
     for number, text in enumerate(batch):
-        rows = taken(maker, schema, text, ("f", number))
+        rows = rows_of_text(maker, schema, text, ("f", number))
         records = records_of(text)
         if adapts:
             maker.adapt()
@@ -124,15 +124,15 @@ def test_texts_that_are_read_at_once_give_what_each_gives_alone(
     batch: list[bytes], length: int, data: st.DataObject
 ) -> None:
     policy = data.draw(policies(data.draw(modes)))
-    base = settle(None, batch[:length], policy).plan.schema
-    schema = settle(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
+    base = ingest_texts(None, batch[:length], policy).plan.schema
+    schema = ingest_texts(base, batch, policy).plan.schema if data.draw(st.booleans()) else base
     at_once, alone, observed = (RowBuilder(schema, policy, base) for _ in range(3))
     for texts in (batch, data.draw(st.permutations(batch))):
         positions = [("f", number) for number in range(1, len(texts) + 1)]
         at_once.add(texts, positions)
         arrow = to_arrow_schema(schema)
         rows = [row for rows in drain_arrow_batches(at_once, arrow) for row in rows.to_pylist()]
-        each = [row for text, at in zip(texts, positions, strict=True) for row in taken(alone, schema, text, at)]
+        each = [row for text, at in zip(texts, positions, strict=True) for row in rows_of_text(alone, schema, text, at)]
         if schema.fields:
             assert sorted(map(repr, rows)) == sorted(map(repr, each))
         assert at_once.observation == alone.observation
@@ -148,8 +148,8 @@ def test_the_order_of_the_batch_does_not_change_the_plan(
     history: list[bytes], batch: list[bytes], mode: Mode, adapt_every: int, shuffler: random.Random
 ) -> None:
     policy = Policy(mode)
-    base = settle(None, history, policy).plan.schema
-    straight = settle(base, batch, policy, adapt_every).plan.schema
+    base = ingest_texts(None, history, policy).plan.schema
+    straight = ingest_texts(base, batch, policy, adapt_every).plan.schema
     mixed = list(batch)
     shuffler.shuffle(mixed)
-    assert settle(base, mixed, policy).plan.schema == straight
+    assert ingest_texts(base, mixed, policy).plan.schema == straight

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.interval import columns, interval
-from support.settle import settle
+from support.stable_interval import ingest_texts
 from widen.model.type_parser import parse_type
 from widen.model.types import LONG, Field, StructType
 from widen.observe.observation import Observation
@@ -42,7 +42,7 @@ def take(policy: Policy, *intervals: Sequence[str], table: StructType | None = N
     """Return the plan of the last interval, and the rows of all of them without what is null in them."""
     rows: list[Any] = []
     for texts in intervals:
-        done = settle(table, [text.encode() for text in texts], policy)
+        done = ingest_texts(table, [text.encode() for text in texts], policy)
         table = done.plan.schema
         rows += [{key: each for key, each in row.items() if each is not None} for found in done.rows for row in found]
     return done.plan, rows

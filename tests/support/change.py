@@ -64,7 +64,7 @@ def plain(spark: SparkSession, table: Table) -> list[Any]:
     return sorted(found, key=lambda row: (row[0], repr(row)))
 
 
-def told(table: Table) -> tuple[str, dict[str, Any], dict[str, int]]:
+def last_commit(table: Table) -> tuple[str, dict[str, Any], dict[str, int]]:
     """The operation of the newest commit, its parameters, and its numbers other than zero and of bytes."""
     _, _, info = table.history(1)[0]
     numbers = {key: int(value) for key, value in info["operationMetrics"].items() if "Bytes" not in key}

@@ -15,7 +15,7 @@ def run(*words: str, input: str | None = None) -> Result:
     return CliRunner().invoke(app, list(words), input=input)
 
 
-def told(*words: str) -> Any:
+def run_json(*words: str) -> Any:
     """Return what a call that must succeed says as JSON, which must be as its schema in the documentation says."""
     done = run(*words, "--json")
     assert done.exit_code == 0, done.stderr

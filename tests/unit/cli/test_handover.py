@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 from support.drift_log import write_drift
 from widen.cli import follow, handover_command, lazy_imports
 from widen.table import create_table
@@ -20,14 +20,14 @@ def table(tmp_path: Path) -> str:
 
 
 def test_a_preview_says_what_is_lost_and_changes_nothing(table: str) -> None:
-    preview = told("handover", table, "--to", "deltalake", "--append", "--dry-run")
+    preview = run_json("handover", table, "--to", "deltalake", "--append", "--dry-run")
     assert preview["drops"] == ["typeWidening", "checkpointProtection"]
     assert (preview["version"], preview["dryRun"], preview["rows"], preview["pending"]) == (2, True, None, None)
     text = run("handover", table, "--to", "polars", "--dry-run").stdout
     assert "would drop typeWidening" in text
     assert "lost: the record of type changes; files in old types are rewritten" in text
     assert "polars reads it, and cannot append: checkpointProtection" in text
-    assert told("show", table)["version"] == 2
+    assert run_json("show", table)["version"] == 2
 
 
 def test_an_unknown_client_is_refused(table: str) -> None:
@@ -51,7 +51,7 @@ def test_iceberg_gets_a_mirror_that_pyiceberg_reads(tmp_path: Path) -> None:
     )
     assert run(*words, "--dry-run").stdout == "would mirror version 0 as shop.orders\n"
     assert not (tmp_path / "lake.db").exists()
-    assert told(*words) == {
+    assert run_json(*words) == {
         "client": "iceberg", "identifier": "shop.orders", "version": 0, "dryRun": False, "rows": 0,
     }  # fmt: skip
     assert "--append does not apply" in run(*words, "--append").stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import widen
-from support.command_line import run, told
+from support.command_line import run, run_json
 
 
 def test_an_empty_table_is_mirrored_once(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_an_empty_table_is_mirrored_once(tmp_path: Path) -> None:
     words = ("mirror", place, "--catalog", catalog, "--identifier", "shop.orders")
     assert run(*words).stdout == "✓ shop.orders shows version 0: 0 added, 0 removed\n"
     assert run(*words).stdout == "shop.orders shows version 0 already\n"
-    again = told(*words)
+    again = run_json(*words)
     assert again == {
         "identifier": "shop.orders", "version": 0, "snapshot": None, "changed": False, "added": 0, "removed": 0,
     }  # fmt: skip

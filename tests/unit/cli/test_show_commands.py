@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 
 
 def test_a_rule_is_explained() -> None:
-    assert told("explain", "u8") == [
+    assert run_json("explain", "u8") == [
         {
             "code": "U8",
             "title": "A wider kind gets its own column",

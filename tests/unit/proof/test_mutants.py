@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.proof import encode_records, encode_rows, forms_of_arrow, layouts_of
-from support.settle import settle
+from support.stable_interval import ingest_texts
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
 from widen.observe.field_rules import FieldRule, FieldRules
@@ -156,7 +156,7 @@ def drifting() -> Setting:
     """Return records of all sorts, for the exact path."""
     declared = parse_type("struct<seen: timestamp>")
     assert isinstance(declared, StructType)
-    return Setting(POLICY, settle(declared, TEXTS, POLICY).plan.schema, TEXTS)
+    return Setting(POLICY, ingest_texts(declared, TEXTS, POLICY).plan.schema, TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def quiet() -> Setting:
     )
     kept = ("s", "other", "n", "k", "r", "list", "items", "m", "secret", "hidden")
     texts = [json.dumps({key: record[key] for key in kept}).encode() for record in RECORDS]
-    return Setting(policy, settle(None, texts, policy).plan.schema, texts)
+    return Setting(policy, ingest_texts(None, texts, policy).plan.schema, texts)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def plain() -> Setting:
     """Return records that are their own form, so that most texts are not parsed."""
     policy = Policy(Mode.SPLIT)
     texts = [json.dumps(record).encode() for record in PLAIN]
-    return Setting(policy, settle(None, texts, policy).plan.schema, texts)
+    return Setting(policy, ingest_texts(None, texts, policy).plan.schema, texts)
 
 
 def test_without_a_fault_nothing_is_caught(drifting: Setting, quiet: Setting, plain: Setting, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.proof import encode_records, forms_of, layouts_of, to_comparable
-from support.settle import settle
+from support.stable_interval import ingest_texts
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
@@ -207,7 +207,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_has_the_encoded_forms_of_its_records(name: str) -> None:
-    schema, policy = settle(None, [LINE], Policy(Mode.SPLIT)).plan.schema, Policy(Mode.SPLIT)
+    schema, policy = ingest_texts(None, [LINE], Policy(Mode.SPLIT)).plan.schema, Policy(Mode.SPLIT)
     data, records = FILES[name]
     for layout in layouts_of(schema, policy, [LINE]):
         found = list(SourceEncoder(schema, policy, layout).encode_file(data))
@@ -259,8 +259,8 @@ DEEP_POLICIES = {
 def test_what_lies_deeper_than_41_levels_is_proven_as_its_json_text(name: str, policy: str) -> None:
     """Source: docs/evolution-rules.md#d23"""
     texts, given = [b'{"a":1,"b":[1],"c":"y"}', DEEP[name].encode()], DEEP_POLICIES[policy]
-    base = settle(None, texts[:1], given).plan.schema
-    done = settle(base, texts, given)
+    base = ingest_texts(None, texts[:1], given).plan.schema
+    done = ingest_texts(base, texts, given)
     reader = SourceReader(done.plan.schema, given)
     for text, rows in zip(texts, done.rows, strict=True):
         expected, exactly = list(reader.read(text)), list(reader.read_exactly(text))
@@ -272,9 +272,9 @@ def test_what_lies_deeper_than_41_levels_is_proven_as_its_json_text(name: str, p
 
 def test_another_text_below_41_levels_is_a_difference() -> None:
     text = DEEP["a record below 41 records"]
-    done = settle(None, [text.encode()], Policy(Mode.SPLIT))
+    done = ingest_texts(None, [text.encode()], Policy(Mode.SPLIT))
     [found] = SourceReader(done.plan.schema, Policy(Mode.SPLIT)).read(text.encode())
     other = text.replace("1.10", "1.1")
-    [wrong] = settle(done.plan.schema, [other.encode()], Policy(Mode.SPLIT)).rows[0]
+    [wrong] = ingest_texts(done.plan.schema, [other.encode()], Policy(Mode.SPLIT)).rows[0]
     assert digest(found.form) != form(wrong, Policy(Mode.SPLIT), done.plan.schema)
     assert (found.values, found.converted) == (1, 1)

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
 from widen.report.iceberg_report import build_iceberg_report
 from widen.report.table_report import ReportColumn
@@ -116,7 +116,7 @@ def test_the_command_shows_it_in_every_form(table: Table, tmp_path: Path) -> Non
     text = " ".join(run("report", "ns.orders", *catalog).stdout.split())  # the path decides where lines wrap
     assert "3 rows · 2 files" in text
     assert "The numbers are from the metadata of the table; min and max truncate long strings." in text
-    assert told("report", "ns.orders", *catalog)["columns"][0]["max"] == "9999999999999"  # masked
+    assert run_json("report", "ns.orders", *catalog)["columns"][0]["max"] == "9999999999999"  # masked
     page = tmp_path / "page.html"
     assert run("report", "ns.orders", *catalog, "--html", str(page)).exit_code == 0
     assert "ns.orders" in page.read_text()

@@ -24,7 +24,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
     return open_snapshot(LogStore(str(write_drift(tmp_path / "orders", HOSTILE))))
 
 
-def shown(parts: Iterable[RenderableType], width: int = 200) -> str:
+def render(parts: Iterable[RenderableType], width: int = 200) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     for part in parts:
         console.print(part)
@@ -32,7 +32,7 @@ def shown(parts: Iterable[RenderableType], width: int = 200) -> str:
 
 
 def test_the_report(snapshot: Snapshot) -> None:
-    text = shown(report_parts(build_report(snapshot)))
+    text = render(report_parts(build_report(snapshot)))
     assert "30 rows · 2 files · 4.0 kB" in text
     assert "element ← tags" in text
     assert "int → double" in text
@@ -43,24 +43,24 @@ def test_the_report(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 300])
 def test_no_line_is_wider_than_the_terminal(snapshot: Snapshot, width: int) -> None:
-    text = shown(report_parts(build_report(snapshot)), width)
+    text = render(report_parts(build_report(snapshot)), width)
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_narrow_terminal_shows_shares_without_bars(snapshot: Snapshot) -> None:
-    assert "█" in shown(report_parts(build_report(snapshot)), 140)
-    assert "█" not in shown(report_parts(build_report(snapshot)), 80)
+    assert "█" in render(report_parts(build_report(snapshot)), 140)
+    assert "█" not in render(report_parts(build_report(snapshot)), 80)
 
 
 def test_the_history_in_words(snapshot: Snapshot) -> None:
-    text = shown(history_parts("orders", read_history(snapshot)))
+    text = render(history_parts("orders", read_history(snapshot)))
     assert "widened total from int to double" in text
     assert "added tags_array_string array<string>" in text
     assert "created the table with 2 columns" in text
 
 
 def test_the_outline(snapshot: Snapshot) -> None:
-    text = shown(summary_parts(summarize_table(snapshot)))
+    text = render(summary_parts(summarize_table(snapshot)))
     assert "reader 3, writer 7" in text
     assert "typeWidening" in text
     assert "labels" in text
@@ -68,11 +68,11 @@ def test_the_outline(snapshot: Snapshot) -> None:
 
 def test_rows_keep_their_numbers_and_hide_no_escape() -> None:
     rows = ['{"id":9007199254740993,"price":1.10,"note":null,"text":"a\\u001b[2J"}']
-    text = shown(rows_parts(["id", "price", "note", "text"], rows))
+    text = render(rows_parts(["id", "price", "note", "text"], rows))
     assert text.splitlines()[-1].split() == ["9007199254740993", "1.10", "·", "a\\x1b[2J"]
 
 
 def test_rows_that_are_too_wide_stand_below_each_other() -> None:
-    text = shown(rows_parts(["a", "b"], ['{"a":"%s","b":null}' % ("x" * 90)]), 60)
+    text = render(rows_parts(["a", "b"], ['{"a":"%s","b":null}' % ("x" * 90)]), 60)
     assert text.startswith("row 1\n  a")
     assert text.count("x") == 90

@@ -49,7 +49,7 @@ def t(place: str) -> str:
     return name
 
 
-def told(text: str) -> list[list[Any]]:
+def query_rows(text: str) -> list[list[Any]]:
     found = run_statement(parse_statement(text))
     assert isinstance(found, QueryResult)
     return [list(row) for row in found.rows]
@@ -126,7 +126,7 @@ def test_without_column_mapping_names_stay(tmp_path: Path) -> None:
 
 def test_property_keys_are_compared_as_delta_lake_does(t: str, place: str) -> None:
     run_statement(parse_statement(f"ALTER TABLE {t} SET TBLPROPERTIES ('DELTA.APPENDONLY' = true)"))
-    assert told(f"SHOW TBLPROPERTIES {t} ('Delta.appendonly')") == [["Delta.appendonly", "true"]]
+    assert query_rows(f"SHOW TBLPROPERTIES {t} ('Delta.appendonly')") == [["Delta.appendonly", "true"]]
     run_statement(parse_statement(f"ALTER TABLE {t} UNSET TBLPROPERTIES ('Delta.appendonly')"))
     assert "delta.appendOnly" not in Table(place).properties
 
@@ -168,8 +168,8 @@ def test_a_name_comes_out_as_it_went_in(tmp_path: Path, name: str) -> None:
         (name + "4", name),
     ]
     assert (metadata["description"], metadata["configuration"][name]) == (name, name)
-    assert told(f"DESCRIBE {table}")[0] == [name, "int", name]
-    assert told(f"SHOW TBLPROPERTIES {table} ({text})") == [[name, name]]
+    assert query_rows(f"DESCRIBE {table}")[0] == [name, "int", name]
+    assert query_rows(f"SHOW TBLPROPERTIES {table} ({text})") == [[name, name]]
     reopened = Table(str(place)).rename_column((name,), "plain")
     assert reopened.schema.names == ("plain", name + "3", "s")
 
@@ -197,25 +197,25 @@ def test_the_table_as_a_whole(t: str, place: str) -> None:
 def test_the_columns(t: str) -> None:
     columns = [["id", "int", "key"], ["s", "struct<a:int,b:string>", None], ["d", "date", None]]
     partition = [["# Partition Information", "", ""], ["# col_name", "data_type", "comment"], ["d", "date", None]]
-    assert told(f"DESCRIBE {t}") == columns + partition
-    rest = told(f"DESCRIBE EXTENDED {t}")[6:]
+    assert query_rows(f"DESCRIBE {t}") == columns + partition
+    rest = query_rows(f"DESCRIBE EXTENDED {t}")[6:]
     assert rest[:3] == [["", "", ""], ["# Detailed Table Information", "", ""], ["Comment", "all", ""]]
     assert [row[0] for row in rest[3:]] == ["Location", "Provider", "Table Properties"]
 
 
 def test_the_commits(t: str) -> None:
     run_statement(parse_statement(f"ALTER TABLE {t} ALTER COLUMN id COMMENT 'x'"))
-    found = told(f"DESCRIBE HISTORY {t}")
+    found = query_rows(f"DESCRIBE HISTORY {t}")
     assert [(row[0], row[4]) for row in found] == [(1, "CHANGE COLUMN"), (0, "CREATE TABLE")]
-    assert len(told(f"DESCRIBE HISTORY {t} LIMIT 1")) == 1
-    assert told(f"DESCRIBE HISTORY {t} LIMIT 0") == []
+    assert len(query_rows(f"DESCRIBE HISTORY {t} LIMIT 1")) == 1
+    assert query_rows(f"DESCRIBE HISTORY {t} LIMIT 0") == []
 
 
 def test_the_properties(t: str) -> None:
-    found = dict(told(f"SHOW TBLPROPERTIES {t}"))
+    found = dict(query_rows(f"SHOW TBLPROPERTIES {t}"))
     assert (found["own"], found["delta.minWriterVersion"]) == ("1", "7")
     assert found["delta.feature.typeWidening"] == "supported"
-    assert told(f"SHOW TBLPROPERTIES {t} (none)")[0][1].endswith("does not have property: none")
+    assert query_rows(f"SHOW TBLPROPERTIES {t} (none)")[0][1].endswith("does not have property: none")
 
 
 def test_a_feature_is_dropped_with_its_history_or_without(t: str, place: str) -> None:

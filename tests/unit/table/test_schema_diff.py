@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import run, told
+from support.command_line import run, run_json
 from support.drift_log import write_drift
 from widen.errors import VersionNotFound
 from widen.table import Table, create_table
@@ -47,7 +47,7 @@ def test_a_version_that_does_not_exist_is_an_error(place: str) -> None:
 
 
 def test_the_command_shows_it(place: str, tmp_path: Path) -> None:
-    assert told("diff", place, "--from", "1")["changes"] == [
+    assert run_json("diff", place, "--from", "1")["changes"] == [
         {"change": "added", "column": "x", "grade": "additive", "to": "double", "reasons": []}
     ]
     assert "double" in run("diff", place, "--from", "1", "--to", "2").stdout
@@ -59,5 +59,5 @@ def test_the_command_shows_it(place: str, tmp_path: Path) -> None:
 def test_reasons_come_from_the_commits_between(tmp_path: Path) -> None:
     write_drift(tmp_path / "drift")
     table = Table(str(tmp_path / "drift"))
-    changes = told("diff", table.location, "--from", "0")["changes"]
+    changes = run_json("diff", table.location, "--from", "0")["changes"]
     assert any(change["reasons"] for change in changes)

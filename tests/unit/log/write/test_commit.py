@@ -64,7 +64,7 @@ def remove(path: str, *, data_change: bool = True) -> Remove:
     return Remove(path=path, data_change=data_change, deletion_timestamp=1, size=10)
 
 
-def looked(split: int, *paths: str) -> ReadSet:
+def partition_reads(split: int, *paths: str) -> ReadSet:
     """What a change has read that looks for rows of one partition."""
     schema = StructType((Field("p", INTEGER),))
     return ReadSet(
@@ -179,12 +179,18 @@ RACES: list[tuple[str, list[Action], ReadSet, list[Action], type[ContentionError
     ("delete · delete of it", [remove("x")], ReadSet.NOTHING, [remove("x")], ConcurrentDeleteDelete),
     ("delete · delete of another", [remove("x")], ReadSet.EVERYTHING, [remove("y")], ConcurrentDelete),
     ("read all · rearranged", [add("n")], ReadSet.EVERYTHING, [add("w", data_change=False)], None),
-    ("delete in p=1 · append to p=2", [remove("x")], looked(1, "x"), [add("w", split="2")], None),
-    ("delete in p=1 · append to p=1", [remove("x")], looked(1, "x"), [add("w", split="1")], ConcurrentAppend),
-    ("delete in p=1 · append of nulls", [remove("x")], looked(1, "x"), [add("w")], None),
-    ("delete in p=1 · delete of a file elsewhere", [remove("x")], looked(1, "x"), [remove("y")], None),
-    ("delete in p=1 · delete of a file it read", [remove("x")], looked(1, "x", "y"), [remove("y")], ConcurrentDelete),
-    ("delete in p=1 · delete of its file", [remove("x")], looked(1, "x"), [remove("x")], ConcurrentDelete),
+    ("delete in p=1 · append to p=2", [remove("x")], partition_reads(1, "x"), [add("w", split="2")], None),
+    ("delete in p=1 · append to p=1", [remove("x")], partition_reads(1, "x"), [add("w", split="1")], ConcurrentAppend),
+    ("delete in p=1 · append of nulls", [remove("x")], partition_reads(1, "x"), [add("w")], None),
+    ("delete in p=1 · delete of a file elsewhere", [remove("x")], partition_reads(1, "x"), [remove("y")], None),
+    (
+        "delete in p=1 · delete of a file it read",
+        [remove("x")],
+        partition_reads(1, "x", "y"),
+        [remove("y")],
+        ConcurrentDelete,
+    ),
+    ("delete in p=1 · delete of its file", [remove("x")], partition_reads(1, "x"), [remove("x")], ConcurrentDelete),
     (
         "optimize · append",
         [remove("x", data_change=False), add("n", data_change=False)],
@@ -236,7 +242,7 @@ def test_blind_appends_do_not_matter_where_the_order_of_writers_is_free(tmp_path
     base = create(tmp_path, free, add("x"))
     commit(base.store, base, [add("w")], "WRITE", {}).or_raise()
     assert commit(base.store, base, [remove("x")], "DELETE", {}, reads=ReadSet.EVERYTHING).or_raise().version == 2
-    seeing = commit(base.store, base, [add("v")], "MERGE", {}, reads=looked(2))
+    seeing = commit(base.store, base, [add("v")], "MERGE", {}, reads=partition_reads(2))
     assert seeing.or_raise().version == 3
     outcome = commit(base.store, base, [remove("x")], "DELETE", {}, reads=ReadSet.EVERYTHING)
     assert isinstance(outcome, Conflicted)

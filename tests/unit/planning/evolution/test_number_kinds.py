@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.settle import settle
+from support.stable_interval import ingest_texts
 from widen.errors import InvalidOption
 from widen.ingestion.policy_config import parse_policy
 from widen.model.types import StructType
@@ -121,6 +121,6 @@ def test_a_pinned_decimal_and_the_values_of_maps_are_not_rounded() -> None:
     pinned = evolve(None, observed(LONG_FRACTION), parse_policy(numbers="double", pins={"a": "decimal(10,2)"}))
     assert pinned.rounded == ()
     policy = parse_policy(numbers="double", pins={"a": "map"})
-    maps = settle(None, [f'{{"a": {{"k": {LONG_FRACTION}, "l": 2.5}}}}'.encode()], policy).plan
+    maps = ingest_texts(None, [f'{{"a": {{"k": {LONG_FRACTION}, "l": 2.5}}}}'.encode()], policy).plan
     assert [field.type.sql for field in maps.schema] == ["map<string,decimal(21,20)>"]
     assert maps.rounded == ()

@@ -9,7 +9,7 @@ from widen.observe.observation import KindObservation
 from widen.planning.evolution.type_lattice import WIDER, ValueSpan, can_route, common_leaf, covers_kind, decimal_for
 
 
-def seen(*tokens: str, facts: ValueFacts = NO_FACTS) -> KindObservation:
+def observe_tokens(*tokens: str, facts: ValueFacts = NO_FACTS) -> KindObservation:
     result = KindObservation()
     for token in tokens:
         result.add(number_kind(token)[1], ("f", 1), token)
@@ -36,32 +36,32 @@ def test_the_order_of_the_seed(word: str, wider: set[str]) -> None:
 @pytest.mark.parametrize(
     ("column", "kind", "values", "covers"),
     [
-        ("bigint", "long", seen("7"), True),
-        ("int", "long", seen("2147483647"), True),
-        ("int", "long", seen("2147483648"), False),
-        ("smallint", "long", seen("9999"), True),
-        ("smallint", "long", seen("10000"), False),
-        ("tinyint", "long", seen("99"), True),
-        ("tinyint", "long", seen("100"), False),
-        ("float", "long", seen("7"), False),
-        ("float", "double", seen("2.5"), False),
-        ("double", "long", seen("9007199254740993"), False),
-        ("double", "decimal", seen("100000000000000000000"), True),
-        ("decimal(5,2)", "long", seen("999"), True),
-        ("decimal(5,2)", "long", seen("1000"), False),
-        ("decimal(5,2)", "double", seen("1.25"), True),
-        ("decimal(5,2)", "double", seen("1.125"), False),
-        ("decimal(5,2)", "double", seen("-0.0"), False),
-        ("bigint", "double", seen("3.0"), False),
-        ("timestamp", "long", seen("7"), False),
-        ("bigint", "timestamp", seen(), True),
-        ("bigint", "timestamp", seen(facts=ValueFacts(epoch_ms_exact=False)), False),
-        ("timestamp_ntz", "date", seen(), True),
-        ("timestamp_ntz", "timestamp", seen(), False),
-        ("date", "timestamp", seen(), False),
-        ("boolean", "long", seen("1"), False),
-        ("binary", "string", seen(), False),
-        ("string", "timestamp", seen(), True),
+        ("bigint", "long", observe_tokens("7"), True),
+        ("int", "long", observe_tokens("2147483647"), True),
+        ("int", "long", observe_tokens("2147483648"), False),
+        ("smallint", "long", observe_tokens("9999"), True),
+        ("smallint", "long", observe_tokens("10000"), False),
+        ("tinyint", "long", observe_tokens("99"), True),
+        ("tinyint", "long", observe_tokens("100"), False),
+        ("float", "long", observe_tokens("7"), False),
+        ("float", "double", observe_tokens("2.5"), False),
+        ("double", "long", observe_tokens("9007199254740993"), False),
+        ("double", "decimal", observe_tokens("100000000000000000000"), True),
+        ("decimal(5,2)", "long", observe_tokens("999"), True),
+        ("decimal(5,2)", "long", observe_tokens("1000"), False),
+        ("decimal(5,2)", "double", observe_tokens("1.25"), True),
+        ("decimal(5,2)", "double", observe_tokens("1.125"), False),
+        ("decimal(5,2)", "double", observe_tokens("-0.0"), False),
+        ("bigint", "double", observe_tokens("3.0"), False),
+        ("timestamp", "long", observe_tokens("7"), False),
+        ("bigint", "timestamp", observe_tokens(), True),
+        ("bigint", "timestamp", observe_tokens(facts=ValueFacts(epoch_ms_exact=False)), False),
+        ("timestamp_ntz", "date", observe_tokens(), True),
+        ("timestamp_ntz", "timestamp", observe_tokens(), False),
+        ("date", "timestamp", observe_tokens(), False),
+        ("boolean", "long", observe_tokens("1"), False),
+        ("binary", "string", observe_tokens(), False),
+        ("string", "timestamp", observe_tokens(), True),
     ],
 )
 def test_a_column_covers_a_kind_only_where_every_value_is_exact(
@@ -71,8 +71,8 @@ def test_a_column_covers_a_kind_only_where_every_value_is_exact(
 
 
 def test_a_smaller_dim_fits_a_larger_one_only() -> None:
-    assert covers_kind(parse_type("string"), 2, Kind("long", 1), seen("7"))
-    assert not covers_kind(parse_type("string"), 1, Kind("long", 2), seen("7"))
+    assert covers_kind(parse_type("string"), 2, Kind("long", 1), observe_tokens("7"))
+    assert not covers_kind(parse_type("string"), 1, Kind("long", 2), observe_tokens("7"))
 
 
 @pytest.mark.parametrize(("column", "kind"), [("timestamp", "long"), ("float", "double"), ("float", "long")])
@@ -105,8 +105,10 @@ def test_the_common_type_of_columns(types: list[str], common: str) -> None:
 
 def test_doubles_and_decimals_meet_where_their_values_allow() -> None:
     decimal = parse_type("decimal(5,2)")
-    assert common_leaf([ValueSpan(parse_type("double"), seen("2.5")), ValueSpan(decimal)]) == decimal
-    assert common_leaf([ValueSpan(parse_type("double"), seen("1e300")), ValueSpan(decimal)]) == parse_type("string")
+    assert common_leaf([ValueSpan(parse_type("double"), observe_tokens("2.5")), ValueSpan(decimal)]) == decimal
+    assert common_leaf([ValueSpan(parse_type("double"), observe_tokens("1e300")), ValueSpan(decimal)]) == parse_type(
+        "string"
+    )
 
 
 def test_the_narrowest_decimal() -> None:

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from support.drift import BAD, NUMBERS
-from support.settle import taken
+from support.stable_interval import rows_of_text
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.observe.corrupt_text import corrupt_bytes_to_text
@@ -25,7 +25,7 @@ assert isinstance(TABLE, StructType)
 
 def test_what_fits_is_not_observed() -> None:
     maker = RowBuilder(TABLE)
-    [row] = taken(maker, TABLE, b'{"a":1,"d":2,"s":"x","r":{"x":1}}')
+    [row] = rows_of_text(maker, TABLE, b'{"a":1,"d":2,"s":"x","r":{"x":1}}')
     assert row == {"a": 1, "d": 2, "s": "x", "r": {"x": 1}, "_corrupt_record": None}
     assert (maker.observation.records, maker.observation.root) == (1, {})
 
@@ -47,22 +47,22 @@ def test_what_fits_is_not_observed() -> None:
 )
 def test_what_does_not_fit_is_observed(text: bytes, key: str, kind: str) -> None:
     maker = RowBuilder(TABLE)
-    taken(maker, TABLE, text)
+    rows_of_text(maker, TABLE, text)
     assert [str(found) for found in maker.observation.root[key].kinds] == [kind]
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
     maker = RowBuilder(TABLE)
-    [row] = taken(maker, TABLE, text)
+    [row] = rows_of_text(maker, TABLE, text)
     assert {k: v for k, v in row.items() if v is not None} == {"_corrupt_record": corrupt_bytes_to_text(text)}
     assert (maker.observation.records, maker.observation.corrupt) == (0, 1)
 
 
 def test_an_array_of_records_gives_a_row_for_each() -> None:
     maker = RowBuilder(TABLE)
-    assert [row["a"] for row in taken(maker, TABLE, b'[{"a":1},{"a":2}]')] == [1, 2]
-    assert taken(maker, TABLE, b"[]") == []
+    assert [row["a"] for row in rows_of_text(maker, TABLE, b'[{"a":1},{"a":2}]')] == [1, 2]
+    assert rows_of_text(maker, TABLE, b"[]") == []
 
 
 FRACTIONS = parse_type("struct<d: array<double>, s: string>")
@@ -87,7 +87,7 @@ def test_a_pending_key_that_is_called_like_the_column_of_another_stays_out_of_it
     maker = RowBuilder(table)
     for _ in range(2):
         for text in (b'{"a_array_string":[]}', b'{"a_array_string":null}'):
-            assert [row["a_array_string"] for row in taken(maker, table, text)] == [None]
+            assert [row["a_array_string"] for row in rows_of_text(maker, table, text)] == [None]
         maker.adapt()
 
 
@@ -95,23 +95,25 @@ def test_an_array_of_whole_numbers_goes_to_every_column_that_takes_it() -> None:
     fractions = Field("a", parse_type("array<double>"))
     whole = Field("a_array_int", parse_type("array<int>"), metadata={"widen.source": ["a"]})
     table = StructType((fractions, whole))
-    assert taken(RowBuilder(table), table, b'{"a":[0]}') == [{"a": [0], "a_array_int": [0]}]
+    assert rows_of_text(RowBuilder(table), table, b'{"a":[0]}') == [{"a": [0], "a_array_int": [0]}]
 
 
 def test_after_adapting_a_drifting_field_is_routed_without_the_exact_path() -> None:
     maker = RowBuilder(TABLE)
-    taken(maker, TABLE, b'{"s":1}')
+    rows_of_text(maker, TABLE, b'{"s":1}')
     maker.adapt()
-    assert [row["s"] for row in taken(maker, TABLE, b'{"a":1,"s":1.10}')] == ["1.10"]
+    assert [row["s"] for row in rows_of_text(maker, TABLE, b'{"a":1,"s":1.10}')] == ["1.10"]
     assert set(maker.observation.root["s"].kinds) == {Kind("long"), Kind("double")}
 
 
 def test_in_a_column_of_texts_that_was_there_numbers_are_not_looked_at_one_by_one() -> None:
     """Once a task has seen that they come, they bring nothing new: the column holds whatever scalars come (U7)."""
     maker = RowBuilder(TABLE, base=TABLE)
-    taken(maker, TABLE, b'{"s":1}')
+    rows_of_text(maker, TABLE, b'{"s":1}')
     maker.adapt()
-    rows = [taken(maker, TABLE, text)[0]["s"] for text in (b'{"s":2}', b'{"s":1.10}', b'{"s":true}', b'{"s":"x"}')]
+    rows = [
+        rows_of_text(maker, TABLE, text)[0]["s"] for text in (b'{"s":2}', b'{"s":1.10}', b'{"s":true}', b'{"s":"x"}')
+    ]
     assert rows == ["2", "1.10", "true", "x"]
     assert maker.observation.root["s"].kinds[Kind("long")].count == 1
 
@@ -123,11 +125,11 @@ def test_a_field_of_several_columns_is_decoded_natively_until_it_has_another_kin
     maker = RowBuilder(table, base=table)
     for _ in range(2):
         for text, held in ((b'{"tag":"x"}', (["x"], "x")), (b'{"tag":["y"]}', (["y"], None))):
-            assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+            assert [tuple(row.values()) for row in rows_of_text(maker, table, text)] == [held]
         assert maker.observation.root == {}
         maker.adapt()
     for text, held in ((b'{"tag":1.10}', (["1.10"], "1.10")), (b'{"tag":true}', (["true"], "true"))):
-        assert [tuple(row.values()) for row in taken(maker, table, text)] == [held]
+        assert [tuple(row.values()) for row in rows_of_text(maker, table, text)] == [held]
         maker.adapt()
     assert set(maker.observation.root["tag"].kinds) == {Kind("double")}
 
@@ -138,7 +140,7 @@ def test_a_whole_number_that_goes_to_a_column_of_texts_keeps_its_digits() -> Non
     for base in (None, table):
         maker = RowBuilder(table, base=base)
         texts = (b'{"zip":-2147483648}', b'{"zip":0}', b'{"zip":"007"}', b'{"zip":-0}')
-        rows = [tuple(taken(maker, table, text)[0].values()) for text in texts]
+        rows = [tuple(rows_of_text(maker, table, text)[0].values()) for text in texts]
         assert rows == [("-2147483648", -2147483648), ("0", 0), ("007", None), ("-0", 0)]
 
 
@@ -146,9 +148,12 @@ def test_in_a_decimal_column_that_was_there_only_what_does_not_fit_is_looked_at(
     table = parse_type("struct<a: decimal(5,2)>")
     assert isinstance(table, StructType)
     maker = RowBuilder(table, base=table)
-    assert [taken(maker, table, text)[0]["a"] for text in (b'{"a":1.5}', b'{"a":7}')] == [Decimal("1.5"), Decimal(7)]
+    assert [rows_of_text(maker, table, text)[0]["a"] for text in (b'{"a":1.5}', b'{"a":7}')] == [
+        Decimal("1.5"),
+        Decimal(7),
+    ]
     assert maker.observation.root == {}
-    assert taken(maker, table, b'{"a":0.125}')[0]["a"] is None
+    assert rows_of_text(maker, table, b'{"a":0.125}')[0]["a"] is None
     assert set(maker.observation.root["a"].kinds) == {Kind("double")}
 
 
@@ -166,14 +171,14 @@ def test_what_columns_of_the_table_take_needs_no_look(column: str, policy: Polic
     table = parse_type(f"struct<a: {column}>")
     assert isinstance(table, StructType)
     maker = RowBuilder(table, policy, table)
-    assert taken(maker, table, text) == [{"a": held}]
+    assert rows_of_text(maker, table, text) == [{"a": held}]
     assert maker.observation.root == {}
 
 
 def test_a_field_that_is_left_out_needs_no_column_and_no_look() -> None:
     maker = RowBuilder(TABLE, Policy(excluded=frozenset([("secret",), ("r", "secret")])))
     for text in (b'{"a":1,"secret":"x","r":{"x":1,"secret":7}}', b'{"a":1,"secret":{"y":1},"r":{"x":1}}'):
-        [row] = taken(maker, TABLE, text)
+        [row] = rows_of_text(maker, TABLE, text)
         assert (row["a"], row["r"]) == (1, {"x": 1})
     assert "secret" not in maker.observation.root
 
@@ -181,7 +186,7 @@ def test_a_field_that_is_left_out_needs_no_column_and_no_look() -> None:
 def test_a_text_that_is_no_record_is_told_with_its_place() -> None:
     at = Field("_corrupt_at", parse_type("string"))
     table = StructType((*TABLE.fields, at))
-    [row] = taken(RowBuilder(table), table, b"nothing", ("dir/f.jsonl", 17))
+    [row] = rows_of_text(RowBuilder(table), table, b"nothing", ("dir/f.jsonl", 17))
     assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", "dir/f.jsonl:17")
 
 
@@ -213,7 +218,7 @@ COLUMNS_OF_A = StructType(
 )  # fmt: skip
 def test_a_field_of_several_array_columns(text: str, row: dict[str, object], kinds: list[str]) -> None:
     maker = RowBuilder(COLUMNS_OF_A, Policy(), COLUMNS_OF_A)
-    [found] = taken(maker, COLUMNS_OF_A, b'{"a":%s}' % text.encode())
+    [found] = rows_of_text(maker, COLUMNS_OF_A, b'{"a":%s}' % text.encode())
     assert {key: value for key, value in found.items() if value is not None} == row
     seen = maker.observation.root.get("a")
     assert sorted(map(str, seen.kinds if seen else ())) == kinds

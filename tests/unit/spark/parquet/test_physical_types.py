@@ -68,7 +68,7 @@ def written(folder: Path, schema: pa.Schema, **options: object) -> LogStore:
     return LogStore(str(folder))
 
 
-def found(store: LogStore, schema: StructType, mode: str = "none") -> dict[str, str]:
+def find_old_types(store: LogStore, schema: StructType, mode: str = "none") -> dict[str, str]:
     return {format_path(path): old.sql for path, old in old_types(store, schema, mode, "f.parquet")[1].items()}
 
 
@@ -76,13 +76,13 @@ def found(store: LogStore, schema: StructType, mode: str = "none") -> dict[str, 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_an_old_type_is_found_at_every_depth(tmp_path: Path, case: Case, path: str) -> None:
     store = written(tmp_path, pa.schema([("c", DEPTHS[path](arrow(case.old)))]))
-    assert found(store, table("c: " + SQL_DEPTHS[path].format(case.new))) == {path: case.old}
-    assert found(store, table("c: " + SQL_DEPTHS[path].format(case.old))) == {}
+    assert find_old_types(store, table("c: " + SQL_DEPTHS[path].format(case.new))) == {path: case.old}
+    assert find_old_types(store, table("c: " + SQL_DEPTHS[path].format(case.old))) == {}
 
 
 @pytest.mark.parametrize(("old", "new"), REFUSED)
 def test_a_difference_other_than_a_widening_is_not_old(tmp_path: Path, old: str, new: str) -> None:
-    assert found(written(tmp_path, pa.schema([("c", arrow(old))])), table(f"c: {new}")) == {}
+    assert find_old_types(written(tmp_path, pa.schema([("c", arrow(old))])), table(f"c: {new}")) == {}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_difference_other_than_a_widening_is_not_old(tmp_path: Path, old: str,
     ],
 )
 def test_a_type_that_reads_the_same_is_not_old(tmp_path: Path, before: pa.DataType, now: str) -> None:
-    assert found(written(tmp_path, pa.schema([("c", before)])), table(f"c: {now}")) == {}
+    assert find_old_types(written(tmp_path, pa.schema([("c", before)])), table(f"c: {now}")) == {}
 
 
 @pytest.mark.parametrize("as_integer", [True, False])
@@ -105,8 +105,8 @@ def test_a_decimal_has_its_digits_in_every_encoding(tmp_path: Path, as_integer: 
     rows = pa.table({"c": pa.array([Decimal("1.25")], pa.decimal128(9, 2))})
     pq.write_table(rows, tmp_path / "f.parquet", store_decimal_as_integer=as_integer)
     store = LogStore(str(tmp_path))
-    assert found(store, table("c: decimal(9,2)")) == {}
-    assert found(store, table("c: decimal(18,2)")) == {"c": "decimal(9,2)"}
+    assert find_old_types(store, table("c: decimal(9,2)")) == {}
+    assert find_old_types(store, table("c: decimal(18,2)")) == {"c": "decimal(9,2)"}
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_int96_is_a_timestamp(tmp_path: Path) -> None:
 
 def test_missing_and_dropped_columns_do_not_count(tmp_path: Path) -> None:
     store = written(tmp_path, pa.schema([("gone", pa.int8()), ("s", pa.struct([("gone", pa.int8())]))]))
-    assert found(store, table("new: int, s: struct<new: int>")) == {}
+    assert find_old_types(store, table("new: int, s: struct<new: int>")) == {}
 
 
 def test_names_are_compared_exactly_and_may_have_dots(tmp_path: Path) -> None:
     store = written(tmp_path, pa.schema([("A", pa.int8()), ("x.y", pa.int8()), ("x", pa.struct([("y", pa.int32())]))]))
-    assert found(store, table("a: int, `x.y`: int, x: struct<y: int>")) == {"`x.y`": "tinyint"}
+    assert find_old_types(store, table("a: int, `x.y`: int, x: struct<y: int>")) == {"`x.y`": "tinyint"}
 
 
 def test_deleted_rows_are_counted(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_mapped_columns_are_matched_by_physical_name(tmp_path: Path) -> None:
         json.dumps({"type": "struct", "fields": [mapped("a", "b", 1), mapped("b", "a", 2), mapped("s", "q", 4, inner)]})
     )
     kinds = [("a", pa.int32()), ("b", pa.int8()), ("q", pa.struct([("p3", pa.int16()), ("a", pa.int8())]))]
-    assert found(written(tmp_path, pa.schema(kinds)), schema, "name") == {"a": "tinyint", "s.a": "smallint"}
+    assert find_old_types(written(tmp_path, pa.schema(kinds)), schema, "name") == {"a": "tinyint", "s.a": "smallint"}
 
 
 def test_columns_are_matched_by_id_in_mode_id(tmp_path: Path) -> None:
@@ -173,15 +173,15 @@ def test_columns_are_matched_by_id_in_mode_id(tmp_path: Path) -> None:
 
     element = pa.struct([stored("p4", pa.int8(), 5), stored("p5", pa.int32(), 4)])
     store = written(tmp_path, pa.schema([stored("p1", pa.int8(), 2), stored("z", pa.list_(element), 3)]))
-    assert found(store, schema, "id") == {"b": "tinyint", "c.element.y": "tinyint"}
+    assert find_old_types(store, schema, "id") == {"b": "tinyint", "c.element.y": "tinyint"}
 
 
 def test_a_file_without_ids_is_refused_in_mode_id(tmp_path: Path) -> None:
     schema = from_json(json.dumps({"type": "struct", "fields": [mapped("a", "p1", 1)]}))
     store = written(tmp_path, pa.schema([("p1", pa.int8())]))
-    assert found(store, schema, "name") == {"a": "tinyint"}
+    assert find_old_types(store, schema, "name") == {"a": "tinyint"}
     with pytest.raises(CorruptFile, match="the file has no field ids"):
-        found(store, schema, "id")
+        find_old_types(store, schema, "id")
 
 
 def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Policies that take the values of a field otherwise than as what they are, for laws."""
+"""Policies with rules for single fields, for tests of laws."""
 
 from __future__ import annotations
 

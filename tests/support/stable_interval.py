@@ -20,7 +20,7 @@ from widen.spark.text.arrow_columns import drain_arrow_batches
 
 
 @dataclass(frozen=True)
-class Settled:
+class StableInterval:
     """The plan of an interval, and the rows of each text after a trip through Arrow."""
 
     plan: Plan
@@ -28,17 +28,19 @@ class Settled:
     passes: int
 
 
-def settle(base: StructType | None, texts: Sequence[bytes], policy: Policy, adapt_every: int = 1) -> Settled:
+def ingest_texts(
+    base: StructType | None, texts: Sequence[bytes], policy: Policy, adapt_every: int = 1
+) -> StableInterval:
     """Return what an interval comes to; every observation travels as JSON, as it does between executors."""
-    known = Observation()
+    observed = Observation()
     for number in range(1, 9):
-        plan = evolve(base, known, policy)
+        plan = evolve(base, observed, policy)
         maker = RowBuilder(plan.schema, policy, base)
         rows = list(_transcribed(maker, plan.schema, texts, adapt_every))
-        known = known.merged(observation_from_json(maker.observation.to_json()))
-        confirmed = evolve(base, known, policy)
+        observed = observed.merged(observation_from_json(maker.observation.to_json()))
+        confirmed = evolve(base, observed, policy)
         if confirmed.schema == plan.schema:
-            return Settled(confirmed, rows, number)
+            return StableInterval(confirmed, rows, number)
     raise AssertionError(f"the plan still changed after {number} passes")
 
 
@@ -46,12 +48,14 @@ def _transcribed(
     maker: RowBuilder, schema: StructType, texts: Iterable[bytes], adapt_every: int
 ) -> Iterator[list[dict[str, Any]]]:
     for number, text in enumerate(texts, 1):
-        yield taken(maker, schema, text, ("f", number))
+        yield rows_of_text(maker, schema, text, ("f", number))
         if number % adapt_every == 0:
             maker.adapt()
 
 
-def taken(maker: RowBuilder, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1)) -> list[dict[str, Any]]:
+def rows_of_text(
+    maker: RowBuilder, schema: StructType, text: bytes, at: tuple[str, int] = ("f", 1)
+) -> list[dict[str, Any]]:
     """Return the rows of one text as Arrow gives them back."""
     before = maker.observation.records + maker.observation.corrupt
     maker.add([text], [at])

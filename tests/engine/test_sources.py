@@ -142,6 +142,23 @@ def test_a_large_file_of_lines_in_which_records_take_several_lines_later(
     assert [row["n"] for row in rows(spark, tmp_path / "whole")] == [1, 2, 3, 4, 5]
 
 
+def test_a_first_interval_learns_its_columns_from_the_first_lines(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(json_texts, "_SAMPLED_BYTES", 30)
+    first_pass = BatchWriteSpec(None, Observation().to_json(), StructType(), Policy())
+    (tmp_path / "a.json").write_text("".join(f'{{"n":{n}}}\n' for n in range(90)) + '{"n":90,"late":1}\n{"n":"x"}')
+    assert BatchReader().open(spark, str(tmp_path / "a.json")).observe(first_pass).records == 4
+    assert proved(spark, str(tmp_path / "a.json"), tmp_path / "lines").records == 92
+    assert types(tmp_path / "lines") == {"n": "string", "n_int": "int", "late": "int"}
+    # Lines of a record look like records, and the last line of the sample like a corrupt text.
+    (tmp_path / "b.json").write_text('{"n":1}\n{"of":[\n{"z":2}\n,\n{"z":3}]}\n{"n":4}\n')
+    assert BatchReader().open(spark, str(tmp_path / "b.json")).observe(first_pass).records == 3
+    assert proved(spark, str(tmp_path / "b.json"), tmp_path / "records").corrupt == 0
+    assert types(tmp_path / "records") == {"n": "int", "of": "array<struct<z: int>>"}
+
+
 def test_a_large_file_with_something_else_between_its_records(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.file_parts import FileTasks
 from widen.proof.file_values import FileValueReader
 from widen.spark.ingest.table_files import TableRows, TableWriter
+from widen.spark.source.file_ranges import RawTexts, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_errors import is_out_of_memory, translate_spark_errors
 from widen.spark.text.contract_check import ContractReport, check_texts
@@ -120,10 +121,11 @@ class TextBatch:
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
         ranges: The same texts for a task in this process, if they are few.
         find_tasks: Returns the files for the proof if its tasks can read them.
+        find_sample: Returns some of the texts for a task in this process, if they have one record on each line.
     """
 
     spark: SparkSession
-    read: Callable[[], DataFrame]
+    read: Callable[[], RawTexts]
     name: str
     left_out: tuple[str, ...] = ()
     file_fields: FileFields | None = None
@@ -133,9 +135,10 @@ class TextBatch:
     read_again: Callable[[], DataFrame] | None = None
     ranges: pa.RecordBatch | None = None
     find_tasks: Callable[[], FileTasks | None] | None = None
+    find_sample: Callable[[], pa.RecordBatch | None] | None = None
 
     @cached_property
-    def texts(self) -> DataFrame:
+    def texts(self) -> RawTexts:
         """The raw batch, for Spark."""
         return self.read()
 
@@ -145,8 +148,9 @@ class TextBatch:
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of the texts; see `Batch`."""
+        attempt = self._with_file_fields(attempt)
         with _name_largest_file(self.files), translate_spark_errors():
-            return merge_notes(self._collect_notes(self._with_file_fields(attempt)))
+            return self._observe_sample(attempt) or merge_notes(self._collect_notes(attempt))
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records; see `Batch`. The tasks write the files themselves if the table allows it."""
@@ -166,7 +170,7 @@ class TextBatch:
         file_fields = self.file_fields
         source = TextSource(
             self.spark,
-            self.read_again or (lambda: self.texts),
+            self.read_again or (lambda: to_frame(self.texts)),
             self.find_tasks() if self.find_tasks is not None else None,
             FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,
         )
@@ -181,6 +185,17 @@ class TextBatch:
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields)
+
+    def _observe_sample(self, attempt: BatchWriteSpec) -> Observation | None:
+        """Return the observation of a sample if it leads to the first columns, so that another pass follows."""
+        is_first = not (attempt.schema.fields or attempt.is_exhaustive)
+        sample = self.find_sample() if is_first and self.find_sample and self.ranges is None else None
+        if sample is None:
+            return None
+        seen = merge_notes(collect_notes(sample, replace(attempt, is_exhaustive=True)))
+        # A line that is not a record may be a part of one.
+        is_lined = not (seen.corrupt or seen.not_objects)
+        return seen if is_lined and attempt.next_schema(seen).fields else None
 
     def _collect_notes(self, attempt: BatchWriteSpec) -> list[TaskNote]:
         return collect_notes(self.texts if self.ranges is None else self.ranges, attempt)

@@ -28,10 +28,11 @@ from widen.spark.source.csv_dialect import parse_dialect
 from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat
-from widen.spark.source.file_ranges import can_read, small_ranges
+from widen.spark.source.file_ranges import RawTexts, can_read, small_ranges
 from widen.spark.source.json_texts import (
     ensure_json_options,
     find_file_tasks,
+    find_sample,
     is_small,
     read_column,
     read_json,
@@ -59,10 +60,11 @@ _Source = TypeVar("_Source", bound=IngestSource)
 class _Texts:
     """How files are read as texts; see `widen.spark.ingest.batch.TextBatch`."""
 
-    read: Callable[[], DataFrame]
+    read: Callable[[], RawTexts]
     read_again: Callable[[], DataFrame] | None = None
     ranges: pa.RecordBatch | None = None
     find_tasks: Callable[[], FileTasks | None] | None = None
+    find_sample: Callable[[], pa.RecordBatch | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class BatchReader:
         texts = self._texts(spark, source)
         return TextBatch(
             spark,
-            lambda: texts.read().coalesce(count_partitions(spark, source)),
+            lambda: _coalesce(texts.read(), count_partitions(spark, source)),
             source.name,
             source.left_out,
             file_fields if names else None,
@@ -156,6 +158,7 @@ class BatchReader:
             read_again=texts.read_again,
             ranges=texts.ranges,
             find_tasks=texts.find_tasks,
+            find_sample=texts.find_sample,
         )
 
     def _texts(self, spark: SparkSession, source: SourceFiles) -> _Texts:
@@ -176,7 +179,8 @@ class BatchReader:
         ensure_json_options(self.options)
         ranges = small_ranges(spark, source.files) if is_few else None
         again, find_tasks = partial(read_json_by_spark, spark, source), partial(find_file_tasks, spark, source)
-        return _Texts(partial(read_json, spark, source), again, ranges, find_tasks)
+        sample = partial(find_sample, spark, source)
+        return _Texts(partial(read_json, spark, source), again, ranges, find_tasks, sample)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
@@ -200,6 +204,10 @@ class BatchReader:
             return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME)
         rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
         return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+
+
+def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
+    return texts.coalesce(partitions) if isinstance(texts, DataFrame) else texts
 
 
 def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:

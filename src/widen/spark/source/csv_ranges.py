@@ -11,19 +11,19 @@ from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from widen.spark.source.csv_dialect import CsvDialect, ensure_splittable, read_header, split_whole_rows, to_utf8
 from widen.spark.source.csv_rows import FieldGroup, parse_rows
 from widen.spark.source.file_ranges import (
     HEAD_BYTES,
     FileRange,
+    RangeTasks,
     are_few,
     check_ranges,
     open_file,
     pack_ranges,
     range_batch,
-    range_frame,
     split_file,
     task_bytes,
 )
@@ -44,7 +44,7 @@ class CsvRanges(msgspec.Struct, frozen=True):
     dialect: CsvDialect
 
 
-def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> RangeTasks:
     """Return the raw batch of CSV files that `widen.spark.source.file_ranges.can_read` accepts.
 
     Several tasks read a large file, unless one of its fields has a line break; then one task reads it.
@@ -64,8 +64,8 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
             parts.pop(part.uri, None)
     whole = {file.uri: [FileRange(file.uri, 0, file.size_bytes, True)] for file in source.files}
     ranges = [part for each in (whole | parts).values() for part in each]
-    tasks = [msgspec.json.encode(CsvRanges(each, dialect)).decode() for each in pack_ranges(ranges, limit)]
-    return range_frame(spark, tasks, CSV_RANGES_PART)
+    tasks = [msgspec.json.encode(CsvRanges(each, dialect)) for each in pack_ranges(ranges, limit)]
+    return RangeTasks(spark, tasks, CSV_RANGES_PART)
 
 
 def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from math import ceil
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -25,8 +26,18 @@ from widen.proof.file_parts import FileTasks, ProofFile
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
-from widen.spark.source.file_ranges import are_few, can_read, check_heads, read_ranges, task_bytes
-from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
+from widen.spark.source.file_ranges import (
+    FileRange,
+    RawTexts,
+    are_few,
+    can_read,
+    check_heads,
+    range_batch,
+    read_ranges,
+    task_bytes,
+    to_frame,
+)
+from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
 from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal, count_partitions
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
@@ -38,16 +49,23 @@ MULTI_LINE = "multiLine"
 MAX_LISTED_FILES = 1_000
 """Maximum number of files that are listed by name, so that no pass reads a file that came later."""
 
+_SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
+"""Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
+
 _SIZE, _VALUE = "size", "value"
 _HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
 
 
-def read_json(spark: SparkSession, source: SourceFiles) -> DataFrame:
+def read_json(spark: SparkSession, source: SourceFiles) -> RawTexts:
     """Return the raw batch of JSON files. The tasks read plain local files themselves."""
     if not can_read(spark, source.files):
         return read_json_by_spark(spark, source)
     small, lined, streamed = _split_by_form(spark, source)
-    frames = [read_ranges(spark, small, lined, count_partitions(spark, source))] if small or lined else []
+    partitions = count_partitions(spark, source)
+    ranges = read_ranges(spark, small, lined, partitions) if small or lined else None
+    if ranges is not None and not streamed:
+        return ranges
+    frames = [] if ranges is None else [to_frame(ranges)]
     frames += [_stream_records(spark, file.path) for file in streamed]
     return reduce(DataFrame.unionAll, frames)
 
@@ -61,6 +79,23 @@ def find_file_tasks(spark: SparkSession, source: SourceFiles) -> FileTasks | Non
     limit = task_bytes(source.files, count_partitions(spark, source))
     count = ceil(source.text_bytes / limit) or 1
     return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
+
+
+def find_sample(spark: SparkSession, source: SourceFiles) -> pa.RecordBatch | None:
+    """Return the first lines of some files as a raw batch of one row, for a task in this process.
+
+    Returns:
+        None if this process cannot read them, if a file does not begin with a line, or if the tasks of a Spark job
+        would see many more records.
+    """
+    files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
+    is_large = source.text_bytes > _MAX_SAMPLED_BYTES
+    if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
+        return None
+    if not all(check_heads(spark, files, begins_with_line)):
+        return None
+    ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES)) for file in files]
+    return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
 
 def _split_by_form(

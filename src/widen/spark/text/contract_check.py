@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from widen.observe.contract import Breach, find_breaches
 from widen.observe.json_document import InvalidJson, parse_document
 from widen.observe.observation import RecordPosition
+from widen.spark.source.file_ranges import RawTexts
 from widen.spark.source.record_groups import read_text_groups
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.text.text_tasks import NOTE, RecordPositions
@@ -73,7 +74,7 @@ class ContractReport(msgspec.Struct, frozen=True):
         }
 
 
-def check_texts(texts: DataFrame, contract: object) -> ContractReport:
+def check_texts(texts: RawTexts, contract: object) -> ContractReport:
     """Hold a raw batch against a contract.
 
     Args:
@@ -92,7 +93,7 @@ def check_rows(rows: DataFrame, contract: object) -> ContractReport:
     return _collect(rows, partial(_check_placed, contract))
 
 
-def _collect(frame: DataFrame, task: Any) -> ContractReport:
+def _collect(frame: RawTexts, task: Any) -> ContractReport:
     with translate_spark_errors():
         notes = frame.mapInArrow(task, f"{NOTE} binary").collect()
     report = ContractReport()

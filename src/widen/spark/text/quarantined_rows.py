@@ -20,6 +20,7 @@ from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.observe.observation import Observation
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn
 from widen.spark.ingest.table_files import TableWriter, WrittenFile
+from widen.spark.source.file_ranges import RawTexts
 from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
 from widen.spark.text.text_tasks import (
     NOTE,
@@ -56,7 +57,7 @@ class BatchResult:
     is_complete: bool = True
 
 
-def write_fitting(texts: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:
+def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:
     """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column.
 
     Raises:

@@ -27,6 +27,7 @@ from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn, RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.source.csv_rows import FieldGroup
+from widen.spark.source.file_ranges import RawTexts
 from widen.spark.source.raw_batch import TextGroup
 from widen.spark.source.record_groups import read_record_groups
 from widen.spark.spark_types import to_spark
@@ -102,7 +103,7 @@ class TaskNote(msgspec.Struct, frozen=True):
     parts: tuple[PartFile, ...] = ()
 
 
-def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
+def build_rows(texts: RawTexts, spec: BatchWriteSpec) -> DataFrame:
     """Return the rows of a batch, with the columns of the table and `NOTE`.
 
     Args:
@@ -115,7 +116,7 @@ def build_rows(texts: DataFrame, spec: BatchWriteSpec) -> DataFrame:
     return texts.mapInArrow(partial(_run_task, spec), to_spark(as_nullable(schema)))
 
 
-def collect_notes(texts: DataFrame | pa.RecordBatch, spec: BatchWriteSpec) -> list[TaskNote]:
+def collect_notes(texts: RawTexts | pa.RecordBatch, spec: BatchWriteSpec) -> list[TaskNote]:
     """Return the notes of the tasks of a batch. Their rows go to the sink of the spec, if it has one.
 
     Args:
@@ -127,8 +128,8 @@ def collect_notes(texts: DataFrame | pa.RecordBatch, spec: BatchWriteSpec) -> li
             for rows in _run_quiet_task(spec, [texts])
             for note in rows.column(NOTE).to_pylist()
         ]
-    notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).collect()
-    return [msgspec.json.decode(row[NOTE], type=TaskNote) for row in notes]
+    notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).toArrow()
+    return [msgspec.json.decode(note, type=TaskNote) for note in notes.column(NOTE).to_pylist()]
 
 
 def notes_aggregate() -> Column:

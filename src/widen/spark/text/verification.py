@@ -196,7 +196,7 @@ def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[
     return totals
 
 
-def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> Iterable[Any]:
+def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[dict[str, Any]]:
     frames = [
         rows.mapInArrow(partial(_sum_rows, number, encode, layout, limit), _SUMS_DDL)
         for number, side in enumerate(sides)
@@ -211,7 +211,8 @@ def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> It
             return [row for task in range(count) for row in _sum_shares(reads, layout, limit, task)]
         numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
         frames.append(numbers.mapInArrow(partial(_sum_tasks, reads, layout, limit), _SUMS_DDL))
-    return reduce(DataFrame.unionAll, frames).collect()
+    rows: list[dict[str, Any]] = reduce(DataFrame.unionAll, frames).toArrow().to_pylist()
+    return rows
 
 
 def _sum_rows(

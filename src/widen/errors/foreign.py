@@ -14,6 +14,11 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".")
 
 
+def open_failure(error: OSError | ValueError) -> str:
+    """Return why a file cannot be opened; Python raises `ValueError` for a path that no file can have."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 # Widen supports Python 3.10, where BaseException.add_note does not exist.
 def add_note(error: BaseException, text: str) -> None:
     """Add a note to an error or an interrupt, as Python 3.11 does; newer Pythons show it in tracebacks.

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from widen.errors import InvalidConfig
+from widen.errors.foreign import open_failure
 
 
 class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,11 +53,11 @@ def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
     name = fspath(file)
     try:
         steps = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_Chain).step
-    except OSError as error:
-        raise InvalidConfig(place=name, reason=error.strerror or str(error), expected="Must be a TOML file.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         expected = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(place=name, reason=open_failure(error), expected="Must be a TOML file.") from error
     folders = [step.checkpoint.rstrip("/") for step in steps]
     for folder in folders:
         if folders.count(folder) > 1:

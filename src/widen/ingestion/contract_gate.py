@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from widen.errors import InvalidConfig
+from widen.errors.foreign import open_failure
 from widen.ingestion.options import parse_options
 from widen.model.argument_types import check_arguments
 from widen.observe.contract import ensure_contract
@@ -62,8 +63,8 @@ def read_contract(file: str | PathLike[str]) -> Any:
     """
     try:
         return msgspec.json.decode(Path(file).read_bytes())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidConfig(place=str(file), reason=reason, expected="Must be a file of `widen contract`.") from error
     except msgspec.DecodeError as error:
         raise InvalidConfig(place=str(file), reason=str(error), expected="Must be a JSON Schema.") from error
+    except (OSError, ValueError) as error:
+        expected = "Must be a file of `widen contract`."
+        raise InvalidConfig(place=str(file), reason=open_failure(error), expected=expected) from error

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption
+from widen.errors.foreign import open_failure
 from widen.model.column_path import Path, format_path
 from widen.planning.evolution.policy import ANYWHERE, Numbers, Policy
 from widen.planning.evolution.policy_parser import parse_mode, parse_pin, parse_source, parse_unit
@@ -174,11 +175,11 @@ def _read(name: str) -> _PolicySource:
     try:
         text = FilePath(name).read_text(encoding="utf-8")
         values = msgspec.toml.decode(text)
-    except OSError as error:
-        raise InvalidConfig(place=name, reason=error.strerror or str(error), expected="Must be a TOML file.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         expected = "Must be valid TOML; see https://toml.io."
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(place=name, reason=open_failure(error), expected="Must be a TOML file.") from error
     given = _PolicySource(values, lambda *keys: _place(name, text, keys))
     for key in values:
         if key not in SETTINGS:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from widen.errors import FileMissing, InvalidOption, InvalidPath, InvalidType, TableNotFound, WidenError
+from widen.errors import FileMissing, InvalidConfig, InvalidOption, InvalidPath, InvalidType, TableNotFound, WidenError
+from widen.flows.chain_file import read_chain
+from widen.ingestion.contract_gate import read_contract
+from widen.ingestion.policy_config import parse_policy
 from widen.model.types import INTEGER, Field, StructType
 from widen.sql_commands.execute import sql
 from widen.table import Table, create_table
@@ -61,6 +64,13 @@ def test_odd_arguments_end_in_an_error_of_ours(table: Table, name: str) -> None:
         call(table)
     str(refused.value).encode()
     assert Table(table.location).version == 0
+
+
+@pytest.mark.parametrize("path", ["a\0b", SURROGATE])
+@pytest.mark.parametrize("read", [read_chain, read_contract, lambda path: parse_policy(config=path)])
+def test_a_path_that_no_file_can_have_is_an_invalid_configuration(read: Callable[[str], object], path: str) -> None:
+    with pytest.raises(InvalidConfig):
+        read(path)
 
 
 def test_the_keys_of_a_mapping_are_keys_to_remove(table: Table) -> None:

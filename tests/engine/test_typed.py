@@ -543,3 +543,24 @@ def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
     late = ingest(source, str(tmp_path / "late"), spark=spark, verify=True)
     assert late.verification is not None
     assert not late.verification.is_clean
+
+
+def test_kinds_are_counted_in_the_first_records_and_rare_ones_in_all(spark: SparkSession, tmp_path: Path) -> None:
+    for name, start in (("a", 1_100), ("b", 0)):
+        numbers = range(start, 1_200)
+        rare = pa.array([None] * start + [[None, f"{name}{n}"] for n in numbers], pa.list_(pa.string()))
+        source = pa.table({"n": pa.array(range(1_200), pa.int64()), "rare": rare, "never": pa.nulls(1_200, pa.bool_())})
+        (tmp_path / "in").mkdir(exist_ok=True)
+        pq.write_table(source, tmp_path / "in" / f"{name}.parquet")
+    done = ingest(str(tmp_path / "in"), str(tmp_path / "table"), spark=spark, samples="raw")
+    events = {event.column: event for event in done.plan.events}
+    found = {column[0]: (event.count, event.sample) for column, event in events.items()}
+    assert found == {"n": (1_000, "0"), "rare": (1_300, "a1100"), "never": (0, "")}
+    assert [Path(event.first[0]).name + f":{event.first[1]}" for event in events.values() if event.first] == [
+        "a.parquet:1", "a.parquet:1101"
+    ]  # fmt: skip
+    assert all(event.at_least for event in done.plan.events)
+    done = ingest(spark.createDataFrame([(1, "x")], "n int, a string"), str(tmp_path / "rows"), samples="raw")
+    assert {e.column: (e.count, e.sample, e.at_least) for e in done.plan.events} == {
+        ("n",): (1, "1", False), ("a",): (1, "x", False)
+    }  # fmt: skip

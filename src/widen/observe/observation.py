@@ -243,10 +243,8 @@ def observation_from_json(data: bytes) -> Observation:
 
 
 def _first_sample(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
-    if left.first is None or right.first is None:
-        with_sample = right if left.first is None else left
-        return with_sample.first, with_sample.sample
-    return min((left.first, left.sample), (right.first, right.sample))
+    located = [(each.first, each.sample) for each in (left, right) if each.first is not None]
+    return min(located) if located else (None, min(filter(None, (left.sample, right.sample)), default=""))
 
 
 def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:

@@ -20,6 +20,12 @@ def test_the_first_position_is_kept_with_its_sample() -> None:
     assert (late.merged(early).first, late.merged(early).sample) == (("a", 2), "two")
 
 
+def test_a_sample_without_a_position_is_kept() -> None:
+    sample, other, nothing = (KindObservation(sample=text) for text in ("x", "y", ""))
+    assert sample.merged(nothing).sample == nothing.merged(sample).sample == "x"
+    assert sample.merged(other).sample == other.merged(sample).sample == "x"
+
+
 def test_a_sample_is_cut() -> None:
     seen = KindObservation()
     seen.add(NO_FACTS, ("f", 1), "x" * 200)

@@ -140,11 +140,10 @@ class BatchReader:
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
-            partitions = count_partitions(spark, source)
-            records = [
-                replace(each, frame=each.frame.coalesce(partitions))
-                for each in read_columnar(spark, source, file_fields)
-            ]
+            records = read_columnar(spark, source, file_fields)
+            if len(source.files) > _FEW_FILES:
+                partitions = count_partitions(spark, source)
+                records = [each.coalesce(partitions) for each in records]
             return TypedBatch(records, source.name, source.left_out, names, source.files)
         texts = self._texts(spark, source)
         return TextBatch(
@@ -233,5 +232,8 @@ def persist_source(source: _Source) -> Iterator[_Source]:
     finally:
         source.unpersist()
 
+
+_FEW_FILES = 32
+"""Up to how many files Spark makes no more partitions than their bytes fill. To coalesce them would copy every row."""
 
 _DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"

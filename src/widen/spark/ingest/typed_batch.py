@@ -1,14 +1,13 @@
 """Batches of typed records: a DataFrame, or files with a schema. The same rules apply, to the schema.
 
 Values are observed only where their type leaves open whether a column holds them exactly, and counted only when the
-table changes. So most intervals take one pass, and no Python runs per record.
+table changes, most of them in the first records. So most intervals take one pass, and no Python runs per record.
 
 Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from functools import reduce
 
 import msgspec
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from widen.model.column_path import Path
@@ -28,7 +26,7 @@ from widen.planning.evolution.policy import Policy
 from widen.proof.source_columns import computed_keys
 from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
-from widen.spark.ingest.table_files import TableRows, TableWriter, WrittenFile
+from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.source.field_names import fields_of
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_errors import translate_spark_errors
@@ -43,7 +41,7 @@ from widen.spark.typed.fixed_column_violations import (
     observe_violations,
     violation_reason,
 )
-from widen.spark.typed.kind_aggregates import PER_PASS, KindAggregates
+from widen.spark.typed.kind_aggregates import KindAggregates
 from widen.spark.typed.prepared_records import PreparedRecords, prepare_records
 from widen.spark.typed.record_rebuild import count_leaves, is_own_kind, parse_record, rebuild_fields, record_text
 from widen.spark.typed.temporal_strings import comparable_fields, has_temporal_strings
@@ -80,9 +78,9 @@ class TypedBatch:
             for assume_exact in (False, True)
         )
         plan = evolve(base, certain, policy)
-        # If the plan is the same whether the open values are exact or not, nothing has to be observed beforehand.
+        # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
         is_decided = plan.schema == evolve(base, optimistic, policy).schema
-        observation = certain if is_decided and (plan.is_empty or _are_few(parts)) else _observe_parts(parts)
+        observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
         return msgspec.structs.replace(observation, met=[[*path] for path in self._excluded(policy)])
 
     def _excluded(self, policy: Policy) -> list[Path]:
@@ -158,21 +156,20 @@ def _has(data_type: DataType, path: Path) -> bool:
     return False
 
 
-def _are_few(parts: Iterable[PreparedRecords]) -> bool:
-    """Tell whether the kinds are few enough to be counted while the records are written."""
-    return all(len(KindAggregates(part.fields, part.observation(), None)) <= PER_PASS for part in parts)
-
-
 def _merge_roots(roots: Iterable[RecordObservation]) -> Observation:
     return merge_observations(Observation(root=root) for root in roots)
 
 
-def _observe_parts(parts: Iterable[PreparedRecords]) -> Observation:
+def _observe_parts(parts: Iterable[PreparedRecords], *, counts_only: bool = False) -> Observation:
     observations = []
     for part in parts:
-        observation = part.observation()
-        records = KindAggregates(part.fields, observation, part.records.place).run(part.records.frame)
-        observations.append(Observation(records=records, root=observation))
+        observation = Observation(root=part.observation())
+        aggregates = KindAggregates(part.records, part.fields, observation.root)
+        if counts_only:
+            aggregates.count()
+        else:
+            observation.records = aggregates.observe()
+        observations.append(observation)
     return merge_observations(observations)
 
 
@@ -191,25 +188,11 @@ class _Writing:
         violations = find_typed_violations(self.part.fields, build_routes(schema, policy))
         rule = self.writer.violated_rule()
         if rule is None and not violations:
-            return self._write_all(columns)
+            records = self.part.records
+            rows = records.frame if records.unplaced is None else records.unplaced
+            files = self.writer.write(self.writer.fill(rows.select(*columns)))
+            return BatchResult(files, Observation(records=self.writer.count_rows(files)))
         return self._write_fitting(columns, violations, rule)
-
-    def _write_all(self, columns: Sequence[Column]) -> BatchResult:
-        """Write all records, and aggregate their kinds in the same job if the table changes."""
-        observation, metrics = self.part.observation(), Metrics(f"widen-{uuid.uuid4().hex}")
-        aggregates = KindAggregates(self.part.fields, observation, self.part.records.place)
-        is_counted = self.attempt.schema != self.attempt.base and 0 < len(aggregates) <= PER_PASS
-        counts = aggregates.aggregates() if is_counted else [F.count(F.lit(1))]
-        observed = self.part.records.frame.observe(
-            metrics, *(each.alias(str(number)) for number, each in enumerate(counts))
-        )
-        files = self._write_files(self.writer.fill(observed.select(*columns)))
-        if files and is_counted:
-            aggregates.fill([metrics.get[str(number)] for number in range(len(counts))])
-        return BatchResult(
-            files,
-            Observation(records=self.writer.count_rows(files), root=observation if files and is_counted else {}),
-        )
 
     def _write_fitting(
         self, columns: Sequence[Column], violations: Sequence[TypedViolation], rule: Column | None
@@ -223,14 +206,11 @@ class _Writing:
         rows = self.writer.fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
         with translate_spark_errors():
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
-        files = self._write_files(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
+        files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
         origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
         kept_out = rows.where(F.col(_BROKEN).isNotNull()).select(*origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1]))
         seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
         return BatchResult(files, seen, kept_out if number else None)
-
-    def _write_files(self, rows: DataFrame) -> Sequence[WrittenFile]:
-        return self.writer.write(rows)
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:

@@ -21,7 +21,9 @@ from widen.observe.observe_schema import TemporalString, type_facts
 from widen.spark.expression import join_columns
 from widen.spark.source.field_names import Typed, field_steps
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS
 from widen.spark.typed.exact_cast import convert_exactly, is_exact_double, is_whole_ms, read_temporal
+from widen.spark.typed.typed_records import PLACE, TypedRecords
 
 PER_PASS = 200
 """The most kinds that one pass over the records aggregates."""
@@ -45,38 +47,44 @@ class _KindAggregate:
     type: DataType | None
     optional: tuple[FieldObservation, Kind] | None = None
 
-    def aggregates(self, location: Column) -> list[Column]:
-        """Return the count, the first value with its location as JSON, and the facts that the type leaves open."""
+    def counts(self, location: Column) -> list[Column]:
+        """Return the count, and the first value with its location as JSON."""
         if self.is_array:
             present = F.filter(self.values, F.isnotnull)
-            count, sample = F.coalesce(F.size(present), F.lit(0)), self._text(F.try_element_at(present, F.lit(1)))
+            count, value = F.coalesce(F.sum(F.size(present)), F.lit(0)), F.try_element_at(present, F.lit(1))
         else:
-            count, sample = self.values.isNotNull().cast("int"), self._text(self.values)
-        first = F.min(F.when(count > 0, F.struct(location.alias("place"), sample.alias("sample"))))
-        columns = [F.coalesce(F.sum(count), F.lit(0)), F.to_json(first)]
-        columns += [self._is_exact()] if self._is_open else []
-        return columns + ([self._digits()] if self._is_whole else [])
+            count, value = F.count(self.values), self.values
+        shown = F.lit(None) if self.type is None else value
+        first = F.min(F.when(value.isNotNull(), F.struct(location.alias("place"), shown.alias("value"))))
+        # Only the value that is the first becomes a text.
+        return [count, F.to_json(F.struct(first.getField("place").alias("place"), self._text(first).alias("sample")))]
 
-    def fill(self, values: Iterator[Any]) -> None:
-        """Fill in the observation with the next results of the aggregates."""
-        count, first = next(values), next(values)
+    def facts(self) -> list[Column]:
+        """Return the facts that the type leaves open."""
+        return ([self._is_exact()] if self._is_open else []) + ([self._digits()] if self._is_whole else [])
+
+    def fill_counts(self, values: Iterator[Any]) -> None:
+        """Fill in the observation with the next results of `counts`."""
+        self.observation.count, first = next(values), msgspec.json.decode(next(values))
+        location, self.observation.sample = first.get("place"), first.get("sample", "")
+        self.observation.first = (location["file"], location["number"]) if location else None
+
+    def fill_facts(self, values: Iterator[Any]) -> None:
+        """Fill in the observation with the next results of `facts`."""
         is_exact = next(values) if self._is_open else None
-        digits = next(values) if self._is_whole else None
-        self.observation.count = count
-        if self.optional is not None and not count:
-            field, kind = self.optional
-            del field.kinds[kind]
-            field.nulls.update({} if field.kinds else {kind.dim: 1})
-        if first is not None:
-            decoded = msgspec.json.decode(first)
-            location, self.observation.sample = decoded.get("place"), decoded.get("sample", "")
-            self.observation.first = (location["file"], location["number"]) if location else None
         if self._is_whole:
-            self.observation.integer_digits = digits or 0
+            self.observation.integer_digits = next(values) or 0
         if self.type == TIMESTAMP:
             self.observation.epoch_ms_exact = is_exact is not False
         elif self.type is not None and not self.observation.exact_double:
             self.observation.exact_double = is_exact is not False
+
+    def remove_absent(self) -> None:
+        """Remove the kind from the observation if the type only says that there may be values of it."""
+        if self.optional is not None and not self.observation.count:
+            field, kind = self.optional
+            del field.kinds[kind]
+            field.nulls.update({} if field.kinds else {kind.dim: 1})
 
     @property
     def _is_open(self) -> bool:
@@ -89,9 +97,8 @@ class _KindAggregate:
         return facts is not None and facts[0] == LONG_WORD
 
     def _digits(self) -> Column:
-        if self.is_array:
-            return F.max(F.array_max(F.transform(self.values, _digits)))
-        return F.max(_digits(self.values))
+        bounds = (F.array_min(self.values), F.array_max(self.values)) if self.is_array else (self.values, self.values)
+        return F.greatest(_digits(F.min(bounds[0])), _digits(F.max(bounds[1])))
 
     def _is_exact(self) -> Column:
         if self.type == TIMESTAMP:
@@ -105,9 +112,10 @@ class _KindAggregate:
             return test(self.values)
         return F.forall(self.values, lambda value: value.isNull() | test(value))
 
-    def _text(self, value: Column) -> Column:
+    def _text(self, first: Column) -> Column:
         if self.type is None:
-            return F.lit(_NO_SAMPLE)
+            return F.when(first.isNotNull(), F.lit(_NO_SAMPLE))
+        value = first.getField("value")
         text = F.base64(value) if self.type == BINARY else convert_exactly(value, self.type, STRING)
         assert text is not None
         return text.substr(1, SAMPLE_CHARS)
@@ -118,46 +126,52 @@ class KindAggregates:
 
     Args:
         observation: What the schema of the records says; the results are filled in.
-        location: The file and the number of each record, as a struct; None if unknown.
     """
 
-    def __init__(self, fields: Mapping[str, Typed], observation: RecordObservation, location: Column | None) -> None:
-        self._location = F.lit(None).cast(PLACE) if location is None else location
+    def __init__(self, records: TypedRecords, fields: Mapping[str, Typed], observation: RecordObservation) -> None:
+        self._records = records
+        self._location = F.lit(None).cast(PLACE) if records.place is None else records.place
         self._aggregates = [
             each
             for key, (values, kind) in fields.items()
             for each in _kind_aggregates(observation[key], values, kind, 0)
         ]
 
-    def __len__(self) -> int:
-        return len(self._aggregates)
-
-    def aggregates(self, start: int = 0) -> list[Column]:
-        """Return the aggregates of at most `PER_PASS` kinds from an index on."""
-        return [
-            column for each in self._aggregates[start : start + PER_PASS] for column in each.aggregates(self._location)
-        ]
-
-    def fill(self, values: Sequence[Any], start: int = 0) -> None:
-        """Fill in the results of the aggregates of the kinds from an index on."""
-        results = iter(values)
-        for each in self._aggregates[start : start + PER_PASS]:
-            each.fill(results)
-
-    def run(self, frame: DataFrame) -> int:
-        """Run the aggregates over records, and return how many records there are."""
-        records = 0
-        for start in range(0, max(len(self), 1), PER_PASS):
-            aggregates = [F.count(F.lit(1)), *self.aggregates(start)]
-            with translate_spark_errors():
-                row = frame.agg(*(column.alias(str(at)) for at, column in enumerate(aggregates))).collect()[0]
-            records = row[0]
-            self.fill(row[1:], start)
+    def observe(self) -> int:
+        """Aggregate all that the types leave open over all records, and return how many records there are."""
+        records = self._run(self._records.frame, self._aggregates, has_facts=True)
+        for each in self._aggregates:
+            each.remove_absent()
         return records
 
+    def count(self) -> None:
+        """Count the kinds, and find their first values. The counts of large batches are lower bounds, as for texts.
 
-PLACE = "struct<file: string, number: bigint>"
-"""The type of the location of a record."""
+        The first records of the first file have most kinds. Only the others are searched for in all records.
+        """
+        head = self._run(self._records.head(), self._aggregates) if self._records.head is not None else 0
+        is_large = head >= MIN_COUNTED_RECORDS
+        rest = [each for each in self._aggregates if not (is_large and each.observation.count)]
+        if rest:
+            self._run(self._records.frame, rest)
+        for each in rest:
+            each.remove_absent()
+
+    def _run(self, frame: DataFrame, aggregates: Sequence[_KindAggregate], *, has_facts: bool = False) -> int:
+        records = 0
+        for start in range(0, max(len(aggregates), 1), PER_PASS):
+            kinds = aggregates[start : start + PER_PASS]
+            columns = [F.count(F.lit(1)), *(column for each in kinds for column in each.counts(self._location))]
+            columns += [column for each in kinds for column in (each.facts() if has_facts else ())]
+            with translate_spark_errors():
+                row = frame.agg(*(column.alias(str(at)) for at, column in enumerate(columns))).collect()[0]
+            values = iter(row)
+            records = next(values)
+            for each in kinds:
+                each.fill_counts(values)
+            for each in kinds if has_facts else ():
+                each.fill_facts(values)
+        return records
 
 
 def _kind_aggregates(

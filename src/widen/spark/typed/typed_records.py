@@ -41,10 +41,13 @@ from widen.spark.source.source_files import (
 from widen.spark.spark_errors import SPARK_ERRORS, find_known_failure
 from widen.spark.spark_types import as_nullable, from_spark, type_to_spark
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
-from widen.spark.typed.kind_aggregates import PLACE
 from widen.spark.typed.orc_times import ensure_uncut
 
+PLACE = "struct<file: string, number: bigint>"
+"""The type of the location of a record."""
+
 _PLACE = "_widen_place"
+_HEAD_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,20 @@ class TypedRecords:
         frame: The records, in columns with numbers as names, so that names that differ only in case do not collide.
         schema: Their schema, with the names of the source.
         place: The file and the number of each record; None if unknown.
+        unplaced: The records without their locations, which Spark reads faster; None if they have none.
+        head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
     """
 
     frame: DataFrame
     schema: StructType
     place: Column | None = None
+    unplaced: DataFrame | None = None
+    head: Callable[[], DataFrame] | None = None
+
+    def coalesce(self, partitions: int) -> TypedRecords:
+        """Return the records in at most so many partitions."""
+        unplaced = None if self.unplaced is None else self.unplaced.coalesce(partitions)
+        return replace(self, frame=self.frame.coalesce(partitions), unplaced=unplaced)
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -82,7 +94,8 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
     if duplicate is not None:
         raise unusable_source(name, f"it has two columns named {format_path(duplicate)}", "Rename one of them.")
     numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
-    return TypedRecords(numbered, schema, F.col(_PLACE) if is_placed else None)
+    place = F.col(_PLACE) if is_placed else None
+    return TypedRecords(numbered, schema, place, head=lambda: numbered.limit(_HEAD_RECORDS))
 
 
 def _with_field_steps(values: Column, data_type: DataType) -> Column:
@@ -96,7 +109,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     Raises:
         SourceError: a file cannot be read, or this Spark cannot read the format.
     """
-    reader = spark.read.format(FILE_SOURCES.get(source.format.value, source.format.value)).options(**source.options)
+    reader = _reader(spark, source)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
         cut_times = find_cut_times(spark, paths) if source.format is FileFormat.PARQUET else {}
@@ -170,7 +183,7 @@ def _split_cut_times(
     times = times.toDF(*(f"time_{name}" for name in times.columns)).hint("shuffle_merge")
     is_same = file_key_column(F.col(f"{_PLACE}.file")) == F.col("time_0")
     is_same &= F.col(f"{_PLACE}.number") == F.col("time_1")
-    yield replace(records, frame=records.frame.join(times, is_same, "left_anti"))
+    yield replace(records, frame=records.frame.join(times, is_same, "left_anti"), unplaced=None, head=None)
     values = [F.col(str(at)) for at in range(len(records.schema.fields))]
     fields = list(records.schema)
     for at, field in enumerate(texts, start=2):
@@ -181,6 +194,10 @@ def _split_cut_times(
     both = records.frame.join(times, is_same, "right")
     columns = [value.alias(str(at)) for at, value in enumerate(values)]
     yield TypedRecords(both.select(*columns, _PLACE), StructType(tuple(fields)), records.place)
+
+
+def _reader(spark: SparkSession, source: SourceFiles) -> DataFrameReader:
+    return spark.read.format(FILE_SOURCES.get(source.format.value, source.format.value)).options(**source.options)
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
@@ -194,9 +211,18 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
     place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
     named = merge_file_fields({name: F.col(quote_name(name)) for name in frame.columns}, from_files)
-    fields = [value.alias(key) for key, value in named.items()]
-    rows = frame.select("*", *fields[len(frame.columns) :], place.alias(_PLACE))
-    return to_typed_records(rows, source.name, is_placed=True)
+    fields = [value.alias(key) for key, value in named.items()][len(frame.columns) :]
+
+    def add_fields(rows: DataFrame) -> TypedRecords:
+        return to_typed_records(rows.select("*", *fields, place.alias(_PLACE)), source.name, is_placed=True)
+
+    def head() -> DataFrame:
+        # One task reads the file from its start, and ends early.
+        first = _load(_reader(frame.sparkSession, source).schema(frame.schema), [min(paths)])
+        return add_fields(first).frame.coalesce(1).limit(_HEAD_RECORDS)
+
+    names = map(str, range(len(named)))
+    return replace(add_fields(frame), unplaced=frame.select("*", *fields).toDF(*names), head=head)
 
 
 def _fields_from_files(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:

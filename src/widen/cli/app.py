@@ -2,7 +2,7 @@
 
 Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage errors included; 2, ``plan`` found changes;
 3, ``plan`` found what the mode refuses or keeps out, or ``ingest`` or ``flow`` a batch over a limit; 130, interrupted;
-141, the reader of the output has gone away. An error is a message with a hint and never a traceback.
+141, the reader of the output closed it. An error is a message with a hint and never a traceback.
 """
 
 from __future__ import annotations

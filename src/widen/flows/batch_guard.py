@@ -46,7 +46,7 @@ class FlowGuard(CommitGuard):
         """Return the draft, with the rows that its commit removes.
 
         Raises:
-            FlowKeyRefused: a key would be held by another column than the one of its name.
+            FlowKeyRefused: a key would go to a column with another name.
         """
         if self.replaced is None:
             return draft

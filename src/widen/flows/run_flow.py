@@ -81,7 +81,7 @@ def flow(
         into: The table to write; the first batch creates it if it does not exist.
         checkpoint: The directory for the progress of the flow; use a separate one for each flow.
         transform: Computes the rows of the target from rows of the source.
-        sql: The same as a query over the table ``source``. With neither of them the rows are carried on as they are.
+        sql: The same as a query over the table ``source``. With neither of them, the rows are copied unchanged.
         keys: The columns by which rows are replaced, or expressions over the source by the names of the columns, e.g.
             ``{"day": "to_date(placed_at)"}``. The query then sees all rows of the source whose keys occur in a row that
             was added, updated or removed, and its result replaces the rows of the target with these keys. Without keys

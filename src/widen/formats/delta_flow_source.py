@@ -100,7 +100,7 @@ class DeltaVersionRange(VersionRange):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no version changes rows, nor renames, drops or replaces a column."""
+        """Whether no version changes rows or renames, drops or replaces a column."""
         return self.is_growth and not any(each.added or each.removed for each in self.changes)
 
     def added_rows(self, spark: SparkSession) -> DataFrame:

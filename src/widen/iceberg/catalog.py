@@ -266,7 +266,7 @@ _CONNECTION = "Check the address and the state of the catalog, and repeat the ca
 
 @contextmanager
 def translate_catalog_errors(location: str) -> Iterator[None]:
-    """Raise errors of PyIceberg and of what is below it as errors of ours.
+    """Translate the errors of PyIceberg and of the libraries that it uses.
 
     Conflicts and unknown outcomes of commits are handled in `widen.iceberg.commit`.
 

@@ -185,7 +185,7 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def _plan(snapshot: Snapshot) -> _Plan:
-    """Return what the mirror of a version is like."""
+    """Return the plan of the mirror of a version."""
     compat, location = enabled_compat(snapshot.properties), snapshot.location
     if compat not in COMPATS[:2]:
         fix = "Enable it: set_properties({'delta.enableIcebergCompatV2': 'true'}), and see the documentation."

@@ -1,6 +1,6 @@
 """Refuse an argument of the wrong type before anything happens.
 
-A condition that is taken for a session, or a text that is taken for a list of columns, can cost rows. So every public
+A condition passed as a session, or a text passed as a list of columns, can cost rows. So every public
 function checks its arguments against its annotations.
 """
 

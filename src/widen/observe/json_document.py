@@ -122,7 +122,7 @@ def has_leaf(document: JsonDocument) -> bool:
 
 
 def has_field(document: JsonDocument | InvalidJson, path: Path) -> bool:
-    """Return whether a record has a field; of arrays on the path, one element that has it is enough."""
+    """Return whether a record has a field; in an array on the path, one element with it is enough."""
     if not path:
         return True
     if isinstance(document, JsonText):

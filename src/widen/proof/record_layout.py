@@ -220,7 +220,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _sure_digits(column: SourceColumn) -> int:
-    """Return the number of digits of the integers that a column holds whatever they are."""
+    """Return the number of digits up to which a column holds every integer."""
     if column.type_name in BITS:
         return len(str(2 ** BITS[column.type_name])) - 1
     if isinstance(column.type, DecimalType):

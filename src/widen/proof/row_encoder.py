@@ -1,6 +1,6 @@
 """The rows of a table as encoded forms, made in Arrow column by column.
 
-A row has the bytes that `encode_form` makes of its form. Values of which Arrow does not surely make these bytes, and
+A row has the bytes that `encode_form` makes of its form. Values that Arrow may encode in other bytes, and
 fields with several columns that do not plainly agree, go through `widen.proof.row_reader`, in their rows only.
 
 Source: docs/evolution-rules.md#u1, #u14, #proof

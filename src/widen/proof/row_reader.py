@@ -172,7 +172,7 @@ def _read_doubles(values: pa.Array) -> list[Any]:
 
 
 def _read_floats(values: pa.Array) -> list[Any]:
-    """Return the exact numbers: a float stands for the number that it is, a double for that of its shortest text."""
+    """Return the exact numbers: a float means its exact value, a double the number of its shortest text."""
     return [None if value is None else canonical_number(Decimal(value)) for value in values.to_pylist()]
 
 

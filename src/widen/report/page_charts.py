@@ -52,7 +52,7 @@ class LoadChart:
     """The chart of loads and changes.
 
     Args:
-        per_bar: How many intervals a bar stands for at most.
+        per_bar: The most intervals that a bar shows.
     """
 
     bars: tuple[Bar, ...]

@@ -51,7 +51,7 @@ class OpenTable(ABC):
 
         Raises:
             UnsupportedFeatureForRead: the table now requires a feature that this version does not support.
-            TableError: the table is gone, or it cannot be read.
+            TableError: the table no longer exists, or it cannot be read.
         """
 
     @check_arguments

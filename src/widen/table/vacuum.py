@@ -34,8 +34,8 @@ class VacuumMixin(TableVersion):
 
         These are files that were removed longer ago than the retention, with their deletion vectors and change files,
         and files that killed jobs left behind. Files that are younger than the retention stay, and so does everything
-        outside of the table. Two commits, ``VACUUM START`` and ``VACUUM END``, tell so in the history. Older versions
-        can then no longer be read, nor can their changes.
+        outside of the table. Two commits, ``VACUUM START`` and ``VACUUM END``, record this in the history. Older
+        versions and their changes can then no longer be read.
 
         Args:
             retention_hours: How long files are kept; by default ``delta.deletedFileRetentionDuration`` (7 days).

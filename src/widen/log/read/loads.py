@@ -1,4 +1,4 @@
-"""The record of loads: which source files a table has taken, in which version.
+"""The record of loads: which source files a table has loaded, in which version.
 
 A transaction identifier of the application `APP_ID` names the newest record file, so that the record is atomic with the
 commit, survives checkpoints and log cleanup, and is carried along by every other writer. The record files are in

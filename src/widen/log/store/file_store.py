@@ -101,7 +101,7 @@ class FileStore(Protocol):
         """
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
-        """Delete files, each only when the one before is gone; missing files are not an error.
+        """Delete files, each after the one before it is deleted; missing files are not an error.
 
         Raises:
             StorageError: the store reported an error; the files after the failed one are there.

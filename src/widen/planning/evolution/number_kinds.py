@@ -1,4 +1,4 @@
-"""Numbers as the policy asks for them: as decimals with the digits as written, or as doubles.
+"""Numbers in the form that the policy asks for: as decimals with the digits as written, or as doubles.
 
 Source: docs/evolution-rules.md#d1, #d3
 """

@@ -91,7 +91,7 @@ def _with_detail(field: Field, operation: _Detail) -> Field:
 
 
 def _change_struct(schema: StructType, path: Path, change: _Change) -> StructType:
-    """Return the schema with the struct around a path replaced by what a function makes of it and of the field."""
+    """Return the schema with the struct around a path replaced by the result of a function of struct and field."""
     parent, struct = resolve(schema, path[:-1])
     field = struct.find(path[-1]) if isinstance(struct, StructType) else None
     if not isinstance(struct, StructType) or field is None:

@@ -1,7 +1,7 @@
 """A decoder built from the columns. It accepts, in one native step, the records that fit the columns as they are.
 
-An accepted record needs no look at its values: the decoder knows every key, and every value is of the kind that its
-column takes. Only fields with several columns, or whose values need a conversion, are routed afterwards. A refused
+The values of an accepted record are not read again: the decoder knows every key, and every value is of the kind that
+its column takes. Only fields with several columns, or whose values need a conversion, are routed afterwards. A refused
 record takes the exact path as a whole. Both paths give the same row, so the fast path must know when it cannot be
 exact.
 

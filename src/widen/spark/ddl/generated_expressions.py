@@ -1,4 +1,4 @@
-"""Columns of a new table whose values the table makes by itself: whether their expressions can be used.
+"""Check the expressions of defaults and generated columns of a new table.
 
 Source: PROTOCOL.md#generated-columns, #default-columns; Delta Lake's CREATE TABLE.
 """

@@ -44,7 +44,7 @@ CHECKED_ROWS = "numCheckedRows"
 def check_operations(
     spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[Operation]
 ) -> dict[str, int]:
-    """Check what only Spark can tell of operations: that it accepts defaults, and that all rows allow the rest.
+    """Check operations with Spark: that it accepts the defaults, and that all rows allow the rest.
 
     Args:
         snapshot: The version whose rows are read, in one job; none starts if no operation requires it.

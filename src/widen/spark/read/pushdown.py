@@ -1,4 +1,4 @@
-"""Filters on fields of rebuilt structs, in terms of the columns of the files: Spark cannot push those by itself.
+"""Filters on fields of rebuilt structs, in terms of the columns of the files: Spark itself cannot push those.
 
 They are added to the caller's own condition, and only let Spark skip row groups and rows that do not match. So old
 files are skipped like new ones.

@@ -1,6 +1,6 @@
 """Raw batches: the records of files as rows with their JSON texts, and how a task takes them.
 
-A row is a text, or it stands for ranges of files; see `widen.spark.source.file_ranges`.
+A row is a text, or it represents ranges of files; see `widen.spark.source.file_ranges`.
 """
 
 from __future__ import annotations

@@ -85,11 +85,13 @@ def choose_columns(
 
     Args:
         columns: The existing columns of the field; empty at first sight.
-        kinds: The kinds of the interval; not empty.
+        kinds: The kinds of the interval; without any there is nothing to change.
         table_format: The format, which decides what can be widened in place.
 
     Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
     """
+    if not kinds:
+        return ColumnChoice()
     if not columns:
         return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
     # Widening comes before adding (D1): a kind that a widened column covers does not need its own column.

@@ -222,27 +222,18 @@ class _Evolution:
         mode = Mode.WIDEN if part.mode is Mode.FAIL else part.mode
         table_format, kinds = self.policy.table_format, part.own_kinds
         if part.fixed is not None:
-            can_widen = mode is Mode.WIDEN and part.fixed.can_widen and kinds
-            return (
-                ColumnChoice(choose_columns(part.usable_columns, kinds, mode, table_format).widened)
-                if can_widen
-                else ColumnChoice()
-            )
+            if mode is not Mode.WIDEN or not part.fixed.can_widen:
+                return ColumnChoice()
+            return ColumnChoice(choose_columns(part.usable_columns, kinds, mode, table_format).widened)
         keeps = self.policy.keeps_booleans(part.source)
         if part.columns or part.pinned is None:
             is_unbuilt = any(column.name == UNBUILT for column in part.columns)
             mode = Mode.SPLIT if is_unbuilt else mode
-            return (
-                choose_columns(part.columns, kinds, mode, table_format, keeps_booleans=keeps)
-                if kinds
-                else ColumnChoice()
-            )
+            return choose_columns(part.columns, kinds, mode, table_format, keeps_booleans=keeps)
         leaf, dim = leaf_and_dim(part.pinned)
         main = ColumnRequest(leaf, dim, "D1", tuple(sorted(part.kinds)), is_plain=True)
         pinned = (FieldColumn(part.key, leaf, dim),)
-        rest = (
-            choose_columns(pinned, kinds, Mode.SPLIT, table_format, keeps_booleans=keeps) if kinds else ColumnChoice()
-        )
+        rest = choose_columns(pinned, kinds, Mode.SPLIT, table_format, keeps_booleans=keeps)
         return ColumnChoice(requests=(main, *rest.requests))
 
     def _widen_columns(

@@ -242,11 +242,8 @@ class RowBuilder:
     def _corrupt_row(self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson) -> Iterator[Row]:
         kept = self._redactor.redact_corrupt(text)
         if self._refuses_nulls:
-            reason = (
-                document.reason
-                if isinstance(document, InvalidJson)
-                else "it is neither an object nor an array of objects"
-            )
+            other_json = "it is neither an object nor an array of objects"
+            reason = document.reason if isinstance(document, InvalidJson) else other_json
             yield from self._kept_out(kept, at, f"not a record: {reason}")
             return
         self.observation.corrupt += 1

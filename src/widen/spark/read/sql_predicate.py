@@ -190,11 +190,8 @@ def _typed_constant(literal: sql.Literal, kind: object, data_type: DataType) -> 
         return number if isinstance(number, int) and number < _INTEGERS.get(kind, 0) else UNKNOWN
     if kind is sql.DataType.Type.DATE:
         day = _parse_constant(literal.name, DATE)
-        return (
-            day
-            if data_type == DATE or isinstance(day, UnknownValue)
-            else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
-        )
+        is_kept = data_type == DATE or isinstance(day, UnknownValue)
+        return day if is_kept else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
     if kind is sql.DataType.Type.TIMESTAMPNTZ:
         return _parse_constant(literal.name, TIMESTAMP_NTZ)
     return _parse_constant(literal.name, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN

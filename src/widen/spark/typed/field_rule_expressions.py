@@ -65,11 +65,9 @@ def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Type
     result, result_type = (
         (values, data_type) if is_text and not rules.below else _apply_nested_rules(values, data_type, rules)
     )
-    return (
-        (_json_text(to_document(result, result_type), is_scalar=is_scalar), STRING)
-        if is_text
-        else (result, result_type)
-    )
+    if not is_text:
+        return result, result_type
+    return _json_text(to_document(result, result_type), is_scalar=is_scalar), STRING
 
 
 def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:

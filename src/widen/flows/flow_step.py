@@ -195,7 +195,7 @@ class FlowStep:
         """Replace all rows of the target."""
         version = self._progress.pending
         assert version is not None
-        self._tell(f"computing {self._settings.into} again from version {version}")
+        self._show_progress(f"computing {self._settings.into} again from version {version}")
         rows = self._settings.source.rows(self._spark, version)
         result = self._commit_keyed(rows, [rows], version, None, replaces_all=True)
         return self._finish(version, version, result, is_rebuild=True)
@@ -203,7 +203,7 @@ class FlowStep:
     def _read_all(self) -> FlowBatch:
         """Read the first version of a flow with keys at once: rows with one key can be in all of its files."""
         version = self._newest.version
-        self._tell(f"reading version {version}")
+        self._show_progress(f"reading version {version}")
         rows = self._settings.source.rows(self._spark, version)
         result = self._commit_keyed(rows, [rows], version, None)
         return self._finish(version, version, result)
@@ -219,7 +219,7 @@ class FlowStep:
         if number >= len(parts):
             return self._finish(version, version, None)
         is_last = number == len(parts) - 1
-        self._tell(f"reading part {number + 1} of {len(parts)} of version {version}")
+        self._show_progress(f"reading part {number + 1} of {len(parts)} of version {version}")
         interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
         try:
             rows = settings.query.run(self._spark, settings.source.rows(self._spark, version, parts[number]))
@@ -235,7 +235,7 @@ class FlowStep:
     def _forget_version(self) -> None:
         """Let the next run begin with a later version, which the query may fit, unless this one has been begun.
 
-        The checkpoint says of which version, and of how large a part, the target has some parts.
+        Only the checkpoint records which version, and in parts of which size, the target may have in part.
         """
         checkpoint = self._settings.checkpoint
         if checkpoint.read() == self._progress and not self._has_begun(self._progress):
@@ -248,7 +248,7 @@ class FlowStep:
         versions = settings.source.range_after(done, limits)
         if versions.is_empty:
             return self._finish(done + 1, versions.last, None)
-        self._tell(f"reading versions {done + 1} to {versions.last}")
+        self._show_progress(f"reading versions {done + 1} to {versions.last}")
         if settings.keys is None:
             self._ensure_only_added(versions)
             rows = settings.query.run(self._spark, versions.added_rows(self._spark))
@@ -337,7 +337,7 @@ class FlowStep:
         if new != self._progress:
             self._progress = self._settings.checkpoint.write(new)
 
-    def _tell(self, step: str) -> None:
+    def _show_progress(self, step: str) -> None:
         self._settings.request.progress(f"{step} of {self._settings.source.location}")
 
 

@@ -33,7 +33,7 @@ class _Tag(msgspec.Struct, frozen=True):
 
 
 def encode_tag(files: NewFiles) -> str:
-    """Return the tag of what the quarantine gets from a load of new source files."""
+    """Return the tag of the quarantined records of a load of new source files."""
     return _encode(_tag_of(files))
 
 
@@ -55,7 +55,7 @@ def find_interrupted(
 def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
     try:
         tag = msgspec.json.decode(text or "", type=_Tag)
-    except msgspec.DecodeError:  # no tag, or one of somebody else
+    except msgspec.DecodeError:  # no tag, or one of another program
         return False
     return tag.table == table and bool(tag.files) and tag.files <= files
 

@@ -19,9 +19,9 @@ from support.change import (
     actions,
     changes,
     ids,
+    last_commit,
     layout_name,
     leftovers,
-    told,
     two_files,
 )
 from widen.errors import (
@@ -46,7 +46,7 @@ def test_rows_go_by_a_condition_and_only_they(
     assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 13, 14, 16, 17, 18, 19]
     table.delete(F.col("id") == 13, spark=spark)
     assert ids(spark, table) == [1, 2, 3, 4, 6, 8, 9, 11, 12, 14, 16, 17, 18, 19]
-    assert told(table)[2]["numDeletedRows"] == 1
+    assert last_commit(table)[2]["numDeletedRows"] == 1
     assert table.read(version=3, spark=spark).count() == 20
     has_vectors = VECTORS.items() <= properties.items()
     assert any(file["deletion_vector"] for file in table.files().to_pylist()) is has_vectors
@@ -58,7 +58,7 @@ def test_rows_go_by_a_condition_and_only_they(
 def test_whole_partitions_go_without_a_look_into_files(spark: SparkSession, tmp_path: Path) -> None:
     table = two_files(spark, tmp_path, VECTORS, ("p",))
     table.delete("p = 'p1' OR upper(p) = 'P2'", spark=spark)
-    operation, parameters, numbers = told(table)
+    operation, parameters, numbers = last_commit(table)
     assert (operation, parameters["predicate"]) == ("DELETE", """["p = 'p1' OR upper(p) = 'P2'"]""")
     assert numbers == {"numRemovedFiles": 4, "numDeletedRows": 13}
     assert actions(table, "add") == []
@@ -79,7 +79,7 @@ def test_a_vector_tells_its_file_and_grows(spark: SparkSession, tmp_path: Path) 
     table.delete("id IN (1, 2, 3, 4)", spark=spark)
     (grown,) = actions(table, "add")
     assert grown["deletionVector"]["cardinality"] == 4
-    assert told(table)[2] == {
+    assert last_commit(table)[2] == {
         "numDeletedRows": 3,
         "numDeletionVectorsAdded": 1,
         "numDeletionVectorsUpdated": 1,

@@ -137,12 +137,12 @@ def _parquet(spark: SparkSession, share: float) -> list[Row]:
 
 
 SHAPES: dict[str, tuple[int, shapes.Make]] = {
-    "200 fields": (20_000, shapes.wide(200)),
-    "2,000 fields": (2_000, shapes.wide(2_000)),
-    "deep": (60_000, shapes.deep),
-    "long texts": (6_000, shapes.long_text),
+    "200 fields": (4_000, shapes.wide(200)),
+    "2,000 fields": (400, shapes.wide(2_000)),
+    "deep": (18_000, shapes.deep),
+    "long texts": (1_500, shapes.long_text),
 }
-"""How many records of each shape are about 60 MB."""
+"""How many records of each shape are about 15 MB, so that a row takes less than a minute."""
 
 
 def _shapes(spark: SparkSession, share: float) -> list[Row]:
@@ -152,7 +152,7 @@ def _shapes(spark: SparkSession, share: float) -> list[Row]:
         first, later = (
             shapes.write_json(DATA / f"{place}-{seed}", seed, round(records * share), make) for seed in (1, 2)
         )
-        rows.append(Row(f"{name}, quiet / known", _ingest(spark), _known(spark, later), later, 2.0, first))
+        rows.append(Row(f"{name}, quiet / known", _ingest(spark), _known(spark, later), later, 1.2, first))
     return rows
 
 

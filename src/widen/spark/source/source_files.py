@@ -208,7 +208,8 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
     Args:
         files: The columns of `list_files`.
     """
-    return sorted((SourceFile(*row) for row in files.collect()), key=lambda file: file.path)
+    rows = zip(*(column.to_pylist() for column in files.toArrow().columns), strict=True)
+    return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
 
 
 HASH_DIGITS = 32

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption, TableNotFound, VersionNotFound, WidenError
@@ -29,7 +29,7 @@ from widen.log.read.commit_timestamps import (
     find_version,
     first_version_with_timestamps,
 )
-from widen.log.read.log_segment import LogFile, LogSegment, commit_path, find_segment, find_versions
+from widen.log.read.log_segment import Checkpoint, LogFile, LogSegment, commit_path, find_segment, find_versions
 from widen.log.read.version_checksum import VersionChecksum, read_checksum
 from widen.log.store.log_store import LogStore
 from widen.model.lazy_module import import_lazily
@@ -94,6 +94,15 @@ def first_version_from(store: LogStore, timestamp_ms: int) -> int:
         return open_snapshot(store, timestamp_ms=timestamp_ms - 1).version + 1
     except VersionNotFound:
         return find_versions(store)[0].first
+
+
+@lru_cache(maxsize=16)
+def _read_checkpoint_head(store: LogStore, checkpoint: Checkpoint) -> tuple[NonFileAction, ...]:
+    """Return the protocol and the metadata of a checkpoint, which a change of a table opens three times.
+
+    Other writers put them anywhere, so that a million rows may have to be searched.
+    """
+    return tuple(checkpoints.checkpoint_non_file_actions(store, checkpoint, PROTOCOL, METADATA))
 
 
 def _has_schema(checksum: VersionChecksum) -> bool:
@@ -165,7 +174,7 @@ class Snapshot:
             for file, data in self._newest_first():
                 yield from read_non_file_actions(file.entry.path, data, PROTOCOL, METADATA)
         if self.segment.checkpoint:
-            yield from checkpoints.checkpoint_non_file_actions(self.store, self.segment.checkpoint, PROTOCOL, METADATA)
+            yield from _read_checkpoint_head(self.store, self.segment.checkpoint)
 
     def _newest_first(self, *, until_checksum: bool = False) -> Iterator[tuple[LogFile, bytes]]:
         newest = max(self.segment.checksums, default=-1) if until_checksum else -1

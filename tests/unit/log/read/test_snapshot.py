@@ -29,6 +29,7 @@ from support.log_table import (
     write_parquet,
 )
 from widen.errors import CorruptLog, InvalidOption, TableNotFound, UnsupportedFeatureForRead, VersionNotFound
+from widen.log.read import checkpoint_reader
 from widen.log.read.commit_lines import COMMIT_INFO, read_non_file_actions
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
@@ -225,6 +226,16 @@ def test_commits_after_a_checkpoint_win(table: Path, kind: Any) -> None:
     write_commit(table, 4, remove("b"), add("c", size=9, dataChange=False))
     files = opened(table).files().to_pylist()
     assert sorted((row["path"], row["size_bytes"]) for row in files) == [("c", 9), ("d", 100)]
+
+
+def test_a_store_searches_a_checkpoint_for_the_metadata_once(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classic(table)
+    store = LogStore(str(table))
+    first = open_snapshot(store)
+    monkeypatch.setattr(checkpoint_reader, "_rows", None)
+    assert open_snapshot(store).metadata == first.metadata
+    write_commit(table, 4, add("e"))
+    assert open_snapshot(store).metadata == first.metadata
 
 
 def test_an_incomplete_checkpoint_is_ignored(table: Path) -> None:

@@ -11,14 +11,15 @@ Source: docs/evolution-rules.md#d12
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
 from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
-from widen.formats.quarantine_tags import encode_tag, find_interrupted, merge_tags
+from widen.formats.quarantine_tags import DIGEST, any_digest, encode_tag, file_digests, find_interrupted, merge_tags
 from widen.formats.table_format import (
     IngestTarget,
     NewFiles,
@@ -38,13 +39,16 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
-from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
+from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter, read_footer_entries
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import with_original_positions, with_quarantine_time
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
+    from widen.iceberg.snapshots import Snapshot
+
+NO_TAG: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,13 @@ class IcebergQuarantine(Quarantine):
         table = self.newest()
         if table is not None and interval is not None and _has_interval(table, interval):
             return None
-        live = live_files(table) if table and new_files else []
-        replaced = find_interrupted(live, lambda file: file.tag, new_files)
+        replaced = self._find_interrupted(table, new_files) if table and new_files else []
         if rows is None and not replaced:
             return None
         transaction = open_transaction(self.name, table, (), NewTable(COLUMNS))
         with StagedFiles() as staged:
-            files = [] if rows is None else self.stage(rows, transaction, staged)
             tag = {} if new_files is None else {names.NEW_FILES: encode_tag(new_files)}
+            files = [] if rows is None else self.stage(rows, transaction, staged, tag)
             summary = {names.OPERATION: names.APPEND, **tag, **_mark_interval(transaction, interval)}
             transaction.add_snapshot(files, summary, [each.data_file for each in replaced])
             version = transaction.commit(staged)
@@ -108,14 +111,24 @@ class IcebergQuarantine(Quarantine):
             return version
         return IcebergQuarantineWrite(self, tuple(files), tuple(replaced))
 
-    def stage(self, rows: DataFrame, transaction: IcebergTransaction, staged: StagedFiles) -> list[IcebergFile]:
+    def _find_interrupted(self, table: Table, new_files: NewFiles) -> list[LiveFile]:
+        digests, store = file_digests(new_files), self.store(table)
+        # The name of the folder spares reading the footers of all files whose snapshot has expired.
+        files = [each for each in live_files(table) if each.snapshot is not None or each.path[:DIGEST] in digests]
+        return find_interrupted(files, lambda file: find_tag(store, file), new_files)
+
+    def stage(
+        self, rows: DataFrame, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str] = NO_TAG
+    ) -> list[IcebergFile]:
         """Write rows as files for a transaction.
 
         Args:
             rows: The rows, with the columns of a quarantine.
             staged: Deletes the files if it is not committed.
+            tag: The entry for their footers, which stays when the snapshot expires.
         """
-        writer = self.writer(transaction)
+        folder = "".join(f"{any_digest(text)}-" for text in tag.values())
+        writer = replace(self.writer(transaction), footer=tag, folder=folder)
         files = writer.write(rows)
         staged.add_undo(lambda: writer.discard(files))
         return files
@@ -215,14 +228,17 @@ class IcebergQuarantineWrite(QuarantineWrite):
         table, paths = self.quarantine.name.load(), {file.path for file in self.files}
         removed = [each.data_file for each in live_files(table) if each.path in paths]
         transaction = open_transaction(self.quarantine.name, table, ())
-        tag = merge_tags(each.tag for each in self.replaced)
-        summary = {names.OPERATION: names.UNDO, **({} if tag is None else {names.NEW_FILES: tag})}
+        store = self.quarantine.store(table)
+        text = merge_tags(find_tag(store, each) for each in self.replaced)
+        tag = NO_TAG if text is None else {names.NEW_FILES: text}
         with StagedFiles() as staged:
-            files = self._write_replaced(table, transaction, staged)
-            transaction.add_snapshot(files, summary, removed)
+            files = self._write_replaced(table, transaction, staged, tag)
+            transaction.add_snapshot(files, {names.OPERATION: names.UNDO, **tag}, removed)
             return transaction.commit(staged)
 
-    def _write_replaced(self, table: Table, transaction: IcebergTransaction, staged: StagedFiles) -> list[IcebergFile]:
+    def _write_replaced(
+        self, table: Table, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str]
+    ) -> list[IcebergFile]:
         """Write the replaced records to new files.
 
         The old files cannot come back: Iceberg deletes them when the snapshot expires that has removed them.
@@ -231,7 +247,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
             return []
         paths = [each.path for each in self.replaced]
         rows = IcebergRows(self.quarantine.store(table), _columns(table), frozenset(paths))
-        return self.quarantine.stage(rows.read(find_session(), paths), transaction, staged)
+        return self.quarantine.stage(rows.read(find_session(), paths), transaction, staged, tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,29 +295,44 @@ class LiveFile:
     """A data file of the newest snapshot.
 
     Args:
-        tag: That of the snapshot that added it, if it has one; see `widen.formats.quarantine_tags`.
+        snapshot: The summary of the snapshot that added it; None if that has expired.
     """
 
     path: str
     sequence: int
     data_file: Any
-    tag: str | None = None
+    snapshot: Mapping[str, str] | None = None
+
+
+def find_tag(store: LogStore, file: LiveFile) -> str | None:
+    """Return the tag of a file, if it has one; see `widen.formats.quarantine_tags`.
+
+    Raises:
+        TableError: the snapshot has expired, and the file cannot be read.
+    """
+    if file.snapshot is not None:
+        return file.snapshot.get(names.NEW_FILES)
+    return read_footer_entries(store, file.path).get(names.NEW_FILES)
 
 
 def live_files(table: Table) -> list[LiveFile]:
     """Return the data files of the newest snapshot of a quarantine; it has no row-level deletes."""
     snapshot, root = table.current_snapshot(), data_location(table.metadata)
-    tags = {each.snapshot_id: each.summary[names.NEW_FILES] for each in table.snapshots() if each.summary}
+    summaries = {each.snapshot_id: _summary(each) for each in table.snapshots()}
     return [
         LiveFile(
             entry.data_file.file_path.removeprefix(f"{root}/"),
             entry.sequence_number or 0,
             entry.data_file,
-            tags.get(entry.snapshot_id or 0),
+            summaries.get(entry.snapshot_id or 0),
         )
         for manifest in (snapshot.manifests(table.io) if snapshot else ())
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     ]
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def _columns(table: Table) -> StructType:

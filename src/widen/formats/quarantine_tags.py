@@ -20,6 +20,9 @@ from widen.formats.table_format import NewFiles
 from widen.log.read.canonical_path import canonical_path
 
 TAG = "widen.newFiles"
+DIGEST = 16
+"""The number of characters of a digest."""
+
 MAX_FILES = 256
 """A load of more files is tagged with one digest of all of them, so that only the same files replace its records."""
 
@@ -47,9 +50,18 @@ def find_interrupted(
     """
     if files is None:
         return []
-    wanted = _tag_of(files)
-    digests = wanted.files | frozenset(map(_digest, _texts(files)))
-    return [item for item in items if _is_part(tag_of(item), wanted.table, digests)]
+    table, digests = _tag_of(files).table, file_digests(files)
+    return [item for item in items if _is_part(tag_of(item), table, digests)]
+
+
+def file_digests(files: NewFiles) -> frozenset[str]:
+    """Return everything that the tag of a load of some of these source files can have."""
+    return _tag_of(files).files | frozenset(map(_digest, _texts(files)))
+
+
+def any_digest(tag: str) -> str:
+    """Return one of the digests in a tag; each load of its source files has it among its `file_digests`."""
+    return min(msgspec.json.decode(tag, type=_Tag).files, default="")
 
 
 def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
@@ -83,4 +95,4 @@ def _texts(files: NewFiles) -> list[str]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST // 2).hexdigest()

@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -57,12 +59,16 @@ class IcebergWriter(TableWriter):
 
     Args:
         schema: The columns when the files are committed, with field ids.
+        footer: Entries for the footers of the files.
+        folder: How the name of their folder begins.
     """
 
     store: LogStore
     schema: StructType
     partition_by: tuple[PartitionField, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    footer: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
         has_rules = self.partition_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
@@ -108,10 +114,10 @@ class IcebergWriter(TableWriter):
         describe, count_nans = describe_metrics(self.schema, modes), nan_counter(self.schema, modes)
         return PartSink(
             self.store,
-            uuid.uuid4().hex,
+            self.folder + uuid.uuid4().hex,
             codec,
             describe,
-            to_arrow_with_ids(self.schema),
+            to_arrow_with_ids(self.schema).with_metadata(self.footer),
             count_nans,
             file_bytes=_FILE_BYTES if size is None else size,
             level=level,
@@ -125,6 +131,16 @@ class IcebergWriter(TableWriter):
         if not text.isdecimal() or not int(text):
             raise InvalidOption(option=name, value=text, expected="Must be an integer >= 1.")
         return int(text)
+
+
+def read_footer_entries(store: LogStore, path: str) -> Mapping[str, str]:
+    """Return the entries that a writer has put into the footer of a file; see `IcebergWriter`.
+
+    Raises:
+        TableError: the file cannot be read.
+    """
+    entries = pq.read_metadata(pa.BufferReader(store.read(path))).metadata or {}
+    return {key.decode(): value.decode() for key, value in entries.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ M = pa.map_(pa.int64(), pa.struct([("0", pa.decimal128(20, 4))]))
 
 def test_everything_at_once(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), OLD, partition_by=["p", "d"], properties=PROPERTIES)
-    table.append(rows(spark, 0, OLD).union(rows(spark, 4, OLD)))
+    table.append(rows(spark, 0, OLD).union(rows(spark, 4, OLD)).coalesce(1))
     table.delete("id IN (1, 4)", spark=spark)
     table.alter_columns({path: {"type": new} for path, new in WIDER.items()})
     table.append(rows(spark, 8, NEW)).table.delete("id = 8", spark=spark)

@@ -20,6 +20,7 @@ from widen.observe.corrupt_text import corrupt_text_to_bytes
 from widen.observe.observation import Observation
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn
 from widen.spark.ingest.table_files import TableWriter, WrittenFile
+from widen.spark.pinned_settings import observable_jobs
 from widen.spark.source.file_ranges import RawTexts
 from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, WHOLE
 from widen.spark.text.text_tasks import (
@@ -67,7 +68,8 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
         rows = writer.fill(build_rows(texts, spec)).observe(metrics, notes_aggregate().alias(NOTES))
-        files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
+        with observable_jobs(rows.sparkSession):
+            files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
     rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
     rows = writer.fill(rows)
@@ -76,7 +78,8 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
     rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
     counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_KEPT_OUT))
     fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_REASON_COLUMN).isNull())
-    files = writer.write(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN))
+    with observable_jobs(rows.sparkSession):
+        files = writer.write(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN))
     seen, kept_out_count = _to_observation(metrics.get), metrics.get[_KEPT_OUT]
     kept_out = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
         *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)),

@@ -23,14 +23,14 @@ def documents() -> Path:
     return DATA
 
 
-def widen(*words: str) -> Any:
-    """What the command line answers, as JSON; the test fails with its message if the exit code is not 0."""
-    return lines(*words)[-1]
+def widen(*words: str, exit_code: int = 0) -> Any:
+    """What the command line answers, as JSON; the test fails with its message if the exit code is another one."""
+    return lines(*words, exit_code=exit_code)[-1]
 
 
-def lines(*words: str) -> list[Any]:
+def lines(*words: str, exit_code: int = 0) -> list[Any]:
     """Likewise of a command that answers more than once."""
     environment = {**os.environ, "PYTHONPATH": str(DATA.parents[1] / "src"), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([*WIDEN, *words, "--json"], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.returncode == exit_code, done.stdout[-2000:] + done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,6 +8,7 @@ title of a film is a number.
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,22 +26,27 @@ SOURCES = {"webhooks": "webhooks", "packages": "packages", "movies": "movies.jso
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_no_leaf_is_lost(documents: Path, tmp_path: Path, source: str, mode: str, form: str) -> None:
     table = [str(tmp_path / "table")] if form == "delta" else ["real.table", "--catalog", str(tmp_path / "c.db")]
-    told = widen("ingest", str(documents / source), "--into", *table, "--evolve", mode, "--verify")
-    verified = told["verification"]
+    result = widen("ingest", str(documents / source), "--into", *table, "--evolve", mode, "--verify")
+    verified = result["verification"]
     print(f"{source} ({mode}, {form}): {verified['exact']} of {verified['leaves']} leaves exact")
     assert verified["leaves"] == sum(1 for record in records(documents / source) for _ in leaves(record))
     assert verified["exact"] + verified["converted"] == verified["leaves"]
     assert verified["lost"] == verified["extra"] == 0
 
 
-@pytest.mark.parametrize("files", [50, 1])
-def test_no_leaf_is_lost_in_small_intervals(documents: Path, tmp_path: Path, files: int) -> None:
+@pytest.mark.parametrize(("step", "files"), [(1, 50), (12, 1)])
+def test_no_leaf_is_lost_in_small_intervals(documents: Path, tmp_path: Path, step: int, files: int) -> None:
+    """Intervals of so many files, of every so many payloads."""
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    payloads = sorted((documents / "webhooks").iterdir())[::step]
+    for payload in payloads:
+        shutil.copy2(payload, landing)
     where = ["--into", str(tmp_path / "table"), "--checkpoint", str(tmp_path / "checkpoint")]
-    told = lines("ingest", str(documents / "webhooks"), *where, "--once", "--max-files", str(files), "--verify")
-    payloads = sorted((documents / "webhooks").iterdir())
-    assert len(told) == -(-len(payloads) // files)
-    proofs = [each["verification"] for each in told]
-    expected = sum(1 for record in records(documents / "webhooks") for _ in leaves(record))
+    intervals = lines("ingest", str(landing), *where, "--once", "--max-files", str(files), "--verify")
+    assert len(intervals) == -(-len(payloads) // files)
+    proofs = [each["verification"] for each in intervals]
+    expected = sum(1 for record in records(landing) for _ in leaves(record))
     assert sum(proof["exact"] + proof["converted"] for proof in proofs) == expected
     assert sum(proof["leaves"] for proof in proofs) == expected
     assert not any(proof["lost"] or proof["extra"] for proof in proofs)
@@ -49,7 +55,8 @@ def test_no_leaf_is_lost_in_small_intervals(documents: Path, tmp_path: Path, fil
 def test_a_second_interval_of_the_same_documents_changes_nothing(documents: Path, tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     widen("ingest", str(documents / "webhooks"), "--into", place)
-    assert widen("plan", str(documents / "webhooks"), "--into", place)["operations"] == []
+    # Exit code 3: some fields are past the maximum number of columns, and are rescued as in the first interval.
+    assert widen("plan", str(documents / "webhooks"), "--into", place, exit_code=3)["operations"] == []
 
 
 def test_the_documents_drift_as_they_should(documents: Path) -> None:

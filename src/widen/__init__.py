@@ -67,13 +67,36 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_NAMES = {
+    "widen.flows": ("Flow", "FlowBatch", "flow", "flow_chain"),
+    "widen.ingestion": (
+        "IngestResult",
+        "IngestStream",
+        "IntervalEvent",
+        "ReplayResult",
+        "check_contract",
+        "ingest",
+        "ingest_stream",
+        "plan",
+        "replay",
+    ),
+    "widen.planning.unify.fold_plan": ("FoldResult",),
+    "widen.spark.data_source.source": ("register",),
+    "widen.spark.ship": ("ship",),
+    "widen.spark.text.verification": ("Verification",),
+    "widen.sql_commands.execute": ("sql",),
+    "widen.table": ("IcebergTable", "Table", "create_table"),
+    "widen.table.results": ("History", "Loads", "TableChange", "Vacuumed"),
+    "widen.table.schema_diff": ("SchemaDiff",),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
 
 def __getattr__(name: str) -> object:
     """Return a public name; it is imported on first use, so that the pure part works without Spark."""
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    module = import_module("widen.model.lazy_module").imported_names(__name__)[name]
-    value: object = import_module("widen.table.lazy_spark").load(module, name)
+    value: object = import_module("widen.table.lazy_spark").load(_MODULES.get(name, "widen.errors"), name)
     return value
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from typing import TYPE_CHECKING
 
-from widen.model.lazy_module import imported_names
 from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
@@ -58,11 +60,18 @@ if TYPE_CHECKING:
     from widen.table.schema_diff import diff_versions
     from widen.table.vacuum import VacuumMixin
 
+# The imports above, which only type checkers read, also say from where a name is imported when it is used.
+_HOMES = {
+    alias.name: str(node.module)
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+
 
 def __getattr__(name: str) -> object:
     """Return a name of the layers below, imported now."""
-    # Reading the source of this module asks for special names.
-    module = "" if name.startswith("__") else imported_names(__name__).get(name, "")
-    if not module.startswith("widen."):
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(f"{module}.{name}") if module == "widen.report" else load(module, name)
+    home = _HOMES[name]
+    return load(f"{home}.{name}") if home == "widen.report" else load(home, name)

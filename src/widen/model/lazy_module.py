@@ -5,11 +5,6 @@ Importing Arrow's compute functions and its Parquet reader takes longer than pri
 
 from __future__ import annotations
 
-import ast
-import inspect
-import sys
-from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -22,17 +17,6 @@ def import_lazily(name: str) -> ModuleType:
         '[1]'
     """
     return _LateModule(name)
-
-
-@cache
-def imported_names(module: str) -> Mapping[str, str]:
-    """Return from where a module imports each name, those that it imports only for type checkers included.
-
-    So a module lists its lazy names once, as imports that type checkers read.
-    """
-    nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
-    imports = (node for node in nodes if isinstance(node, ast.ImportFrom))
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 class _LateModule(ModuleType):

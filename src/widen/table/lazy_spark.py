@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from widen.errors import SparkUnavailable
-from widen.model.lazy_module import imported_names
 
 if TYPE_CHECKING:
     from widen.spark.ddl.row_checks import check_operations, column_bound
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutorVacuum", "check_operations", "column_bound", "find_session", "load", "to_schema"]
 
+_HOMES: Mapping[str, str] = {
+    "ExecutorVacuum": "widen.spark.maintain.executor_vacuum",
+    "check_operations": "widen.spark.ddl.row_checks",
+    "column_bound": "widen.spark.ddl.row_checks",
+    "find_session": "widen.spark.session",
+    "to_schema": "widen.spark.spark_types",
+}
 _PACKAGES = ("pyspark", "py4j")
 
 
@@ -38,6 +45,6 @@ def load(module: str, name: str = "") -> object:
 
 def __getattr__(name: str) -> object:
     """Import a name of `widen.spark` and return it."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load(imported_names(__name__)[name], name)
+    return load(_HOMES[name], name)

@@ -65,7 +65,7 @@ class FileMetrics(msgspec.Struct, frozen=True):
 def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[int, int]:
     """Return the metrics of each leaf column by field id: `COUNTS_ONLY`, `WHOLE_BOUNDS` or a number of characters.
 
-    Columns without metrics are missing. Inside of lists and maps there are no bounds. A bound of a uuid or fixed column
+    Columns without metrics are missing. Leaves inside lists and maps have no bounds. A bound of a uuid or fixed column
     must be as long as its values, so it is not truncated.
 
     Args:

@@ -33,7 +33,7 @@ class FileTasks:
 
     Args:
         files: The files.
-        count: Number of tasks that pay.
+        count: Number of tasks that are worth their start.
         is_local: Whether this process reads them faster than a Spark job.
     """
 

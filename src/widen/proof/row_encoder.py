@@ -36,8 +36,8 @@ class Encoded(NamedTuple):
     """The values of a column.
 
     Args:
-        pieces: What their encoded forms are joined of: constants and arrays without nulls, so that a row is joined only
-            once; or one array, which is null where there is no value.
+        pieces: The parts of their encoded forms, in order: constants and arrays without nulls, which are joined only
+            once for a whole row; or a single array, which is null where there is no value.
         counts: The number of values in each; 0 where there is none.
     """
 

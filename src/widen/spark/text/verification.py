@@ -73,7 +73,7 @@ class TaskReader:
     """Reads the records or rows of a side in tasks, without Spark.
 
     Args:
-        count: Number of tasks that pay.
+        count: Number of tasks that are worth their start.
         read: Returns the share of a task, given its number and the number of all tasks.
         is_local: Whether this process reads faster than a Spark job.
     """

@@ -50,7 +50,12 @@ SETTINGS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set what every Spark starts with, and ignore what it says of pandas, which neither it nor we need here."""
+    """Set what every Spark starts with, and ignore what it says of pandas, which neither it nor we need here.
+
+    pytest imports readline, which sets ``COLUMNS`` for the workers of a run in a terminal: output is to have one width.
+    """
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(JAVA_OPTIONS))
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     config.addinivalue_line("filterwarnings", "ignore:unclosed.*socket:ResourceWarning")

@@ -22,14 +22,17 @@ WIDE = 4096
 
 
 def show(parts: Iterable[RenderableType]) -> None:
-    """Write parts to stdout, one below another; without a terminal, lines have no trailing spaces."""
+    """Write parts to stdout, one below another; without a terminal, sentences stay on one line and end without spaces.
+
+    ``COLUMNS`` sets the width of tables there, but a program that looks for ``FILE:LINE`` needs the whole sentence.
+    """
     console = console_of(sys.stdout)
     for part in parts:
         if console.is_terminal:
             console.print(part)
             continue
         with console.capture() as captured:
-            console.print(part)
+            console.print(part, soft_wrap=isinstance(part, Text))
         show_line("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

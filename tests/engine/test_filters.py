@@ -49,12 +49,13 @@ class Tables:
     """Tables of old and new files, by how they are laid out, and the same rows in no file."""
 
     by_layout: Mapping[str, Table]
+    ids: Mapping[str, Mapping[str, list[int]]]  # by layout and file
     plain: DataFrame
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    found = {}
+    by_layout = {}
     for layout, split in (("none", ()), ("name", ()), ("partitioned", SPLIT)):
         properties = {**PROPERTIES, "delta.columnMapping.mode": "name" if layout == "name" else "none"}
         table = widen.create_table(
@@ -64,8 +65,10 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
         restate(table)
         table.alter_columns({path: {"type": case.new} for case in CASES for path in paths(case)})
         append(spark, table, "new", rows("after", 100))
-        found[layout] = table
-    return Tables(found, spark.createDataFrame([*rows("widened", 0), *rows("after", 100)], columns("new")))
+        by_layout[layout] = table
+    ids = {layout: ids_by_file(table) for layout, table in by_layout.items()}
+    plain = spark.createDataFrame([*rows("widened", 0), *rows("after", 100)], columns("new"))
+    return Tables(by_layout, ids, plain)
 
 
 def paths(case: Case) -> tuple[str, str]:
@@ -192,11 +195,11 @@ def test_both_zeros_are_equal_in_filters(spark: SparkSession, tmp_path: Path, ze
 def test_no_file_is_skipped_that_holds_a_matching_row(tables: Tables, wheres: list[str]) -> None:
     truths = tables.plain.select("id", *map(F.expr, wheres)).collect()
     for layout, table in tables.by_layout.items():
-        holds = ids_by_file(table)
+        ids = tables.ids[layout]
         for number, where in enumerate(wheres, 1):
             matching = {row.id for row in truths if row[number]}
             groups = plan_scan(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
-            kept = {id for group in groups for path in group.files["path"].to_pylist() for id in holds[path]}
+            kept = {id for group in groups for path in group.files["path"].to_pylist() for id in ids[path]}
             assert matching <= kept, (layout, where)
 
 

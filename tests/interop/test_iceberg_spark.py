@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -221,11 +222,13 @@ def test_deletion_vectors_and_defaults_of_version_3_are_read(
 def test_equality_deletes_are_applied(spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:
     name = "default.ns.equal"
     iceberg.sql(
-        f"CREATE TABLE {name} (id int, p string) USING iceberg TBLPROPERTIES ('format-version'='2')",
-        f"INSERT INTO {name} SELECT CAST(id AS int), IF(id % 3 = 0, NULL, concat('p', id % 3)) FROM range(9)",
+        f"CREATE TABLE {name} (id int, p string, x double) USING iceberg TBLPROPERTIES ('format-version'='2')",
+        f"INSERT INTO {name} SELECT CAST(id AS int), IF(id % 3 = 0, NULL, concat('p', id % 3)), 1D FROM range(9)",
+        f"INSERT INTO {name} VALUES (20, 'x', 0D), (21, 'x', -0D), (22, 'x', double('NaN')), (23, 'x', double('inf'))",
     )
     for number, (columns, rows, ids) in enumerate(
         (
+            ([field("x", pa.float64(), 3)], [{"x": -0.0}, {"x": math.nan}], [3]),
             ([field("p", pa.string(), 2)], [{"p": None}], [2]),
             (
                 [field("id", pa.int32(), 1), field("p", pa.string(), 2)],
@@ -237,8 +240,11 @@ def test_equality_deletes_are_applied(spark: SparkSession, iceberg: IcebergSpark
         path = folder / f"equal{number}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(columns)), path)
         iceberg.ask(equality_delete=[name, f"file://{path}", path.stat().st_size, len(rows), ids])
-    iceberg.sql(f"ALTER TABLE {name} ALTER COLUMN id TYPE bigint", f"INSERT INTO {name} VALUES (3, NULL), (4, 'p1')")
-    assert len(agree(spark, iceberg, opened(folder, "ns.equal"), ("p IS NULL", "id < 5"))) == 7
+    iceberg.sql(
+        f"ALTER TABLE {name} ALTER COLUMN id TYPE bigint", f"INSERT INTO {name} VALUES (3, NULL, 1D), (4, 'p1', 1D)"
+    )
+    rows = agree(spark, iceberg, opened(folder, "ns.equal"), ("p IS NULL", "id < 5", "x > 2"))
+    assert len(rows) == 9
 
 
 def test_others_read_the_columns_that_we_changed(

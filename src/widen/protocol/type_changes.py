@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from widen.errors import CorruptLog, InvalidType, UnsupportedTypeChange
@@ -181,6 +182,7 @@ def _unreadable(field: Field, reason: str) -> CorruptLog:
     )
 
 
+@lru_cache(1024)  # every read checks all entries, and a table has few different types
 def _to_type(text: str) -> DataType:
     """Return the type in an entry; an unknown one becomes opaque, which is never part of a type widening."""
     if _TEXT.fullmatch(text.strip()):

@@ -24,7 +24,7 @@ from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, Scanned
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.log.store.log_store import LogStore, percent_encode
 from widen.model.column_path import Path, fields, format_path, is_struct_path, resolve
-from widen.model.types import Field, StructType
+from widen.model.types import DOUBLE, FLOAT, DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.spark.expression import filter_rows
@@ -375,15 +375,23 @@ def _without_equal(
 ) -> DataFrame:
     """Return the rows without those that are equal to a deleted one in the columns that the deletes name.
 
-    Source: Iceberg's table specification, "Equality Delete Files": null equals null.
+    Source: Iceberg's table specification, "Equality Delete Files": null equals null. Iceberg for Spark takes the two
+        zeros of a floating-point type for different values, and every NaN for the same one.
     """
+    types = {path: field.type for path, field in fields(schema)}
     paths = [_paths(schema)[number] for number in deletes[0].equality_ids]
-    keys = [F.col(format_path(path)).alias(f"{_KEY}{at}") for at, path in enumerate(paths)]
+    values = [_distinct_zeros(F.col(format_path(path)), types[path]) for path in paths]
+    keys = [value.alias(f"{_KEY}{at}") for at, value in enumerate(values)]
     columns = StructType(tuple(field for field in schema if any(path[0] == field.name for path in paths)))
     deleted = _delete_rows(source, columns, deletes).select(*keys, _DELETE_SEQUENCE, _DELETE_PARTITION)
     if sum(each.rows for each in deletes) <= BROADCAST_ROWS:
         deleted = F.broadcast(deleted)
-    equal = reduce(and_, (F.col(format_path(path)).eqNullSafe(F.col(f"{_KEY}{at}")) for at, path in enumerate(paths)))
+    equal = reduce(and_, (value.eqNullSafe(F.col(f"{_KEY}{at}")) for at, value in enumerate(values)))
     is_newer = F.col(_DELETE_SEQUENCE) > F.col(SEQUENCE)
     is_same = F.col(_DELETE_PARTITION).isNull() | (F.col(_DELETE_PARTITION) == F.col(PARTITION))
     return rows.join(deleted, equal & is_newer & is_same, "left_anti")
+
+
+def _distinct_zeros(value: Column, type: DataType) -> Column:
+    """Return a value that Spark compares as Iceberg does: as text, 0.0 and -0.0 are different."""
+    return value.cast("string") if type in (FLOAT, DOUBLE) else value

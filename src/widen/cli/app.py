@@ -31,7 +31,7 @@ from widen.cli import (
     spark_session,
 )
 from widen.cli.help_examples import examples_text
-from widen.cli.output import note, show_error, show_line
+from widen.cli.output import note, prepare_streams, show_error, show_line
 from widen.cli.table_formats import for_both_formats
 from widen.errors import LimitExceeded, WidenError
 from widen.errors.foreign import notes_of
@@ -149,6 +149,7 @@ for _name, _command in _COMMANDS.items():
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    prepare_streams()
     if not os.environ.get(DEBUG):
         spark_session.redirect_stderr()
     app(prog_name="widen")

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ def show(parts: Iterable[RenderableType]) -> None:
     """
     console = console_of(sys.stdout)
     for part in parts:
-        if console.is_terminal:
-            console.print(part)
-            continue
-        with console.capture() as captured:
-            console.print(part, soft_wrap=isinstance(part, Text))
+        with _writing_output():
+            if console.is_terminal:
+                console.print(part)
+                continue
+            with console.capture() as captured:
+                console.print(part, soft_wrap=isinstance(part, Text))
         show_line("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -43,8 +45,8 @@ def show_json(value: object) -> None:
 
 
 def show_json_line(text: str) -> None:
-    """Write JSON to stdout; characters that do not print become escapes of JSON."""
-    _write(printable_json(text))
+    """Write JSON to stdout; characters that do not print, or that stdout cannot encode, become escapes of JSON."""
+    _write(printable_json(text, only_ascii=not _encoding_of(sys.stdout).startswith("utf")))
 
 
 def show_line(line: str) -> None:
@@ -53,8 +55,37 @@ def show_line(line: str) -> None:
 
 
 def _write(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    with _writing_output():
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _encoding_of(stream: Any) -> str:
+    return str(getattr(stream, "encoding", None) or "utf-8").lower()
+
+
+@contextmanager
+def _writing_output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fix = (
+            "Free some space or send the output elsewhere. Do not repeat a command that changes a table: it has ended."
+        )
+        raise StorageError(location="stdout", reason=error.strerror or str(error), fix=fix) from error
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr take every text: escape what they cannot encode, discard all if they are closed."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:  # a process below us would take a file of ours for its own
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if not _encoding_of(stream).startswith("utf") and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def show_error(error: Exception) -> None:

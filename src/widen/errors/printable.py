@@ -25,22 +25,24 @@ def printable_lines(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
-def printable_json(text: str) -> str:
+def printable_json(text: str, *, only_ascii: bool = False) -> str:
     r"""Return the same JSON with every character that does not print as a JSON escape.
 
     Args:
         text: JSON, on one line or several.
+        only_ascii: Escape every character beyond ASCII.
 
     Example:
         >>> printable_json('"\u202e \xe9"')
         '"\\u202e \xe9"'
     """
-    return text if text.isprintable() else _UNSAFE_IN_JSON.sub(_json_escape, text)
+    if text.isprintable() and (text.isascii() or not only_ascii):
+        return text
+    return _UNSAFE_IN_JSON.sub(lambda match: _json_escape(match[0], only_ascii), text)
 
 
-def _json_escape(match: re.Match[str]) -> str:
-    char = match[0]
-    if char.isprintable():
+def _json_escape(char: str, only_ascii: bool) -> str:
+    if char.isprintable() and not only_ascii:
         return char
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

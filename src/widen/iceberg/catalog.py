@@ -24,6 +24,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.foreign import first_line
+from widen.log.store.local_files import absolute_path
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
         return source
     if isinstance(source, (str, os.PathLike)):
         text = os.fspath(source)
-        return CatalogReference(os.path.abspath(text) if text.endswith(EMBEDDED_SUFFIX) else text)
+        return CatalogReference(absolute_path(text) if text.endswith(EMBEDDED_SUFFIX) else text)
     if not hasattr(type(source), "load_table"):
         expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."
         raise InvalidOption(option="catalog", value=source, expected=expected)

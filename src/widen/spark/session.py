@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import SparkUnavailable, UnsupportedSpark
 from widen.errors.foreign import first_line
+from widen.log.store.local_files import absolute_path
 from widen.spark.spark_errors import SPARK_ERRORS
 
 _SETTINGS = {
@@ -55,6 +56,7 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     Raises:
         SparkUnavailable: Spark or Java does not start.
         UnsupportedSpark: the Spark server of the session is too old.
+        StorageError: the current directory, in which Java would start, has been deleted.
     """
     existing = given or SparkSession.getActiveSession()
     try:
@@ -80,6 +82,7 @@ def activate_session(spark: SparkSession) -> None:
 
 
 def _start_session() -> SparkSession:
+    absolute_path(os.curdir)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     if "SPARK_REMOTE" in os.environ:

@@ -38,6 +38,20 @@ STAGED = ".widen-staged"
 """The suffix of files that are still being written; listings skip them."""
 
 
+def absolute_path(path: str) -> str:
+    """Return a path from a caller with its directory, which is the current one if the path is relative.
+
+    Raises:
+        StorageError: the current directory has been deleted.
+    """
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as error:
+        reason = "the path is relative, and the current directory has been deleted"
+        fix = "Change to a directory that exists, or give an absolute path."
+        raise StorageError(location=path, reason=reason, fix=fix) from error
+
+
 class LocalFiles(FileStore):
     """The files below one folder. A folder that a deletion leaves empty is deleted, too.
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from widen.errors import InvalidOption
 from widen.log.store.file_store import FileEntry, FileStore
-from widen.log.store.local_files import LocalFiles
+from widen.log.store.local_files import LocalFiles, absolute_path
 from widen.log.store.object_store import ObjectStoreFiles
 
 __all__ = ["FileEntry", "LogStore"]
@@ -221,7 +221,7 @@ def percent_encode(path: str) -> str:
 def _normalize_location(location: str) -> str:
     match = _SCHEME.match(location)
     if not match:
-        return os.path.abspath(location)
+        return absolute_path(location)
     scheme = match[1].lower()
     if scheme == "file":
         return os.path.abspath("/" + unquote(location[len("file:") :]).lstrip("/"))

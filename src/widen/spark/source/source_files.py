@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import SourceError
+from widen.log.store.local_files import absolute_path
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
 from widen.spark.spark_errors import NO_CREDENTIALS, SET_CREDENTIALS, SPARK_ERRORS, lacks_credentials
@@ -281,14 +282,14 @@ def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
 def to_place(path: FilePath) -> str:
     """Return the location of a directory from a caller; see `to_paths`. No character is part of a pattern."""
     path = os.fspath(path)
-    return path if _URL.match(path) else os.path.abspath(path)
+    return path if _URL.match(path) else absolute_path(path)
 
 
 def _absolute(path: str) -> str:
     # A pattern may begin with a brace around absolute paths.
     if not path or path.startswith(("/", "{/")) or _URL.match(path):
         return path
-    return os.path.normpath(f"{as_literal(os.getcwd())}/{path}")
+    return os.path.normpath(f"{as_literal(absolute_path(os.curdir))}/{path}")
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

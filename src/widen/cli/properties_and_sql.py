@@ -98,7 +98,6 @@ def report_change(
 
     Args:
         table: The table after it.
-        facts: The same for JSON.
     """
     changed = table.version > before
     intervals = lazy_imports.read_history(table.snapshot, 1) if changed else []

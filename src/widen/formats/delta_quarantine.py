@@ -83,11 +83,7 @@ def quarantine_store(table: LogStore, location: str | None) -> LogStore:
 
 @dataclass(frozen=True, slots=True)
 class DeltaQuarantine(Quarantine):
-    """A quarantine, which may not exist yet.
-
-    Args:
-        store: Of the quarantine.
-    """
+    """A quarantine, which may not exist yet."""
 
     store: LogStore
 
@@ -166,7 +162,6 @@ class DeltaQuarantineWrite(QuarantineWrite):
 
     Args:
         store: Of the quarantine.
-        adds: The files that hold them.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 
@@ -192,11 +187,7 @@ class DeltaQuarantineWrite(QuarantineWrite):
 
 @dataclass(frozen=True, slots=True)
 class DeltaQuarantineContent(QuarantineContent):
-    """One version of a quarantine.
-
-    Args:
-        store: Of the quarantine.
-    """
+    """One version of a quarantine."""
 
     store: LogStore
     snapshot: Snapshot

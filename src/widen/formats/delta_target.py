@@ -136,18 +136,13 @@ class DeltaTarget:
 
         Raises:
             InvalidOption: they are required, and the table may have forgotten them.
-            CorruptLog: the record of loads is missing or damaged.
         """
         if is_required:
             _ensure_remembers_loads(self.snapshot)
         return read_loads(self.snapshot)
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
-        """Return the parameters in the history of the commit of an interval; None if the history has lost it.
-
-        Raises:
-            TableError: the log cannot be read.
-        """
+        """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
         expected = (interval.app_id, str(interval.number))
         for _, _, info in self.snapshot.history() if self.snapshot else ():
             parameters = info.get("operationParameters")
@@ -171,8 +166,6 @@ class DeltaDraft(RowReplacingDraft):
     """A Delta table as a plan changes it.
 
     Args:
-        protocol: The protocol that the files are written under.
-        metadata: The metadata that the files are written under.
         actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
     """
 

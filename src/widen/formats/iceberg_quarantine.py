@@ -203,7 +203,6 @@ class IcebergQuarantineWrite(QuarantineWrite):
     """The records that one interval has added.
 
     Args:
-        files: The files that hold them.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 

@@ -62,7 +62,6 @@ class StreamInterval:
     """An interval of a stream. The table records the last one that it has.
 
     Args:
-        app_id: The id of the stream or application.
         number: The number of the interval; it grows.
     """
 

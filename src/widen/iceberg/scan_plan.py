@@ -89,11 +89,7 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class IcebergScan:
-    """The files that a scan reads.
-
-    Args:
-        deletes: The delete files that may apply to one of them.
-    """
+    """The files that a scan reads."""
 
     files: tuple[ScannedFile, ...]
     deletes: tuple[DeleteFile, ...]

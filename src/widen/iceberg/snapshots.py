@@ -149,7 +149,6 @@ def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[S
 
     Args:
         io: Reads older metadata files.
-        time_ms: The time in ms since 1970.
     """
     line, older_snapshots = list(ancestors(metadata)), dict[int, "Snapshot"]()
     older = [entry.metadata_file for entry in metadata.metadata_log]

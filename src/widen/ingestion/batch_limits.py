@@ -37,11 +37,7 @@ class Limit:
     share: Fraction = Fraction(0)
 
     def is_exceeded(self, count: int, total: int) -> bool:
-        """Tell whether a number of records is too large.
-
-        Args:
-            total: The number of all records of the batch.
-        """
+        """Tell whether a number of records is too large."""
         return count > (self.share * total if self.count is None else self.count)
 
 

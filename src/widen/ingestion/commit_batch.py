@@ -46,11 +46,7 @@ class CommitGuard:
         return self.interval is not None and target.has_interval(self.interval)
 
     def guarded(self, draft: TableDraft, plan: Plan) -> TableDraft:
-        """Return the draft that commits the batch.
-
-        Args:
-            draft: The table as the plan changes it.
-        """
+        """Return the draft that commits the batch."""
         return draft
 
 
@@ -64,7 +60,6 @@ class BatchRequest:
             interval that fails would block all later ones.
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
-        limits: The limits that the batch must keep.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
@@ -213,11 +208,7 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
-    """Make one pass over a batch: write it, or only observe it as long as there is no column.
-
-    Args:
-        draft: The table as the plan changes it.
-    """
+    """Make one pass over a batch: write it, or only observe it as long as there is no column."""
     if not spec.schema.fields:
         progress(_step("observing", batch))
         return BatchResult([], batch.observe(spec))

@@ -35,7 +35,6 @@ class IntervalWatch:
 
     Args:
         verified: The share of the records to verify, from 0 to 1.
-        on_event: Called with each event of the plan.
     """
 
     verified: float = 0.0
@@ -46,7 +45,6 @@ def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatc
     """Persist a DataFrame source for the ingestion if it will be read more than once.
 
     Args:
-        source: Paths or rows.
         target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
         watch: Whether to verify, which reads the source again.
     """

@@ -167,7 +167,6 @@ class FileChoice:
         Raises:
             FilesChanged: files have changed since they were loaded, and that is to fail.
             InvalidOption: only new files are to be loaded, and the table does not know which ones it has loaded.
-            TableError: the record of loads cannot be read.
         """
         if self.hash_files is not None:
             source = self.hash_files(source)
@@ -197,13 +196,9 @@ class FileChoice:
 def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, choice: FileChoice) -> Batch | None:
     """Return the records to load; None if the source has no new files.
 
-    Args:
-        source: Paths or rows.
-
     Raises:
         InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
         FilesChanged: see `FileChoice`.
-        TableError: the record of loads cannot be read.
     """
     if isinstance(source, DataFrame):
         if choice.is_new:
@@ -221,11 +216,7 @@ def to_loaded_file(file: SourceFile | BadFile) -> LoadedFile:
 
 
 def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:
-    """Return what to record with the commit of a batch; None if its records are not from files.
-
-    Args:
-        is_exclusive: See `LoadRecord`.
-    """
+    """Return what to record with the commit of a batch; None if its records are not from files."""
     if not (batch.files or batch.bad_files):
         return None
     load = Load(

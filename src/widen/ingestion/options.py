@@ -37,11 +37,7 @@ INGEST_OPTIONS = ("format", "options", *_READER_SWITCHES, *_POLICY_OPTIONS, "qua
 
 
 def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) -> str | None:
-    """Return the location of the quarantine table as every process can use it, or None for the default.
-
-    Args:
-        location: The option ``quarantine``.
-    """
+    """Return the location of the quarantine table as every process can use it, or None for the default."""
     return None if location is None else table.resolve(fspath(location))
 
 
@@ -56,7 +52,6 @@ def parse_options(
     Raises:
         InvalidOption: an option cannot be used.
         InvalidConfig: the file cannot be read, or it has an unknown setting.
-        TableError: the table with the layout cannot be read.
     """
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
     reader = BatchReader(parse_format(arguments.get("format")), dict(arguments.get("options") or {}), **switches)

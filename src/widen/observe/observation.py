@@ -213,12 +213,7 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 def merge_records(
     left: RecordObservation, right: RecordObservation, combine: Combine = operator.add
 ) -> RecordObservation:
-    """Return the observation of the records of both, sorted by key.
-
-    Args:
-        left: The observation of some records.
-        right: The observation of other records.
-    """
+    """Return the observation of the records of both, sorted by key."""
     return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
 
 

@@ -31,8 +31,6 @@ class TypeChange:
     Args:
         path: The path from the field with the entry to the changed leaf, in steps of element, key and value; empty
             for the field itself.
-        old: The type before the change.
-        new: The type after the change.
         table_version: The version of the change; only in tables with the preview feature.
     """
 
@@ -69,9 +67,6 @@ def record_type_changes(old: StructType, new: StructType, table_version: int | N
 
     Fields of structs are matched by their exact names. Nothing is recorded for a new field or for a change from void,
     which is not a type widening.
-
-    Raises:
-        CorruptLog: the history of a changed field is not a list of objects.
 
     Source: PROTOCOL.md#type-change-metadata
     """

@@ -40,7 +40,6 @@ class FileFacts:
     """The facts of one file that are counted.
 
     Args:
-        stats: Its statistics as JSON text.
         missing: The leaves that did not exist yet when it was written.
         values: How many values each leaf has, by physical path, as far as the commit or the footer says.
     """

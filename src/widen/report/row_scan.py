@@ -15,11 +15,7 @@ from widen.spark.spark_types import DataFrame
 
 
 def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
-    """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do.
-
-    Args:
-        schema: Its columns, with all metadata.
-    """
+    """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do."""
     number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)
     origins = {column.path: column.origin for family in report.families for column in family.columns if column.origin}

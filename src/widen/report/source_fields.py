@@ -18,11 +18,7 @@ from widen.report.table_report import ColumnOrigin, IntervalCount, ReportColumn,
 def drifted_fields(
     schema: StructType, columns: Sequence[ReportColumn], origins: Mapping[Path, ColumnOrigin]
 ) -> Iterator[SourceField]:
-    """Yield the source fields with several sibling columns, in schema order.
-
-    Args:
-        columns: The leaf columns with their statistics.
-    """
+    """Yield the source fields with several sibling columns, in schema order."""
     siblings: dict[tuple[Path, tuple[str, ...]], list[ReportColumn]] = {}
     for path, item in fields(schema):
         if SOURCE in item.metadata and (len(path) > 1 or role_of(item) is None):

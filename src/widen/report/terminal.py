@@ -255,7 +255,6 @@ def rows_parts(columns: Sequence[str], rows: Sequence[str], *, folds: bool = Fal
     """Yield rows as a table, or below each other if the table is too wide; a null is a dot.
 
     Args:
-        columns: The column names, in order.
         rows: Each row as a JSON object; numbers are shown as written there.
         folds: Whether a table that is too wide wraps its values instead.
     """

@@ -223,7 +223,6 @@ def written_text(records: int | None, files: int, size_bytes: int, corrupt: int,
     """Return a short text about the data that a commit wrote.
 
     Args:
-        records: The number of records; None if it is unknown.
         not_objects: How many of these lines are JSON.
     """
     text = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"

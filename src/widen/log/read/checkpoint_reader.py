@@ -47,9 +47,6 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
     Args:
         partitions: The physical names of the partition columns.
 
-    Raises:
-        CorruptLog: a file of the checkpoint is missing or damaged.
-
     Source: PROTOCOL.md#checkpoint-schema
     """
     for path in _file_action_paths(store, checkpoint):
@@ -62,11 +59,7 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
 
 
 def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
-    """Yield the remove actions (tombstones) of a checkpoint.
-
-    Raises:
-        CorruptLog: a file of the checkpoint is missing or damaged.
-    """
+    """Yield the remove actions (tombstones) of a checkpoint."""
     for path in _file_action_paths(store, checkpoint):
         if path.endswith(".json"):
             yield from (line.remove for line in decode_commit(path, store.read(path)) if line.remove is not None)
@@ -76,11 +69,7 @@ def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
 
 
 def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: str) -> Iterator[NonFileAction]:
-    """Yield the actions with these keys, e.g. ``metaData``, in no particular order; file actions are not read.
-
-    Raises:
-        CorruptLog: a file of the checkpoint is missing or damaged.
-    """
+    """Yield the actions with these keys, e.g. ``metaData``, in no particular order; file actions are not read."""
     for entry in checkpoint.files:
         if entry.path.endswith(".json"):
             yield from read_non_file_actions(entry.path, store.read(entry.path), *keys)

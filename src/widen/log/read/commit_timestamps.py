@@ -39,11 +39,7 @@ def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
 
 
 def decode_commit_info(path: str, data: bytes) -> CommitInfo:
-    """Return the commitInfo of a commit; empty if it has none.
-
-    Raises:
-        CorruptLog: the line of the commitInfo is damaged.
-    """
+    """Return the commitInfo of a commit; empty if it has none."""
     for line in read_non_file_actions(path, data, COMMIT_INFO):
         if line.commit_info is not None:
             return line.commit_info
@@ -86,12 +82,10 @@ def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int,
 
     Args:
         commits: All existing commits, oldest first.
-        timestamp_ms: The time, in ms since the epoch.
         properties: The newest configuration of the table.
 
     Raises:
         VersionNotFound: the time is before the oldest version; the error names the range.
-        CorruptLog: a commit is damaged.
 
     Source: PROTOCOL.md#in-commit-timestamps (in-commit timestamps increase from the enablement on)
     """

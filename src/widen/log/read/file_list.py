@@ -217,7 +217,6 @@ def to_remove(add: Add, now_ms: int, *, data_change: bool) -> Remove:
     """Return the action that removes a file from the table, with all metadata of the file.
 
     Args:
-        now_ms: The time of removal, in ms since the epoch.
         data_change: Whether rows are lost that no other file of the commit holds.
 
     Source: PROTOCOL.md#add-file-and-remove-file

@@ -60,11 +60,7 @@ class FileActionBlock:
 
 
 def split_into_pieces(contents: Iterable[LogPiece]) -> Iterator[list[LogPiece]]:
-    """Yield the contents in blocks of about `BLOCK_BYTES`; a longer file is split at line ends.
-
-    Raises:
-        CorruptLog: a file is empty or cut off.
-    """
+    """Yield the contents in blocks of about `BLOCK_BYTES`; a longer file is split at line ends."""
     block: list[LogPiece] = []
     size = 0
     for piece in contents:

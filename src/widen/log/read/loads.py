@@ -95,11 +95,7 @@ def record_file(head: int) -> str:
 
 
 def find_head(snapshot: Snapshot | None) -> str | None:
-    """Return the name of the record file of a version; None if no load is recorded.
-
-    Raises:
-        CorruptLog: the log is damaged.
-    """
+    """Return the name of the record file of a version; None if no load is recorded."""
     txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
     return record_file(txn.version) if txn is not None and txn.version > 0 else None
 
@@ -146,9 +142,6 @@ def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
 
     Args:
         snapshot: The version; None if the table does not exist yet.
-
-    Raises:
-        CorruptLog: a record file is missing or damaged.
     """
     head = find_head(snapshot)
     return () if snapshot is None or head is None else RecordFolder(snapshot.store).read_loads(head)

@@ -41,9 +41,6 @@ def replay_live_files(
     Returns:
         Rows of `widen.log.read.file_list.FILES`; their order is not promised.
 
-    Raises:
-        CorruptLog: a commit or the checkpoint is damaged.
-
     Source: PROTOCOL.md#action-reconciliation
     """
     tail = _CommitTail(location)

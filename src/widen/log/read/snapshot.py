@@ -62,7 +62,6 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
     Raises:
         TableNotFound: the log does not exist.
         VersionNotFound: the version does not exist, or every version is later; the error names the available range.
-        CorruptLog: a log file is missing or damaged; the error names it.
         UnsupportedFeatureForRead: the table requires a reader feature that Widen does not support.
         InvalidOption: both a version and a time are given.
 
@@ -88,7 +87,6 @@ def first_version_from(store: LogStore, timestamp_ms: int) -> int:
 
     Raises:
         TableNotFound: the log does not exist.
-        CorruptLog: a log file is missing or damaged.
     """
     try:
         return open_snapshot(store, timestamp_ms=timestamp_ms - 1).version + 1
@@ -302,9 +300,6 @@ class Snapshot:
         Returns:
             One row per file, with the columns of `widen.log.read.file_list.FILES`; their order is not promised.
 
-        Raises:
-            CorruptLog: a log file is damaged; the error names it.
-
         Source: PROTOCOL.md#action-reconciliation
         """
         return self._files
@@ -319,9 +314,6 @@ class Snapshot:
     def count_files(self) -> tuple[int, int]:
         """Return the number of live files and their total size in bytes, from the checksum if there is one.
 
-        Raises:
-            CorruptLog: a log file is damaged; the error names it.
-
         Source: PROTOCOL.md#version-checksum-file
         """
         if self._checksum is not None:
@@ -330,9 +322,6 @@ class Snapshot:
 
     def removed_files(self) -> Iterable[Remove]:
         """Return the newest remove action of each file that the log still remembers as removed.
-
-        Raises:
-            CorruptLog: a log file is damaged.
 
         Source: PROTOCOL.md#action-reconciliation
         """
@@ -349,9 +338,6 @@ class Snapshot:
 
     def history(self, limit: int | None = None) -> list[tuple[int, int, CommitInfo]]:
         """Return the version, the time in ms and the commitInfo of each commit up to this version, newest first.
-
-        Raises:
-            CorruptLog: a commit is damaged.
 
         Source: PROTOCOL.md#commit-provenance-information
         """

@@ -21,7 +21,6 @@ class VersionChanges:
     """The changes of one version.
 
     Args:
-        time_ms: When it was committed, in ms since the epoch.
         metadata: The new metadata, if the version changed it.
         change_files: The change data files. If there are any, they hold all row changes of the version.
         protocol: The new protocol, if the version changed it.
@@ -44,7 +43,6 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
 
     Raises:
         VersionNotFound: a commit in the range was cleaned up or never existed.
-        CorruptLog: a commit is damaged.
 
     Source: PROTOCOL.md#reader-requirements-for-addcdcfile
     """

@@ -20,11 +20,7 @@ _THREADS = 32
 
 
 def files_only_in(snapshot: Snapshot, other: Snapshot) -> list[Add]:
-    """Return the files of a version that another one does not have with the same deletion vector.
-
-    Raises:
-        CorruptLog: a log file is damaged.
-    """
+    """Return the files of a version that another one does not have with the same deletion vector."""
     other_keys = set(_keys(other))
     return to_adds(snapshot.files().filter(pa.array([key not in other_keys for key in _keys(snapshot)], pa.bool_())))
 

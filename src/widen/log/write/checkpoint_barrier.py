@@ -56,9 +56,6 @@ def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -
     Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
     those before that checkpoint.
 
-    Raises:
-        CorruptLog: a commit or the checkpoint is damaged.
-
     Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
     """
     store, listing = snapshot.store, list_log(snapshot.store)

@@ -77,7 +77,6 @@ def write_checkpoint(snapshot: Snapshot) -> None:
 
     Raises:
         UnsupportedFeatureForWrite: the version has a writer feature that Widen does not support.
-        CorruptLog: a log file of the version is damaged.
         StorageError: the store reported an error; readers see the log as before.
 
     Source: PROTOCOL.md#checkpoints, #last-checkpoint-file; protocol_rfcs/checkpoint-protection.md

@@ -307,7 +307,6 @@ def _write_entry(
 
     Raises:
         StorageRefused: the entry is not written and cannot appear later.
-        CorruptLog: the winning commit is damaged.
     """
     # Before the write, not after: an interrupt between the two must not delete files of a visible commit.
     staged.mark_visible()

@@ -21,12 +21,8 @@ _REWRITE = "Write the rows to a new table that is created with Iceberg compatibi
 def ensure_files_compatible(base: Snapshot | None, metadata: Metadata, adds: Iterable[Add]) -> None:
     """Check that files meet the requirements of the enabled Iceberg compatibility.
 
-    Args:
-        base: The previous version, if there is one.
-
     Raises:
         IcebergIncompatible: a file does not; the error says which and why.
-        CorruptLog: the log is damaged.
     """
     compat = enabled_compat(metadata.configuration)
     if compat is None:

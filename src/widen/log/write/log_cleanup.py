@@ -23,9 +23,6 @@ def clean_up_if_enabled(snapshot: Snapshot) -> int:
     Returns:
         The number of deleted files.
 
-    Raises:
-        CorruptLog: a checkpoint that is kept is damaged.
-
     Source: Delta Spark: delta.enableExpiredLogCleanup, true by default.
     """
     properties = snapshot.properties
@@ -42,15 +39,10 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     deleted together, or none.
 
     Args:
-        retention_ms: How long versions are kept, in ms.
         unit_ms: The start of the retention is rounded down to a multiple of this, in ms.
-        now_ms: The current time, in ms since the epoch.
 
     Returns:
         The number of deleted files.
-
-    Raises:
-        CorruptLog: a checkpoint that is kept is damaged.
 
     Source: PROTOCOL.md#metadata-cleanup
     """

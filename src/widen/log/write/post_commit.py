@@ -46,9 +46,6 @@ def run_post_commit_hooks(
     """Write the checksum of a version and, if due, a checkpoint; then clean up the log.
 
     Errors are logged, not raised: the commit is visible, and readers need neither file.
-
-    Args:
-        actions: The actions of the version, as written.
     """
     try:
         _write_checksum(store, version, info, actions)

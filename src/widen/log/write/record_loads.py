@@ -93,9 +93,6 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
 
     Args:
         then: The version whose loads count.
-
-    Raises:
-        CorruptLog: the record of loads is damaged.
     """
     if find_head(now) == find_head(then):
         return ()

@@ -50,7 +50,6 @@ def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highe
     """Return the actions with row ids for every added file without them, and with the new high water mark.
 
     Args:
-        actions: The actions of one commit.
         highest: The highest assigned row id.
 
     Raises:

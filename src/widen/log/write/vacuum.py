@@ -62,7 +62,6 @@ class VacuumPlan:
     """The files to delete.
 
     Args:
-        retention_ms: The retention of the table, in ms.
         cutoff_ms: Only files that are older, and not needed since then, are deleted; in ms since the epoch.
     """
 
@@ -100,8 +99,6 @@ def plan_vacuum(
         RetentionTooShort: the retention is shorter than that of the table.
         InvalidOption: the retention of the table is not an interval.
         UnsupportedFeature: the table has a feature that Widen does not support.
-        CorruptLog: the log is damaged.
-        CorruptFile: the descriptor of a deletion vector is damaged.
 
     Source: Delta Spark's VACUUM
     """
@@ -256,13 +253,6 @@ def needed_paths(snapshot: Snapshot, cutoff_ms: int) -> set[str]:
 
     Delta Lake decides by the time in each remove action. That time is from before the commit, so a file of a version
     within the retention could be deleted; therefore the files that the commits since then name are needed, too.
-
-    Args:
-        cutoff_ms: The time, in ms since the epoch.
-
-    Raises:
-        CorruptLog: the log is damaged.
-        CorruptFile: the descriptor of a deletion vector is damaged.
 
     Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema
     """

@@ -34,7 +34,6 @@ def plan_create_table(
     Args:
         schema: The columns, partition columns included.
         properties: The properties, including ``delta.feature.*``, which are not stored.
-        now_ms: The time of creation, in ms since the epoch.
 
     Raises:
         InvalidColumnName: a name is not allowed.

@@ -43,8 +43,6 @@ def restore_actions(
 
     Args:
         then: The version to restore.
-        now_domains: The metadata domains of the newest version.
-        then_domains: The metadata domains of the version to restore.
     """
     protocol = merge_protocols(now.protocol, then.protocol)
     metadata = msgspec.structs.replace(

@@ -51,8 +51,6 @@ class ColumnRequest:
 
     Args:
         leaf: The type inside its arrays; `RECORD` for records.
-        dim: The number of nested arrays.
-        kinds: The kinds that it is for.
         is_plain: Whether it gets the plain name of the field.
     """
 

@@ -103,7 +103,6 @@ class Policy:
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
         epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
             value decides.
-        masked: The fields whose values are masked.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         samples: How plans, events and commits show sample values.
         detects_maps: Whether the objects of a new field become maps if they look like maps.

@@ -31,12 +31,7 @@ class _JsonOperation:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(_JsonOperation):
-    """Create the table.
-
-    Args:
-        schema: All its columns.
-        partition_by: The names of its partition columns.
-    """
+    """Create the table."""
 
     schema: StructType
     partition_by: tuple[str, ...] = ()
@@ -52,8 +47,6 @@ class AddColumn(_JsonOperation):
 
     Args:
         parent: The path of the struct; empty for the table itself.
-        field: The new field, with everything inside it.
-        place: Its position in the struct.
     """
 
     parent: Path
@@ -72,13 +65,7 @@ class AddColumn(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class WidenType(_JsonOperation):
-    """Change the type of a leaf to a wider one in place. No file is rewritten.
-
-    Args:
-        path: The leaf.
-        old: Its current type.
-        new: Its new type.
-    """
+    """Change the type of a leaf to a wider one in place. No file is rewritten."""
 
     path: Path
     old: DataType
@@ -93,7 +80,6 @@ class LoosenText(_JsonOperation):
     """Raise or remove the length limit of a string column.
 
     Args:
-        path: The column.
         limit: The new limit: ``varchar(n)``, or ``string`` for any length.
     """
 
@@ -109,7 +95,6 @@ class RenameColumn(_JsonOperation):
     """Rename a field. Files keep its physical name.
 
     Args:
-        path: The field.
         name: Its new name, without the parent.
     """
 
@@ -182,7 +167,6 @@ class SetDefault(_JsonOperation):
     """Set the default of a column, for rows written without a value for it.
 
     Args:
-        path: The column.
         expression: The default, an SQL expression.
     """
 
@@ -208,7 +192,6 @@ class SyncIdentity(_JsonOperation):
     """Let an identity column continue after the values that it has.
 
     Args:
-        path: The column.
         high_water_mark: The last value; new values come after it.
     """
 
@@ -238,7 +221,6 @@ class AddConstraint(_JsonOperation):
     """Add a CHECK constraint. All rows must have been checked before.
 
     Args:
-        name: Its name.
         expression: The condition, in SQL.
     """
 

@@ -37,11 +37,7 @@ EVENTS = "events"
 def schema_changes(
     before: StructType, after: StructType, reasons: Sequence[tuple[Path, ChangeReason]] = ()
 ) -> tuple[ColumnChange, ...]:
-    """Return the column changes: columns of the new schema in its order, then removed columns.
-
-    Args:
-        after: The schema after it.
-    """
+    """Return the column changes: columns of the new schema in its order, then removed columns."""
     key = _key_of(before)
     return _join_reasons((*_added_changes(before, after, key), *_dropped_changes(before, after, key)), reasons)
 

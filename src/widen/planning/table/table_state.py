@@ -62,11 +62,7 @@ class MetadataChange:
 
 
 def to_table_state(snapshot: Snapshot) -> TableState:
-    """Return the state of a version that table changes are planned with.
-
-    Raises:
-        CorruptLog: its metadata cannot be read.
-    """
+    """Return the state of a version that table changes are planned with."""
     is_clustered = is_supported(snapshot.protocol, "clustering")
     clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
     return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)

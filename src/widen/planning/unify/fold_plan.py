@@ -45,7 +45,6 @@ class FoldResult:
     """The result of a fold.
 
     Args:
-        fold: The columns.
         values: The number of rows with a value in the column.
         fits: How many of the values convert exactly, where the target column is null.
         duplicates: The number of values that the target column has already.

@@ -42,7 +42,6 @@ class FileSelection:
 
         Args:
             values: The serialized partition values, by physical name.
-            stats: The statistics as JSON text.
         """
         return self.is_everything or self.can_be(self.predicate, values, stats, truth=True)
 
@@ -53,7 +52,6 @@ class FileSelection:
 
         Args:
             values: The serialized partition values, by physical name.
-            stats: The statistics as JSON text.
         """
         statistics: list[FileStatistics] = []
 

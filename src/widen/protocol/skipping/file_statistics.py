@@ -36,8 +36,6 @@ class Bounds:
     """The bounds of the values of one column in one file.
 
     Args:
-        low: A lower bound of the values, or `UNKNOWN`.
-        high: An upper bound of the values, or `UNKNOWN`.
         may_be_null: False only if certainly no value is null.
         may_be_value: False only if certainly every value is null.
         may_be_nan: False only if certainly no value is NaN, which Spark orders above every number.
@@ -219,13 +217,7 @@ _FLOAT_TEXT_MAX = 3.4028236e38
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one leaf column in one file.
-
-    Args:
-        low: The smallest value, or None if it is unknown.
-        high: The largest value, or None if it is unknown.
-        nulls: The number of null values, or None if it is unknown.
-    """
+    """The statistics of one leaf column in one file."""
 
     low: Any = None
     high: Any = None

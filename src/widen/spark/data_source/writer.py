@@ -71,7 +71,6 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
         Raises:
             InternalError: Spark did not pass the id of the query to its tasks.
             ContentionError: another writer changed the table so that the files do not fit, or kept winning.
-            TableError: the table cannot be written.
         """
         written = _written(messages)
         plan = _find_plan(written)
@@ -117,7 +116,6 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
     Raises:
         MetadataChanged: another writer changed the table in a way that the files do not fit.
         ContentionError: concurrent commits kept conflicting.
-        TableError: the table cannot be written.
     """
     adds = [to_add(plan.layout, part, texts) for message in written for part, texts in message.files]
     with StagedFiles() as staged:

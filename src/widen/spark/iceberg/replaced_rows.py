@@ -50,9 +50,6 @@ def remove_replaced_rows(
     Args:
         point: The snapshot to remove them from, with the metadata of the commit.
         schema: The columns of the commit, with field ids.
-
-    Raises:
-        CorruptFile: a data file or a delete file cannot be read.
     """
     if point.snapshot is None:
         return RemovedRows()

@@ -123,7 +123,6 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
         InvalidCondition: Spark cannot use the condition.
         CorruptFile: a file cannot be read, or its columns cannot be found.
         UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
-        JobFailed: the Spark job that reads footers failed.
     """
     if str(source.spark.conf.get("spark.sql.caseSensitive")).lower() != "true":
         ensure_names_distinct(schema, source.point.metadata.location)
@@ -152,7 +151,6 @@ def read_files(
     Raises:
         CorruptFile: a file cannot be read, or its columns cannot be found.
         UnsupportedFeatureForRead: the files have something that this version cannot read.
-        JobFailed: the Spark job that reads footers failed.
     """
     whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)

@@ -108,7 +108,6 @@ class Batch(Interface):
         """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            policy: As for `source_digests`.
             kept_out: The texts of the quarantined records, in a column `TEXT`.
         """
 

@@ -134,11 +134,7 @@ class IcebergWriter(TableWriter):
 
 
 def read_footer_entries(store: LogStore, path: str) -> Mapping[str, str]:
-    """Return the entries that a writer has put into the footer of a file; see `IcebergWriter`.
-
-    Raises:
-        TableError: the file cannot be read.
-    """
+    """Return the entries that a writer has put into the footer of a file; see `IcebergWriter`."""
     entries = pq.read_metadata(pa.BufferReader(store.read(path))).metadata or {}
     return {key.decode(): value.decode() for key, value in entries.items()}
 

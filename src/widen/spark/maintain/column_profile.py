@@ -33,7 +33,6 @@ class ColumnFacts:
     """The profile of one leaf.
 
     Args:
-        nulls: The number of rows without a value.
         low: The smallest value; None if the type has no order.
         high: The largest value; None if the type has no order.
         distinct: The approximate number of distinct values; None inside arrays and maps.

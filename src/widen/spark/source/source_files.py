@@ -31,8 +31,6 @@ class SourceFile:
 
     Args:
         path: Its URI, without escapes.
-        size_bytes: Its size in bytes.
-        modified_ms: The time of its last modification, in ms since 1970 UTC.
         uri: Its URI as Spark writes it.
         content: A hash of its content; empty if it was not computed.
     """

@@ -62,7 +62,6 @@ def write_parquet(
         RowRefused: a row violates a rule of the table.
         NoStoredColumns: every column of the table is void or a partition column.
         NestedVoidColumn: the schema has a void inside an array or a map.
-        CorruptFile: a data file that the frame reads cannot be read.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """

@@ -51,7 +51,7 @@ from support.iceberg_files import (
     write_file,
 )
 from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
-from widen.spark.iceberg import file_schemas
+from widen.spark.iceberg import file_columns
 from widen.spark.read import scan
 
 UTC = timezone.utc
@@ -436,10 +436,10 @@ def test_many_files_are_read_through_a_manifest_and_footers_by_executors(
     paths = [write_file(table, [field(name, pa.int64(), 1)], [{name: at}]) for at, name in enumerate(["x", "id"] * 6)]
     append(table, *(data_file(path, 1) for path in paths))
     monkeypatch.setattr(scan, "EXPLICIT_FILES", 2)
-    monkeypatch.setattr(file_schemas, "DRIVER_FILES", 2)
+    monkeypatch.setattr(file_columns, "DRIVER_FILES", 2)
     assert [row[0] for row in rows(table, spark)] == list(range(12))
     paths[3].unlink()
-    file_schemas._cache.clear()
+    file_columns._cache.clear()
     with pytest.raises(CorruptFile, match=f"{paths[3]} cannot be read: the file does not exist"):
         opened(table).read(spark=spark)
 

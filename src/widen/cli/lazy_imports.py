@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
     from widen.report.iceberg_report import build_iceberg_report
-    from widen.report.load_tables import loads_parts
     from widen.report.report_summary import summarize_report
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
+    from widen.report.terminal import loads_parts
     from widen.report.terminal_report import report_parts
     from widen.spark.job_progress import watch_jobs
     from widen.spark.maintain.rewrite_files import REWRITE

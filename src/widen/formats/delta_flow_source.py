@@ -26,7 +26,7 @@ from widen.log.read.version_diff import missing_files
 from widen.log.store.log_store import LogStore
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
-from widen.planning.write.readable_change import is_readable_in
+from widen.planning.write.readable_schema import is_readable_in
 from widen.protocol.actions import Add, Remove
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.table_features import supported_features

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from widen.formats.table_format import TableLocation
 from widen.model.types import StructType
-from widen.planning.write.readable_change import is_readable_in
+from widen.planning.write.readable_schema import is_readable_in
 from widen.spark.spark_types import DataFrame, SparkSession
 
 

@@ -31,7 +31,7 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, ancestors, find_read_point
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
-from widen.planning.write.readable_change import is_readable_in
+from widen.planning.write.readable_schema import is_readable_in
 from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.iceberg.scan import IcebergSource, read_files
 from widen.spark.spark_types import DataFrame, SparkSession

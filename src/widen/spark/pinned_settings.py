@@ -1,10 +1,16 @@
-"""Settings of a session that jobs of Widen need, whatever the user has set."""
+"""Settings of a session that jobs of Widen need, whatever the user has set.
+
+Data files are read and written in Parquet's calendar.
+
+Source: Spark's settings of datetimeRebaseMode and int96RebaseMode
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -68,3 +74,15 @@ def observable_jobs(spark: SparkSession) -> AbstractContextManager[None]:
     it has analyzed for that and cached.
     """
     return nullcontext() if is_driver(spark) or not spark.version.startswith("4.0.") else _uncached.pin(spark)
+
+
+READ_OPTIONS: Mapping[str, str] = MappingProxyType({"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"})
+"""The options of Spark's reader for data files. A footer that names another calendar takes precedence."""
+
+_WRITE_SETTINGS = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "CORRECTED" for kind in ("datetime", "int96")}
+_proleptic = PinnedSettings(_WRITE_SETTINGS, _WRITE_SETTINGS)
+
+
+def proleptic_writes(spark: SparkSession) -> AbstractContextManager[None]:
+    """Make Spark write files in Parquet's calendar while this is open."""
+    return _proleptic.pin(spark)

@@ -5,6 +5,7 @@ The schemas show the changes of any writer; the events give the reasons.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -14,8 +15,11 @@ import msgspec
 from widen.model.column_path import Path, children, fields
 from widen.model.types import DataType, Field, StructType, is_atomic
 from widen.planning.evolution.plan import PlanEvent
+from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.column_change import (
     ADDED,
+    CHANGED,
+    MOVED,
     REMOVED,
     RENAMED,
     RETYPED,
@@ -24,10 +28,11 @@ from widen.planning.table.column_change import (
     ChangeReason,
     ColumnChange,
 )
-from widen.planning.table.column_detail_changes import detail_changes, moves
+from widen.planning.table.field_position import AfterField, StructEnd
 from widen.planning.table.operation import AddColumn, CreateTable, Operation, WidenType
 from widen.protocol.actions import CommitInfo
 from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.column_metadata import HIGH_WATER_MARK, TEXT_LIMIT, find_default
 from widen.protocol.type_widening import is_widening
 
 EVENTS = "events"
@@ -131,8 +136,8 @@ def _added_changes(before: StructType, after: StructType, key: _Key) -> Iterator
         if previous[0][-1] != path[-1]:
             yield ColumnChange(RENAMED, path, ".".join(previous[0]), ".".join(path))
         yield from _retyped(path, previous[1].type, field.type)
-        yield from detail_changes(path, previous[1], field)
-    yield from moves(kept)
+        yield from _detail_changes(path, previous[1], field)
+    yield from _moves(kept)
 
 
 def _dropped_changes(before: StructType, after: StructType, key: _Key) -> Iterator[ColumnChange]:
@@ -186,3 +191,59 @@ def _object(text: str) -> Mapping[str, Any]:
     except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else dict.fromkeys(map(str, value if isinstance(value, list) else []))
+
+
+def _detail_changes(path: Path, old: Field, new: Field) -> Iterator[ColumnChange]:
+    """Yield the changes of a field other than its type, name and position, with the old and new values."""
+    before, after = _details(old), _details(new)
+    for key, text in after.items():
+        if before[key] != text:
+            yield ColumnChange(CHANGED, path, before[key], text)
+
+
+def _details(field: Field) -> Mapping[str, str]:
+    comment, default = field.metadata.get(COMMENT), find_default(field)
+    return {
+        "comment": "no comment" if comment is None else f"comment {str(comment)!r}",
+        "nullable": "nullable" if field.nullable else "not null",
+        "default": "no default" if default is None else f"default {default}",
+        "limit": str(field.metadata.get(TEXT_LIMIT, "string")),
+        "mark": f"identity high water mark {field.metadata.get(HIGH_WATER_MARK, 'not set')}",
+    }
+
+
+def _moves(positions: Iterable[tuple[Path, int]]) -> Iterator[ColumnChange]:
+    """Yield the fields whose position among the existing fields of their struct changed.
+
+    The smallest possible set of fields counts as moved; the others keep their relative order.
+
+    Args:
+        positions: The path of every field that existed before, in the order of the new schema, with its index in
+            the old schema.
+    """
+    structs: dict[Path, list[tuple[Path, int]]] = {}
+    for path, number in positions:
+        structs.setdefault(path[:-1], []).append((path, number))
+    for siblings in structs.values():
+        numbers = [number for _, number in siblings]
+        kept = set(numbers if numbers == sorted(numbers) else _longest_ordered(numbers))
+        for index, (path, number) in enumerate(siblings):
+            if number not in kept:
+                place = AfterField(siblings[index - 1][0][-1]) if index else StructEnd.FIRST
+                yield ColumnChange(MOVED, path, new=str(place))
+
+
+def _longest_ordered(numbers: Sequence[int]) -> list[int]:
+    """Return the longest increasing subsequence of distinct numbers.
+
+    Example:
+        >>> _longest_ordered([3, 1, 2, 4])
+        [1, 2, 4]
+    """
+    ends: list[int] = []
+    chains: list[list[int]] = []
+    for number in numbers:
+        index = bisect_left(ends, number)
+        chain = [*(chains[index - 1] if index else []), number]
+        ends[index : index + 1], chains[index : index + 1] = [number], [chain]
+    return chains[-1] if chains else []

@@ -13,11 +13,11 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from widen.errors import InvalidOption
-from widen.log.read.changed_files import INSERT, ChangeSlice, change_slices
 from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.file_filter import filter_files
 from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot, first_version_from, open_snapshot
+from widen.log.read.version_changes import INSERT, ChangeSlice, change_slices
 from widen.protocol.skipping.predicate import And, Predicate, UnknownPredicate
 from widen.spark.data_source.pushed_filters import to_predicate
 from widen.spark.data_source.source_options import SourceOptions

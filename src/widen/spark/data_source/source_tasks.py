@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from widen.errors import DataSourceRefused
-from widen.log.read.changed_files import ChangeSlice
 from widen.log.read.snapshot import Snapshot
+from widen.log.read.version_changes import ChangeSlice
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.spark.arrow_types import to_arrow_schema

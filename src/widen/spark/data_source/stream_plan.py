@@ -20,14 +20,13 @@ from widen.errors import (
     StreamColumnsChanged,
     StreamRowsChanged,
 )
-from widen.log.read.changed_files import INSERT, ChangeSlice, change_slices
 from widen.log.read.file_list import to_adds
 from widen.log.read.log_segment import list_log
 from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.log.read.version_changes import INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
-from widen.planning.write.change_feed_schema import has_same_columns
+from widen.planning.write.readable_schema import has_same_columns
 from widen.protocol.column_metadata import visible_schema
 from widen.protocol.table_features import ensure_readable
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on

@@ -12,13 +12,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from widen.errors import ChangeFeedNotRecorded, ChangeFeedSchemaChanged, ChangeFeedSchemaMismatch, InvalidOption
-from widen.log.read.changed_files import DELETE, INSERT, ChangeSlice, change_slices
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.log.read.version_changes import DELETE, INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import quote_name
-from widen.planning.write.change_feed_schema import is_representable_in
+from widen.planning.write.readable_schema import is_representable_in
 from widen.protocol.actions import Add
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.column_metadata import visible_schema

@@ -13,9 +13,9 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.log.read.changed_files import INSERT
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot
+from widen.log.read.version_changes import INSERT
 from widen.log.write.commit import ReadSet
 from widen.model.types import quote_name
 from widen.protocol.actions import Add, Metadata

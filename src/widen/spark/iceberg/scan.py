@@ -31,8 +31,7 @@ from widen.spark.expression import filter_rows
 from widen.spark.hadoop_options import options_of_files
 from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
-from widen.spark.iceberg.file_columns import FileColumns, find_columns
-from widen.spark.iceberg.file_schemas import read_schemas
+from widen.spark.iceberg.file_columns import FileColumns, find_columns, read_schemas
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW
 from widen.spark.read.projection import projection
 from widen.spark.read.pushdown import file_condition

@@ -35,7 +35,7 @@ from widen.protocol.type_changes import ensure_readable
 from widen.spark.expression import filter_rows
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.hadoop_options import hadoop_options
-from widen.spark.parquet.rebase_mode import READ_OPTIONS
+from widen.spark.pinned_settings import READ_OPTIONS
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.spark.read.field_ids import split_by_names
 from widen.spark.read.file_manifest import write_manifest

@@ -29,7 +29,7 @@ from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.void_columns import ensure_storable
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
-from widen.spark.parquet.rebase_mode import proleptic_writes
+from widen.spark.pinned_settings import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.iceberg_writer import write_for_iceberg
 from widen.spark.write.part_file import PartSink, codec_of, describe_columns

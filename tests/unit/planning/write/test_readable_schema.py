@@ -1,4 +1,4 @@
-"""Rows of one version in the columns of another one: only new columns are bridged."""
+"""Rows of one version in the schema of another: scans widen types; the change data feed only bridges new columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.write.change_feed_schema import is_representable_in
+from widen.planning.write.readable_schema import is_readable_in, is_representable_in
+from widen.protocol.column_mapping import PHYSICAL_NAME
 
 
 def schema(text: str) -> StructType:
@@ -32,7 +33,7 @@ def schema(text: str) -> StructType:
         ("a struct<x: int>", "a array<int>", False),
     ],
 )
-def test_what_came_later_may_only_add(before: str, after: str, expected: bool) -> None:
+def test_the_later_version_may_only_have_new_columns(before: str, after: str, expected: bool) -> None:
     assert is_representable_in(schema(before), 1, schema(after), 2) is expected
     assert is_representable_in(schema(after), 2, schema(before), 1) is expected
 
@@ -46,7 +47,9 @@ def test_what_came_later_may_only_add(before: str, after: str, expected: bool) -
         (("a int not null", 2), ("a int", 1), True),
     ],
 )
-def test_null_is_told_only_where_it_may_be(rows: tuple[str, int], shown: tuple[str, int], expected: bool) -> None:
+def test_nulls_are_returned_only_in_nullable_columns(
+    rows: tuple[str, int], shown: tuple[str, int], expected: bool
+) -> None:
     assert is_representable_in(schema(rows[0]), rows[1], schema(shown[0]), shown[1]) is expected
 
 
@@ -57,3 +60,34 @@ def test_a_column_that_was_dropped_and_came_back_is_another_one() -> None:
 
     assert is_representable_in(column(1), 1, column(1), 2)
     assert not is_representable_in(column(1), 1, column(2), 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("struct<a: int>", "struct<a: bigint, b: string>", True),
+        ("struct<a: bigint>", "struct<a: int>", False),
+        ("struct<a: int>", "struct<a: string>", False),
+        ("struct<a: int>", "struct<b: int>", False),
+        ("struct<a: int, b: int>", "struct<a: int>", False),
+        ("struct<a: int>", "struct<A: int>", False),
+        ("array<struct<a: date>>", "array<struct<a: timestamp_ntz, b: int>>", True),
+        ("array<int>", "int", False),
+        ("map<string, int>", "map<string, double>", True),
+        ("map<int, int>", "map<bigint, int>", True),
+        ("void", "string", True),
+        ("float", "double", True),
+        ("bigint", "double", False),
+    ],
+)
+def test_rows_of_an_older_schema_are_readable(old: str, new: str, expected: bool) -> None:
+    assert is_readable_in(parse_type(old), parse_type(new)) is expected
+
+
+def test_rows_of_a_column_that_was_added_again_are_not_readable() -> None:
+    def schema(physical: str) -> StructType:
+        integer = parse_type("int")
+        return StructType((Field("a", integer, metadata={PHYSICAL_NAME: physical}),))
+
+    assert is_readable_in(schema("x"), schema("x"))
+    assert not is_readable_in(schema("x"), schema("y"))

@@ -1,8 +1,8 @@
-"""Whether the change data feed can return rows of one version in the schema of another.
+"""Whether the rows of one version of a table can be read in the schema of another.
 
-It never converts across a change of type, not even a widening: consumers of the feed must notice the change.
+The change data feed never converts across a change of type, not even a widening: its consumers must notice the change.
 
-Source: Delta Spark's change data feed
+Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping; Delta Spark's change data feed
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
+from widen.protocol.type_widening import is_widening
 
 
 def is_representable_in(schema: StructType, version: int, shown: StructType, shown_version: int) -> bool:
-    """Tell whether rows of one version can be returned in the schema of another.
+    """Tell whether the change data feed can return rows of one version in the schema of another.
 
     The later version may only have new columns, and columns that became nullable.
     """
@@ -53,3 +54,29 @@ def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool
         return False
     same = all(old.metadata.get(key) == new.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
     return same and _has_grown(old.type, new.type, may_be)
+
+
+def is_readable_in(old: DataType, new: DataType) -> bool:
+    """Tell whether the old type has grown into the new one: every field is there, with a type that is not narrower.
+
+    A field that was renamed, dropped, or dropped and added again, is not there any more.
+
+    Args:
+        old: The schema or type of the rows.
+        new: The schema or type to read them in.
+    """
+    match old, new:
+        case StructType(), StructType():
+            pairs = [(field, new.find(field.name)) for field in old]
+            return all(
+                other is not None
+                and field.name == other.name
+                and all(field.metadata.get(key) == other.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
+                and is_readable_in(field.type, other.type)
+                for field, other in pairs
+            )
+        case ArrayType(), ArrayType():
+            return is_readable_in(old.element, new.element)
+        case MapType(), MapType():
+            return is_readable_in(old.key, new.key) and is_readable_in(old.value, new.value)
+    return old in (VOID, new) or is_widening(old, new)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import sys
 from typing import TYPE_CHECKING
 
 from widen.table.lazy_spark import load
@@ -60,18 +57,64 @@ if TYPE_CHECKING:
     from widen.table.schema_diff import diff_versions
     from widen.table.vacuum import VacuumMixin
 
-# The imports above, which only type checkers read, also say from where a name is imported when it is used.
-_HOMES = {
-    alias.name: str(node.module)
-    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
+# Type checkers read the imports above; at run time this table says where each name is. A test compares the two.
+_NAMES = {
+    "widen.flows": ("flow", "flow_chain"),
+    "widen.formats": ("find_table",),
+    "widen.iceberg.catalog": ("to_catalog",),
+    "widen.iceberg.mirror": ("ensure_mirrorable",),
+    "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
+    "widen.ingestion.batch_limits": ("parse_limits",),
+    "widen.ingestion.new_files": ("name_some",),
+    "widen.ingestion.options": ("parse_options",),
+    "widen.log.read.loads": ("read_loads",),
+    "widen.log.read.snapshot": ("open_snapshot",),
+    "widen.log.store.log_store": ("LogStore",),
+    "widen.model.sql_literal": ("to_identifier", "to_literal"),
+    "widen.model.types": ("quote_name",),
+    "widen.planning.alter.alter_request": ("parse_column_changes", "parse_drops", "parse_new_columns", "parse_rename"),
+    "widen.planning.alter.handover": ("plan_handover",),
+    "widen.planning.table.table_state": ("to_table_state",),
+    "widen.planning.unify.contract": ("build_contract",),
+    "widen.protocol.table_features": ("PROTECTION", "supported_features"),
+    "widen.protocol.type_changes": ("has_type_changes",),
+    "widen.report": ("terminal", "text_format", "widgets"),
+    "widen.report.build_report": ("build_report",),
+    "widen.report.commit_history": ("read_history",),
+    "widen.report.evolution_rules": ("evolution_rules", "find_rule"),
+    "widen.report.file_footers": ("FooterUse",),
+    "widen.report.html_page": ("render_page",),
+    "widen.report.iceberg_report": ("build_iceberg_report",),
+    "widen.report.report_summary": ("summarize_report",),
+    "widen.report.row_scan": ("scan_report",),
+    "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
+    "widen.report.table_summary": ("summarize_table",),
+    "widen.report.terminal": ("loads_parts",),
+    "widen.report.terminal_report": ("report_parts",),
+    "widen.spark.job_progress": ("watch_jobs",),
+    "widen.spark.maintain.rewrite_files": ("REWRITE",),
+    "widen.spark.parquet.old_type_files": ("find_old_files", "summarize_old_types"),
+    "widen.spark.read.scan": ("read_snapshot",),
+    "widen.spark.session": ("find_session", "is_driver"),
+    "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
+    "widen.sql_commands.execute": ("needs_session", "run_statement"),
+    "widen.sql_commands.parser": ("parse_sql",),
+    "widen.sql_commands.query_results": ("ChangedTable", "QueryResult"),
+    "widen.sql_commands.token_reader": ("split_statements",),
+    "widen.table": ("IcebergTable", "Table"),
+    "widen.table.column_changes": ("ColumnChangesMixin",),
+    "widen.table.mirror": ("MirrorMixin",),
+    "widen.table.property_changes": ("PropertyChangesMixin",),
+    "widen.table.results": ("Loads",),
+    "widen.table.schema_diff": ("diff_versions",),
+    "widen.table.vacuum": ("VacuumMixin",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
     """Return a name of the layers below, imported now."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
-    return load(f"{home}.{name}") if home == "widen.report" else load(home, name)
+    module = _MODULES[name]
+    return load(f"{module}.{name}") if module == "widen.report" else load(module, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.errors import CorruptFile, InvalidOption, SourceError, UnmatchedFields
+from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, UnmatchedFields
 from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.observe.corrupt_text import corrupt_text_to_bytes
@@ -229,6 +230,45 @@ def test_files_that_cannot_be_read_are_named_or_skipped(
     assert replay(table + "_quarantine", table, spark=spark).replayed == 0
     (_, _, info), *_ = Table(table).history()
     assert info["operationMetrics"]["numBadFiles"] == "2"
+
+
+READERS = {
+    "this process": ("b.csv", 2**20, "it has 12 bytes, not 15"),
+    "tasks": ("b.csv", 0, "it has 12 bytes, not 15"),
+    "Spark": ("b c.csv", 2**20, "it was deleted"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_changes_after_it_is_listed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    """What was read of it may end in the half of a record, which is a whole one in CSV."""
+    name, local_bytes, told = READERS[reader]
+    source, table = tmp_path / "in", tmp_path / "table"
+    find_files = BatchReader.find_files
+
+    def find_and_change(*words: Any) -> SourceFiles:
+        source.mkdir(exist_ok=True)
+        (source / "a.csv").write_text("n,t\n1,first\n")
+        (source / name).write_text("n,t\n2,a\n3,long\n")
+        listed = find_files(*words)
+        if told == "it was deleted":
+            (source / name).unlink()
+        else:
+            os.truncate(source / name, 12)
+        return listed
+
+    monkeypatch.setattr(BatchReader, "find_files", find_and_change)
+    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", local_bytes)
+    with pytest.raises(SourceChanged, match=f"{name} changed after it was listed: {told}"):
+        ingest(str(source), str(table), spark=spark)
+    assert not [path for path in table.rglob("*") if path.is_file()]
+    if reader == "Spark":
+        done = ingest(str(source), str(table), spark=spark, skip_bad_files=True)
+        assert done.records == 1
+        assert [(Path(file.path).name, told in file.reason) for file in done.bad_files] == [(name, True)]
+        assert [Path(file.path).name for file in Table(str(table)).loads()[0].files] == ["a.csv"]
 
 
 def test_damaged_parquet_is_named_or_skipped(spark: SparkSession, tmp_path: Path) -> None:

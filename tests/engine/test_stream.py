@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen.errors import EvolutionRefused, InvalidOption
+from widen.errors import EvolutionRefused, InvalidOption, SourceChanged
 from widen.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +99,17 @@ def test_a_stream_that_fails_says_why_and_goes_on_where_it_was(spark: SparkSessi
         stream(spark, tmp_path, evolve="fail")
     stream(spark, tmp_path)
     assert numbers(spark, tmp_path) == {1: 1, 2: 1}
+
+
+def test_a_file_that_is_deleted_before_it_is_read_is_not_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", {"n": 1})
+    put(tmp_path / "in", "2.json", {"n": 2})
+    gone = tmp_path / "in" / "1.json"
+    with pytest.raises(SourceChanged, match=r"1\.json changed after it was listed: it was deleted"):
+        stream(spark, tmp_path, progress=lambda _: gone.unlink(missing_ok=True))
+    gone.touch()
+    assert [each.records for each in stream(spark, tmp_path)] == [1]
+    assert numbers(spark, tmp_path) == Counter([2])
 
 
 def test_a_stream_that_may_change_nothing_passes_nothing_over(spark: SparkSession, tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ WidenError
 │   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
 │   ├── IcebergUnavailable · CatalogNotFound · MirrorRefused
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
-│   ├── SourceError · FilesChanged   the source of an ingestion cannot be used, or has changed since it was loaded
+│   ├── SourceError         the source of an ingestion cannot be used
+│   │   └── SourceChanged   a file changed while it was read
+│   ├── FilesChanged        files have changed since they were loaded
 │   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
 │   ├── PlanChanged         the plan of a batch is not the plan that was approved
 │   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on

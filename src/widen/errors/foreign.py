@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from widen.errors.tables import CorruptFile
+
 _NOTES = "__notes__"
 
 
@@ -17,6 +19,17 @@ def first_line(error: Exception) -> str:
 def open_failure(error: OSError | ValueError) -> str:
     """Return why a file cannot be opened; Python raises `ValueError` for a path that no file can have."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def missing_data_file(path: str) -> CorruptFile:
+    """Return the error for a data file of a table that does not exist."""
+    return CorruptFile(path=path, reason="it does not exist (vacuumed or deleted?)", fix=_RESTORE_OR_READ_LATER)
+
+
+_RESTORE_OR_READ_LATER = (
+    "If a vacuum deleted it, read a later version. Otherwise restore the file from a backup, or restore the table to a "
+    "version that does not need it."
+)
 
 
 # Widen supports Python 3.10, where BaseException.add_note does not exist.

@@ -20,6 +20,7 @@ __all__ = [
     "PackageMissing",
     "PlanChanged",
     "RetentionTooShort",
+    "SourceChanged",
     "SourceError",
     "SparkUnavailable",
     "UnmatchedFields",
@@ -144,6 +145,13 @@ class SourceError(RequestError):
     code = "WIDEN_SOURCE_UNUSABLE"
     template = "{source}: {reason}."
     hint = "{fix}"
+
+
+class SourceChanged(SourceError):
+    """A file of the source changed between its listing and the end of the reading."""
+
+    code = "WIDEN_SOURCE_CHANGED"
+    template = "The source file {path} changed after it was listed: it {change}."
 
 
 class FilesChanged(RequestError):

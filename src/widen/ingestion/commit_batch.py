@@ -29,8 +29,8 @@ from widen.planning.evolution.explain_plan import explain_operations, explain_pl
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch
-from widen.spark.session import find_session
 from widen.spark.source.bad_files import with_bad_files
+from widen.spark.source.changed_files import unchanged_files
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
@@ -111,7 +111,7 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
         None if there is nothing to write, and the request allows that.
 
     Raises:
-        SourceError: the batch has no record, or no value.
+        SourceError: the batch has no record, or no value, or a file changed while it was read.
         EvolutionRefused: the policy forbids a change that the batch needs.
         PlanChanged: the plan is not the one that was approved.
         LimitExceeded: the batch is over a limit.
@@ -139,11 +139,13 @@ class _BatchCommit:
         target = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(target):
             return _repeated(target)
-        self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
-        written = write_until_plan_is_stable(target, self.observed, partial(write_pass, batch, request.progress))
-        written = replace(written, plan=replace(written.plan, bad_files=batch.bad_files))
+        write = partial(write_pass, batch, request.progress)
         with StagedFiles() as staged:
-            staged.add_undo(partial(written.draft.discard, written.result))
+            with unchanged_files(batch.spark, batch.files):
+                self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
+                written = write_until_plan_is_stable(target, self.observed, write)
+                staged.add_undo(partial(written.draft.discard, written.result))
+            written = replace(written, plan=replace(written.plan, bad_files=batch.bad_files))
             if not request.may_be_empty and not self._records_bad_files(target):
                 ensure_has_records(batch, written)
             elif not has_content(written) and (
@@ -194,9 +196,7 @@ def _repeated(target: IngestTarget) -> WrittenBatch:
 
 
 def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
-    kept_out = written.result.kept_out
-    session = find_session() if kept_out is None else kept_out.sparkSession
-    kept_out = with_bad_files(kept_out, session, batch.bad_files)
+    kept_out = with_bad_files(written.result.kept_out, batch.spark, batch.bad_files)
     new_files = None
     files = batch.files or batch.bad_files
     if request.is_new and request.interval is None and files:

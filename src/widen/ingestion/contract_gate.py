@@ -19,6 +19,7 @@ from widen.model.argument_types import check_arguments
 from widen.observe.contract import ensure_contract
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.session import find_session
+from widen.spark.source.changed_files import unchanged_files
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.contract_check import ContractReport
 
@@ -52,7 +53,9 @@ def check_contract(
     ensure_contract(schema)
     session = find_session(spark)
     reader, _ = parse_options(locals())
-    return reader.open(session, source).check_contract(schema)
+    batch = reader.open(session, source)
+    with unchanged_files(session, batch.files):
+        return batch.check_contract(schema)
 
 
 def read_contract(file: str | PathLike[str]) -> Any:

@@ -21,6 +21,7 @@ from widen.planning.evolution.plan import BadFile, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource, persist_source
+from widen.spark.source.changed_files import ensure_unchanged, explain_changes
 from widen.spark.source.json_texts import is_small
 
 _Source = TypeVar("_Source", bound=IngestSource)
@@ -70,8 +71,10 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
     if watch.verified:
         size_bytes = sum(file.size_bytes for file in batch.files)
         request.progress(Step("verifying", size_bytes, written.result.seen.records))
-        with after_commit(request.table.location, version):
+        with after_commit(request.table.location, version), explain_changes(batch.spark, batch.files):
             verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
+            if not verification.is_clean:
+                ensure_unchanged(batch.spark, batch.files)
     result = written.result
     return IngestResult(
         version,

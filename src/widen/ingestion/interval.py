@@ -28,6 +28,7 @@ from widen.spark.hadoop_options import with_store_settings
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
 from widen.spark.session import find_session
+from widen.spark.source.changed_files import unchanged_files
 from widen.spark.source.source_files import hash_files, to_paths
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import BatchResult
@@ -78,7 +79,7 @@ def plan(
         spark: The session to work in; by default the active one, else a local one.
 
     Raises:
-        SourceError: the source cannot be used, or it has no records.
+        SourceError: the source cannot be used, it has no records, or a file changed while it was read.
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``.
         InvalidOption: an argument cannot be used.
         UnmatchedFields: ``strict`` is set, and options name fields that do not exist.
@@ -95,8 +96,9 @@ def plan(
     if batch is None:
         return Plan((), target.schema or StructType())
     target = target.with_file_fields(batch.names)
-    observed = batch.prior_observation(target.schema, target.policy)
-    planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
+    with unchanged_files(session, batch.files):
+        observed = batch.prior_observation(target.schema, target.policy)
+        planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
     if strict:
         ensure_matched(planned.plan)
@@ -213,7 +215,8 @@ def ingest(
             one batch after another is then that of all at once. It has no effect on a table that exists.
 
     Raises:
-        SourceError: the source cannot be used, or it has no records; the table is untouched.
+        SourceError: the source cannot be used, it has no records, or a file changed while it was read; the table is
+            untouched.
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
         UnmatchedFields: ``strict`` is set, and options name fields that do not exist; the table is untouched.

@@ -27,6 +27,7 @@ from widen.errors import (
     WidenError,
     WrongLength,
 )
+from widen.errors.foreign import missing_data_file
 from widen.spark.masked_values import show_reason
 
 try:
@@ -167,14 +168,12 @@ def _sent_error(match: re.Match[str]) -> WidenError:
 
 
 def _missing_path_error(match: re.Match[str]) -> WidenError:
-    fix = "If a vacuum deleted it, read a later version. Otherwise restore the file from a backup."
-    return CorruptFile(path=match[1], reason="it does not exist (vacuumed or deleted?)", fix=fix)
+    return missing_data_file(match[1])
 
 
 def _read_error(match: re.Match[str]) -> WidenError:
     if match[1] == "FAILED_READ_FILE.FILE_NOT_EXIST":
-        fix = "Restore the file from a backup, or restore the table to a version that does not need it."
-        return CorruptFile(path=match[2], reason="it does not exist (vacuumed or deleted?)", fix=fix)
+        return missing_data_file(match[2])
     causes = _CAUSE.findall(match.string)
     detail = match[3].strip() if "SQLSTATE" not in match[3].strip()[:9] else causes[-1][1] if causes else ""
     reason = f"Spark reports {match[1]}" + (f" ({detail[:200].rstrip('.')})" if detail else "")

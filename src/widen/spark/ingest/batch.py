@@ -43,6 +43,10 @@ class Batch(Interface):
         """The name of the source in errors."""
 
     @property
+    def spark(self) -> SparkSession:
+        """The session that reads the records."""
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """The names of the files that are not read."""
 

@@ -24,6 +24,7 @@ from widen.proof.file_parts import FileTasks
 from widen.spark.ingest.batch import Batch, TextBatch
 from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
+from widen.spark.source.changed_files import explain_changes, list_new_files
 from widen.spark.source.csv_dialect import parse_dialect
 from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
@@ -46,7 +47,6 @@ from widen.spark.source.source_files import (
     count_partitions,
     find_source,
     to_paths,
-    to_source_files,
 )
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
@@ -114,9 +114,9 @@ class BatchReader:
             files: The columns of `widen.spark.source.source_files.list_files`.
 
         Raises:
-            SourceError: the names of the files indicate several formats.
+            SourceError: the names of the files indicate several formats, or a file was deleted.
         """
-        listed = to_source_files(files)
+        listed = list_new_files(files)
         source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
         return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
@@ -130,11 +130,11 @@ class BatchReader:
             SourceError: a file cannot be used.
             InvalidOption: an option is invalid.
         """
-        if not self.skips_bad_files:
-            return self._open_good_files(spark, source)
-        source, bad_files = split_bad_files(spark, source)
-        batch = self._open_good_files(spark, source) if source.files else _empty_batch(spark, source)
-        return replace(batch, bad_files=bad_files)
+        source, bad_files = split_bad_files(spark, source) if self.skips_bad_files else (source, ())
+        if not source.files:
+            return replace(_empty_batch(spark, source), bad_files=bad_files)
+        with explain_changes(spark, source.files):
+            return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
     def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
         file_fields = self._file_fields()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import msgspec
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.model.column_path import Path
@@ -65,6 +65,11 @@ class TypedBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that reads the records."""
+        return self.parts[0].frame.sparkSession
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what the types say, and the observation of the values if the types leave the plan open; see `Batch`.

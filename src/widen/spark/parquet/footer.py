@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from widen.errors import CorruptFile
-from widen.errors.foreign import first_line
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
 from widen.protocol.leaf_counts import file_tag
 from widen.protocol.parquet_calendar import is_ambiguous, is_legacy
 from widen.protocol.skipping.file_statistics import ColumnStatistics, encode_statistics
-from widen.spark.parquet.read_files import read_files
+from widen.spark.parquet.read_files import open_data_file, read_files
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -84,7 +82,8 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
     Raises:
         CorruptFile: the file is not Parquet.
     """
-    return footer_of(_read_metadata(store, path), columns)
+    with open_data_file(store, path) as file:
+        return footer_of(pq.read_metadata(file), columns)
 
 
 def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
@@ -96,19 +95,12 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
     Raises:
         CorruptFile: the file is not Parquet.
     """
-    metadata = _read_metadata(store, path)
+    with open_data_file(store, path) as file:
+        metadata = pq.read_metadata(file)
     all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
     counts = ((leaf, count_values(metadata, index)) for index, leaf in enumerate(all_leaves))
     values = {leaf: count for leaf, count in counts if count is not None}
     return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
-
-
-def _read_metadata(store: LogStore, path: str) -> pq.FileMetaData:
-    try:
-        with store.open(path) as file:
-            return pq.read_metadata(file)
-    except pa.ArrowException as error:
-        raise CorruptFile(path=path, reason=first_line(error), fix="Write the data again.") from error
 
 
 def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:

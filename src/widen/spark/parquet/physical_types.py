@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from widen.errors import CorruptFile
-from widen.errors.foreign import first_line
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
@@ -45,6 +44,7 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.type_widening import is_widening
+from widen.spark.parquet.read_files import open_data_file
 
 pq = import_lazily("pyarrow.parquet")
 _FIELD_ID = b"PARQUET:field_id"
@@ -70,13 +70,10 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark does not compare elements, keys and values.
     """
-    try:
-        with store.open(path) as file:
-            footer = pq.read_metadata(file)
-            columns = footer.schema.to_arrow_schema()
-            file_leaves = list(_SchemaWalk(mode).fields(columns, schema))
-    except pa.ArrowException as error:
-        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+    with open_data_file(store, path) as file:
+        footer = pq.read_metadata(file)
+        columns = footer.schema.to_arrow_schema()
+        file_leaves = list(_SchemaWalk(mode).fields(columns, schema))
     if mode == ID and not any(field_id(column) for column in columns):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
     if len(file_leaves) != footer.num_columns:
@@ -178,11 +175,8 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
-    try:
-        with store.open(path) as file:
-            columns = pq.read_schema(file)
-    except pa.ArrowException as error:
-        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+    with open_data_file(store, path) as file:
+        columns = pq.read_schema(file)
     if not any(map(field_id, columns)):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
     return tuple(names_of_columns(list(columns), schema))

@@ -1,16 +1,19 @@
-"""Read many files in parallel: the driver reads few of them, the executors read more."""
+"""Read data files of a table, many of them in parallel: the driver reads few of them, the executors read more."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 
-from widen.errors import WidenError
+from widen.errors import CorruptFile, FileMissing, WidenError
+from widen.errors.foreign import first_line, missing_data_file
+from widen.log.store.log_store import LogStore
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -23,6 +26,23 @@ _THREADS = 16
 _COLUMNS = "numbers array<bigint>, result binary"
 
 T = TypeVar("T")
+
+
+@contextmanager
+def open_data_file(store: LogStore, path: str) -> Iterator[BinaryIO]:
+    """Open a Parquet file of a table.
+
+    Raises:
+        CorruptFile: it does not exist, or the body found out that it is not Parquet.
+    """
+    try:
+        with store.open(path) as file:
+            yield file
+    except FileMissing as error:
+        raise missing_data_file(path) from error
+    except pa.ArrowException as error:
+        fix = "Restore the file from a backup; its content is unknown."
+        raise CorruptFile(path=path, reason=first_line(error), fix=fix) from error
 
 
 def read_files(

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import CorruptFile, InvalidOption
-from widen.errors.foreign import first_line
+from widen.errors import InvalidOption
 from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
@@ -29,6 +28,7 @@ from widen.protocol.parquet_calendar import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_changes import ensure_readable
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
+from widen.spark.parquet.read_files import open_data_file
 from widen.spark.read.deleted_rows import load_vector
 
 _BATCH_ROWS = 65_536
@@ -81,20 +81,16 @@ class LocalScan:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file or a deletion vector cannot be read.
         """
-        try:
-            with self.store.open(self.store.plain(rows.file.path)) as opened:
-                file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
-                if is_legacy(file.metadata.metadata):
-                    raise NotLocal(f"{rows.file.path} has dates of the Julian calendar")
-                deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
-                for first, batch in _batches(file, rows):
-                    chosen = pc.invert(_flags(deleted, first, batch.num_rows))
-                    if rows.kept is not None:
-                        chosen = pc.and_(chosen, _flags(others, first, batch.num_rows))
-                    yield self._in_table_types(file, batch.filter(chosen), rows.file)
-        except pa.ArrowException as error:
-            reason, fix = first_line(error), "Restore the file from a backup."
-            raise CorruptFile(path=rows.file.path, reason=reason, fix=fix) from error
+        with open_data_file(self.store, self.store.plain(rows.file.path)) as opened:
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+            if is_legacy(file.metadata.metadata):
+                raise NotLocal(f"{rows.file.path} has dates of the Julian calendar")
+            deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
+            for first, batch in _batches(file, rows):
+                chosen = pc.invert(_flags(deleted, first, batch.num_rows))
+                if rows.kept is not None:
+                    chosen = pc.and_(chosen, _flags(others, first, batch.num_rows))
+                yield self._in_table_types(file, batch.filter(chosen), rows.file)
 
     def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add) -> pa.Table:
         stored = _with_zones(file, stored)

@@ -1,11 +1,12 @@
-"""Files of a source that cannot be read: damaged Parquet, ORC or Avro, and compressed texts that are cut off.
+"""Files of a source that cannot be read: damaged Parquet, ORC or Avro, compressed texts that are cut off, and files
+that change after they are listed.
 
 Other texts can always be read; a line that is not a record is kept as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from widen.errors import CorruptFile
 from widen.observe.file_fields import FileFields
 from widen.planning.evolution.plan import BadFile
 from widen.routing.native.row_builder import ORIGIN_FIELDS
+from widen.spark.source.changed_files import find_changes
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.source_files import SourceFile, SourceFiles, decode_file_key, file_key
 from widen.spark.spark_errors import translate_spark_errors
@@ -25,6 +27,8 @@ _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFiles, tuple[BadFile, ...]]:
     """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
+
+    A file that changed since it was listed cannot be read.
 
     Raises:
         SourceError: the files cannot be used for another reason.
@@ -42,10 +46,20 @@ def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFil
             file = next((file for file in suspects if file_key(file.path) == key), None)
             if file is None:
                 raise
-            reason = str(error.fields["reason"])
-            bad[file.path] = BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
+            bad |= _changed_files(spark, [file]) or {file.path: _bad_file(file, str(error.fields["reason"]))}
             continue
-        return replace(source, files=tuple(left)), tuple(bad.values())
+        bad |= _changed_files(spark, left)
+        return replace(source, files=tuple(file for file in left if file.path not in bad)), tuple(bad.values())
+
+
+def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, BadFile]:
+    changes = find_changes(spark, files)
+    texts = {path: f"it changed after it was listed: it {change}" for path, change in changes.items()}
+    return {file.path: _bad_file(file, texts[file.path]) for file in files if file.path in texts}
+
+
+def _bad_file(file: SourceFile, reason: str) -> BadFile:
+    return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
 
 
 def _may_be_bad(source: SourceFiles, file: SourceFile) -> bool:

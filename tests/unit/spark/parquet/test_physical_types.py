@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.type_change import CASES, REFUSED, Case
-from widen.errors import CorruptFile, FileMissing
+from widen.errors import CorruptFile
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import format_path
 from widen.model.schema_json import from_json
@@ -191,5 +191,5 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileMissing, match=r"f\.parquet"):
+    with pytest.raises(CorruptFile, match=r"f\.parquet .*vacuumed or deleted"):
         old_types(LogStore(str(tmp_path)), table("c: int"), "none", "f.parquet")

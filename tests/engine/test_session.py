@@ -5,18 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, UnsupportedSpark
 from widen.spark import job_progress
 from widen.spark.job_progress import JobProgress, watch_jobs
-from widen.spark.session import ensure_supported, find_session
+from widen.spark.session import ensure_supported, find_session, stream_settings
 from widen.spark.spark_errors import find_known_failure
 
 
@@ -39,6 +42,24 @@ def test_a_session_of_an_old_server_is_refused() -> None:
 
     with pytest.raises(UnsupportedSpark):
         find_session(Old())  # type: ignore[arg-type]
+
+
+def test_spark_has_the_manager_of_checkpoints_that_its_own_sessions_use() -> None:
+    (manager,) = stream_settings(pyspark.__version__).values()
+    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-sql_*.jar")
+    assert f"{manager.replace('.', '/')}.class" in zipfile.ZipFile(jar).namelist()
+
+
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [("4.0.5", "streaming"), ("4.1.4", "streaming.checkpointing"), ("5.0", "streaming.checkpointing")],
+)
+def test_the_manager_of_checkpoints_has_moved_with_spark_4_1(version: str, package: str) -> None:
+    assert stream_settings(version) == {
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+        )
+    }
 
 
 def test_executors_of_another_python_are_told_in_one_line() -> None:

@@ -31,7 +31,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import Plan
-from widen.spark.ingest.batch import Batch, TextBatch
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
 from widen.spark.text.quarantined_rows import quarantined_files, quarantined_texts
@@ -110,7 +110,8 @@ def replay(
     quarantine = request.table.quarantine(fspath(source))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
-    batch = TextBatch(session, partial(quarantined_texts, content.rows(session)), quarantine.location)
+    readers = TextReaders(partial(quarantined_texts, content.rows(session)))
+    batch = TextBatch(session, readers, quarantine.location)
     result = retry_conflicts(_Replay(batch, content, request).attempt)
     if result.replayed:
         with after_commit(request.table.location, result.version):

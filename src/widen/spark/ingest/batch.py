@@ -116,34 +116,42 @@ class Batch(Interface):
         """
 
 
-@dataclass(frozen=True)
-class TextBatch:
-    """A batch of records as JSON texts.
+@dataclass(frozen=True, slots=True)
+class TextReaders:
+    """The ways to read the texts of a batch.
 
     Args:
-        read_again: Returns the same texts, read in another way, for the proof; None to prove with `texts`.
+        read: Returns the raw batch.
+        read_again: Returns the same texts, read in another way, for the proof; None to prove with `read`.
         ranges: The same texts for a task in this process, if they are few.
         find_tasks: Returns the files for the proof if its tasks can read them.
         find_sample: Returns some of the texts for a task in this process, if they have one record on each line.
     """
 
-    spark: SparkSession
     read: Callable[[], RawTexts]
+    read_again: Callable[[], DataFrame] | None = None
+    ranges: pa.RecordBatch | None = None
+    find_tasks: Callable[[], FileTasks | None] | None = None
+    find_sample: Callable[[], pa.RecordBatch | None] | None = None
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """A batch of records as JSON texts."""
+
+    spark: SparkSession
+    readers: TextReaders
     name: str
     left_out: tuple[str, ...] = ()
     file_fields: FileFields | None = None
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
-    read_again: Callable[[], DataFrame] | None = None
-    ranges: pa.RecordBatch | None = None
-    find_tasks: Callable[[], FileTasks | None] | None = None
-    find_sample: Callable[[], pa.RecordBatch | None] | None = None
 
     @cached_property
     def texts(self) -> RawTexts:
         """The raw batch, for Spark."""
-        return self.read()
+        return self.readers.read()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return nothing, because texts have no schema; see `Batch`."""
@@ -170,11 +178,11 @@ class TextBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        file_fields = self.file_fields
+        file_fields, readers = self.file_fields, self.readers
         source = TextSource(
             self.spark,
-            self.read_again or (lambda: to_frame(self.texts)),
-            self.find_tasks() if self.find_tasks is not None else None,
+            readers.read_again or (lambda: to_frame(self.texts)),
+            readers.find_tasks() if readers.find_tasks is not None else None,
             FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,
         )
         return build_text_side(source, schema, policy)
@@ -191,8 +199,8 @@ class TextBatch:
 
     def _observe_sample(self, attempt: BatchWriteSpec) -> Observation | None:
         """Return the observation of a sample if it leads to the first columns, so that another pass follows."""
-        is_first = not (attempt.schema.fields or attempt.is_exhaustive)
-        sample = self.find_sample() if is_first and self.find_sample and self.ranges is None else None
+        is_first, find_sample = not (attempt.schema.fields or attempt.is_exhaustive), self.readers.find_sample
+        sample = find_sample() if is_first and find_sample and self.readers.ranges is None else None
         if sample is None:
             return None
         seen = merge_notes(collect_notes(sample, replace(attempt, is_exhaustive=True)))
@@ -201,7 +209,8 @@ class TextBatch:
         return seen if is_lined and attempt.next_schema(seen).fields else None
 
     def _collect_notes(self, attempt: BatchWriteSpec) -> list[TaskNote]:
-        return collect_notes(self.texts if self.ranges is None else self.ranges, attempt)
+        ranges = self.readers.ranges
+        return collect_notes(self.texts if ranges is None else ranges, attempt)
 
     def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
@@ -210,7 +219,7 @@ class TextBatch:
                 notes = self._collect_notes(attempt)
             undo.pop_all()
         parts = [part for note in notes for part in note.parts]
-        if self.ranges is None:  # Spark may have run a task twice
+        if self.readers.ranges is None:  # Spark may have run a task twice
             discard_folder(sink.store, sink.job, but=[part.path for part in parts])
         return BatchResult(writer.from_parts(parts), merge_notes(notes))
 

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -13,15 +13,13 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
-from widen.proof.file_parts import FileTasks
-from widen.spark.ingest.batch import Batch, TextBatch
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.changed_files import explain_changes, list_new_files
@@ -30,15 +28,7 @@ from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.file_ranges import RawTexts, can_read, small_ranges
-from widen.spark.source.json_texts import (
-    ensure_json_options,
-    find_file_tasks,
-    find_sample,
-    is_small,
-    read_column,
-    read_json,
-    read_json_by_spark,
-)
+from widen.spark.source.json_texts import JsonFiles, ensure_json_options, is_small, read_column, read_json_by_spark
 from widen.spark.source.raw_batch import RAW_SCHEMA
 from widen.spark.source.source_files import (
     FilePath,
@@ -54,17 +44,6 @@ IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
 """Files, directories and patterns, or rows."""
 
 _Source = TypeVar("_Source", bound=IngestSource)
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """How files are read as texts; see `widen.spark.ingest.batch.TextBatch`."""
-
-    read: Callable[[], RawTexts]
-    read_again: Callable[[], DataFrame] | None = None
-    ranges: pa.RecordBatch | None = None
-    find_tasks: Callable[[], FileTasks | None] | None = None
-    find_sample: Callable[[], pa.RecordBatch | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,41 +124,31 @@ class BatchReader:
                 partitions = count_partitions(spark, source)
                 records = [each.coalesce(partitions) for each in records]
             return TypedBatch(records, source.name, source.left_out, names, source.files)
-        texts = self._texts(spark, source)
-        return TextBatch(
-            spark,
-            lambda: _coalesce(texts.read(), count_partitions(spark, source)),
-            source.name,
-            source.left_out,
-            file_fields if names else None,
-            names,
-            source.files,
-            read_again=texts.read_again,
-            ranges=texts.ranges,
-            find_tasks=texts.find_tasks,
-            find_sample=texts.find_sample,
-        )
+        readers = self._text_readers(spark, source)
+        read = readers.read
+        readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
+        fields = file_fields if names else None
+        return TextBatch(spark, readers, source.name, source.left_out, fields, names, source.files)
 
-    def _texts(self, spark: SparkSession, source: SourceFiles) -> _Texts:
+    def _text_readers(self, spark: SparkSession, source: SourceFiles) -> TextReaders:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed)
             again = partial(read_csv, spark, source, dialect)
             if not can_read(spark, source.files):
-                return _Texts(again)
+                return TextReaders(again)
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
-            return _Texts(partial(read_csv_ranges, spark, source, dialect), again, ranges)
+            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)
         if source.format is FileFormat.TEXT:
             if self.options:
                 expected = "The format text does not have options."
                 raise InvalidOption(option="options", value=dict(self.options), expected=expected)
-            return _Texts(partial(read_lines, spark, source, detects=self.detects))
+            return TextReaders(partial(read_lines, spark, source, detects=self.detects))
         ensure_json_options(self.options)
         ranges = small_ranges(spark, source.files) if is_few else None
-        again, find_tasks = partial(read_json_by_spark, spark, source), partial(find_file_tasks, spark, source)
-        sample = partial(find_sample, spark, source)
-        return _Texts(partial(read_json, spark, source), again, ranges, find_tasks, sample)
+        files, again = JsonFiles(spark, source), partial(read_json_by_spark, spark, source)
+        return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
 
     def _file_fields(self) -> FileFields:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
@@ -194,7 +163,7 @@ class BatchReader:
             file_fields = FileFields(False, self._file_fields().loaded_at)
             names = file_fields.names([""])
             texts, fields = read_column(rows), file_fields if names else None
-            return TextBatch(rows.sparkSession, lambda: texts, _DATA_FRAME, (), fields, names)
+            return TextBatch(rows.sparkSession, TextReaders(lambda: texts), _DATA_FRAME, (), fields, names)
         if self.format is not None or self.options:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
@@ -210,7 +179,8 @@ def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
 
 
 def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
-    return TextBatch(spark, partial(spark.createDataFrame, [], RAW_SCHEMA), source.name, source.left_out)
+    readers = TextReaders(partial(spark.createDataFrame, [], RAW_SCHEMA))
+    return TextBatch(spark, readers, source.name, source.left_out)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
 from math import ceil
 
 import msgspec
@@ -56,57 +57,66 @@ _SIZE, _VALUE = "size", "value"
 _HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
 
 
-def read_json(spark: SparkSession, source: SourceFiles) -> RawTexts:
-    """Return the raw batch of JSON files. The tasks read plain local files themselves."""
-    if not can_read(spark, source.files):
-        return read_json_by_spark(spark, source)
-    small, lined, streamed = _split_by_form(spark, source)
-    partitions = count_partitions(spark, source)
-    ranges = read_ranges(spark, small, lined, partitions) if small or lined else None
-    if ranges is not None and not streamed:
-        return ranges
-    frames = [] if ranges is None else [to_frame(ranges)]
-    frames += [_stream_records(spark, file.path) for file in streamed]
-    return reduce(DataFrame.unionAll, frames)
+@dataclass(frozen=True)
+class JsonFiles:
+    """JSON files. The beginnings of large ones are read once, to tell their forms."""
 
+    spark: SparkSession
+    source: SourceFiles
 
-def find_file_tasks(spark: SparkSession, source: SourceFiles) -> FileTasks | None:
-    """Return the files for the tasks of the proof; None if Spark has to read them."""
-    if not (is_driver(spark) and can_read(spark, source.files)):
-        return None
-    small, lined, streamed = _split_by_form(spark, source)
-    files = [ProofFile(file.uri, file.size_bytes, file in small) for file in (*small, *lined)]
-    limit = task_bytes(source.files, count_partitions(spark, source))
-    count = ceil(source.text_bytes / limit) or 1
-    return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
+    def read(self) -> RawTexts:
+        """Return the raw batch of the files. The tasks read plain local files themselves."""
+        spark, source = self.spark, self.source
+        if not can_read(spark, source.files):
+            return read_json_by_spark(spark, source)
+        small, lined, streamed = self._forms
+        partitions = count_partitions(spark, source)
+        ranges = read_ranges(spark, small, lined, partitions) if small or lined else None
+        if ranges is not None and not streamed:
+            return ranges
+        frames = [] if ranges is None else [to_frame(ranges)]
+        frames += [_stream_records(spark, file.path) for file in streamed]
+        return reduce(DataFrame.unionAll, frames)
 
+    def find_tasks(self) -> FileTasks | None:
+        """Return the files for the tasks of the proof; None if Spark has to read them."""
+        spark, source = self.spark, self.source
+        if not (is_driver(spark) and can_read(spark, source.files)):
+            return None
+        small, lined, streamed = self._forms
+        files = [ProofFile(file.uri, file.size_bytes, is_small(file)) for file in (*small, *lined)]
+        limit = task_bytes(source.files, count_partitions(spark, source))
+        count = ceil(source.text_bytes / limit) or 1
+        return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
 
-def find_sample(spark: SparkSession, source: SourceFiles) -> pa.RecordBatch | None:
-    """Return the first lines of some files as a raw batch of one row, for a task in this process.
+    def find_sample(self) -> pa.RecordBatch | None:
+        """Return the first lines of some files as a raw batch of one row, for a task in this process.
 
-    Returns:
-        None if this process cannot read them, if a file does not begin with a line, or if the tasks of a Spark job
-        would see many more records.
-    """
-    files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
-    is_large = source.text_bytes > _MAX_SAMPLED_BYTES
-    if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
-        return None
-    if not all(check_heads(spark, files, begins_with_line)):
-        return None
-    ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES)) for file in files]
-    return range_batch(msgspec.json.encode(ranges), RANGES_PART)
+        Returns:
+            None if this process cannot read them, if a file does not begin with a line, or if the tasks of a Spark job
+            would see many more records.
+        """
+        spark, source = self.spark, self.source
+        is_large = source.text_bytes > _MAX_SAMPLED_BYTES
+        if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
+            return None
+        _, lined, streamed = self._forms
+        files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
+        unknown = [file for file in files if file not in lined]
+        if any(file in streamed for file in unknown) or not all(check_heads(spark, unknown, begins_with_line)):
+            return None
+        ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES)) for file in files]
+        return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
-
-def _split_by_form(
-    spark: SparkSession, source: SourceFiles
-) -> tuple[list[SourceFile], list[SourceFile], list[SourceFile]]:
-    """Return the small files, the large ones with a record on each line, and the other large ones."""
-    small = [file for file in source.files if is_small(file)]
-    large = [file for file in source.files if not is_small(file)]
-    is_lined = [False for _ in large] if _is_multi_line(source) else check_heads(spark, large, begins_with_line)
-    lined = [file for file, has_line in zip(large, is_lined, strict=True) if has_line]
-    return small, lined, [file for file in large if file not in lined]
+    @cached_property
+    def _forms(self) -> tuple[list[SourceFile], list[SourceFile], list[SourceFile]]:
+        """The small files, the large ones with a record on each line, and the other large ones."""
+        small = [file for file in self.source.files if is_small(file)]
+        large = [file for file in self.source.files if not is_small(file)]
+        checked = [] if _is_multi_line(self.source) else large
+        is_lined = check_heads(self.spark, checked, begins_with_line)
+        lined = [file for file, has_line in zip(checked, is_lined, strict=True) if has_line]
+        return small, lined, [file for file in large if file not in lined]
 
 
 def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:

@@ -72,6 +72,15 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
     return session
 
 
+_MANAGERS: Mapping[tuple[int, ...], str] = {
+    (4, 0): "streaming",
+    (4, 1): "streaming.checkpointing",
+    (4, 2): "streaming.checkpointing",
+    (4, 3): "streaming.checkpointing",
+}
+"""The package of Spark's classes that keep checkpoints, in the versions where we have seen it."""
+
+
 def stream_settings(version: str) -> Mapping[str, str]:
     """Return the settings with which a stream keeps its progress on a local disk in half of the time.
 
@@ -79,16 +88,15 @@ def stream_settings(version: str) -> Mapping[str, str]:
     native library. This manager starts six, and renames files in the same way.
 
     Args:
-        version: The version of Spark.
+        version: The version of Spark. One that we do not know keeps its default, since the class may have moved.
 
     Source: Spark's configuration, spark.sql.streaming.checkpointFileManagerClass
     """
-    package = "streaming" if _major_minor(version) == (4, 0) else "streaming.checkpointing"
-    return {
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
-        )
-    }
+    package = _MANAGERS.get(_major_minor(version))
+    if package is None:
+        return {}
+    manager = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+    return {"spark.sql.streaming.checkpointFileManagerClass": manager}
 
 
 def is_driver(spark: SparkSession) -> bool:
